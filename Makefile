@@ -1,0 +1,48 @@
+# Every target sets up what it needs in .venv and may be run again without harm.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test lint bench docs fuzz clean help
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(READY): pyproject.toml constraints.txt tools/ensure_java.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lace needs Python 3.11 or later: run make PYTHON=python3.11, or newer")'
+	@echo "setting up $(VENV) (once; about a minute)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) pip hatchling editables
+	@$(PIP) --no-build-isolation --editable . --group dev
+	@$(BIN)/python tools/ensure_java.py
+	@touch $@
+
+demo: $(READY) ## make a key, seal a note, break one byte, show both checks
+	@$(BIN)/lace demo
+
+test: $(READY) ## run all tests
+	@$(BIN)/pytest
+
+lint: $(READY) ## check style, types and layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(READY) ## measure, as ratios against floors in the same run
+	@$(BIN)/python bench/run.py
+
+docs: $(READY) ## write the generated pages again
+	@$(BIN)/python tools/generate_docs.py
+
+SECONDS_EACH ?= 120
+fuzz: $(READY) ## fuzz every target for SECONDS_EACH seconds (default 120)
+	@$(PIP) --group fuzz
+	@for target in fuzz/fuzz_*.py; do $(BIN)/python $$target -max_total_time=$(SECONDS_EACH) || exit 1; done
+
+clean: ## remove everything that was set up or built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

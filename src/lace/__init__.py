@@ -1,0 +1,99 @@
+"""Lace: an embedded engine for converging signed, local-first record sets.
+
+The names below are the public surface. They are loaded when first used, so that importing ``lace``
+costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lace._version import __version__
+
+if TYPE_CHECKING:
+    from lace.crypto.keys import SigningKey
+    from lace.errors import (
+        Code,
+        EncodingError,
+        LaceError,
+        LimitExceeded,
+        Outcome,
+        RecordError,
+        Status,
+        UsageError,
+    )
+    from lace.limits import Limits
+    from lace.record.build import build_blob, build_plex, seal
+    from lace.record.facts import facts
+    from lace.record.inspect import inspect_record
+    from lace.record.model import Blob, Plex, Record, Seal
+    from lace.record.split import RecordSplitter, split_records
+    from lace.record.validate import validate_record
+    from lace.runtime.bulk import validate_frames
+    from lace.runtime.clock import tai_now
+    from lace.urc import Coordinate, HashAddress, Prefix, parse_urc
+
+_HOMES = {
+    "lace.crypto.keys": ("SigningKey",),
+    "lace.errors": (
+        "Code", "EncodingError", "LaceError", "LimitExceeded", "Outcome", "RecordError", "Status",
+        "UsageError",
+    ),
+    "lace.limits": ("Limits",),
+    "lace.record.build": ("build_blob", "build_plex", "seal"),
+    "lace.record.facts": ("facts",),
+    "lace.record.inspect": ("inspect_record",),
+    "lace.record.model": ("Blob", "Plex", "Record", "Seal"),
+    "lace.record.split": ("RecordSplitter", "split_records"),
+    "lace.record.validate": ("validate_record",),
+    "lace.runtime.bulk": ("validate_frames",),
+    "lace.runtime.clock": ("tai_now",),
+    "lace.urc": ("Coordinate", "HashAddress", "Prefix", "parse_urc"),
+}  # fmt: skip
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Blob",
+    "Code",
+    "Coordinate",
+    "EncodingError",
+    "HashAddress",
+    "LaceError",
+    "LimitExceeded",
+    "Limits",
+    "Outcome",
+    "Plex",
+    "Prefix",
+    "Record",
+    "RecordError",
+    "RecordSplitter",
+    "Seal",
+    "SigningKey",
+    "Status",
+    "UsageError",
+    "__version__",
+    "build_blob",
+    "build_plex",
+    "facts",
+    "inspect_record",
+    "parse_urc",
+    "seal",
+    "split_records",
+    "tai_now",
+    "validate_frames",
+    "validate_record",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'lace' has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,130 @@
+"""How commands read and write files: bounded, exact, and with errors that name the file."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from lace.crypto.keys import SigningKey
+from lace.errors import Code, EncodingError, UsageError
+from lace.limits import DEFAULT_LIMITS
+from lace.record.split import BrokenFrame, Frame, split_records
+
+STANDARD_INPUT: Final = "-"
+_CHUNK: Final = 1 << 20
+_KEY_FILE_BYTES: Final = 4096
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def open_input(name: str) -> BinaryIO:
+    """Open a file for reading; ``-`` is standard input."""
+    if name == STANDARD_INPUT:
+        return sys.stdin.buffer
+    try:
+        return Path(name).open("rb")
+    except OSError as error:
+        raise _file_error("read", name, error) from None
+
+
+def read_chunks(name: str) -> Iterator[bytes]:
+    """Yield a file's bytes in bounded chunks."""
+    with open_input(name) as file:
+        try:
+            while chunk := file.read(_CHUNK):
+                yield chunk
+        except OSError as error:
+            raise _file_error("read", name, error) from None
+
+
+def read_frames(name: str) -> Iterator[Frame | BrokenFrame]:
+    """Yield the frames of a file of concatenated records."""
+    return split_records(read_chunks(name))
+
+
+def read_limited(name: str, limit: int) -> bytes:
+    """Return a whole file of at most ``limit`` bytes."""
+    parts: list[bytes] = []
+    size = 0
+    for chunk in read_chunks(name):
+        size += len(chunk)
+        if size > limit:
+            raise UsageError(f"{name}: larger than {limit} bytes", code=Code.RECORD_DATA_TOO_LARGE)
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def read_lines(limit: int = DEFAULT_LIMITS.input_line_bytes) -> Iterator[bytes]:
+    """Yield the lines of standard input without LF; a line over the limit ends the command."""
+    number = 0
+    while line := sys.stdin.buffer.readline(limit + 1):
+        number += 1
+        if len(line) > limit:
+            raise UsageError(
+                f"line {number} is longer than {limit} bytes", code=Code.INPUT_LINE_TOO_LONG
+            )
+        yield line.removesuffix(b"\n")
+
+
+def write_output(name: str, content: bytes, *, overwrite: bool) -> None:
+    """Write a file (``-`` is standard output); an existing one stays unless ``overwrite``."""
+    if name == STANDARD_INPUT:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        with Path(name).open("wb" if overwrite else "xb") as file:
+            file.write(content)
+    except FileExistsError:
+        raise UsageError(
+            f"{name} exists already",
+            code=Code.INPUT_FILE,
+            hint="Choose another name, or add --force.",
+        ) from None
+    except OSError as error:
+        raise _file_error("write", name, error) from None
+
+
+def write_key(name: str, key: SigningKey) -> None:
+    """Write a new key file that only its owner can read; an existing file is never replaced."""
+    try:
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise UsageError(
+            f"{name} exists already",
+            code=Code.KEY_FILE,
+            hint="A key is never overwritten: choose another name.",
+        ) from None
+    except OSError as error:
+        raise _file_error("write", name, error) from None
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(key.reveal() + "\n")
+
+
+def read_key(name: str) -> SigningKey:
+    """Return the key in a file; ``-`` reads the secret from standard input."""
+    if name == STANDARD_INPUT:
+        line = sys.stdin.buffer.readline(_KEY_FILE_BYTES)
+    else:
+        try:
+            with Path(name).open("rb") as file:
+                if os.name == "posix" and os.fstat(file.fileno()).st_mode & _OTHERS:
+                    raise UsageError(
+                        f"{name} can be read by others",
+                        code=Code.KEY_FILE,
+                        hint=f"Run: chmod 600 {name}",
+                    )
+                line = file.read(_KEY_FILE_BYTES)
+        except OSError as error:
+            raise _file_error("read", name, error) from None
+    try:
+        return SigningKey.from_secret_text(line.decode("ascii").strip())
+    except (UnicodeDecodeError, EncodingError):
+        raise UsageError(f"{name} holds no signing secret", code=Code.KEY_FILE) from None
+
+
+def _file_error(what: str, name: str, error: OSError) -> UsageError:
+    return UsageError(f"cannot {what} {name}: {error.strerror}", code=Code.INPUT_FILE)

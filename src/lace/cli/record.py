@@ -1,0 +1,247 @@
+"""``lace record``: make, seal, show and verify records."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+from lace.cli.exitcodes import Exit
+from lace.cli.files import read_frames, read_key, read_limited, write_output
+from lace.cli.render import console, print_json, table
+from lace.errors import Code, RecordError, UsageError
+from lace.limits import DEFAULT_LIMITS
+from lace.record import (
+    BrokenFrame,
+    Frame,
+    Inspection,
+    Plex,
+    Record,
+    build_plex,
+    fields,
+    inspect_record,
+    seal,
+    validate_record,
+)
+from lace.runtime.clock import tai_now
+from lace.urc import Coordinate, parse_urc
+
+_SHOWN_DATA = 400
+
+output_option = click.option(
+    "-o", "--output", default="-", show_default="standard output", help="Where to write the record."
+)
+force_option = click.option("--force", is_flag=True, help="Replace an existing output file.")
+key_option = click.option(
+    "--key", "key_file", metavar="FILE", help="Sign with the key in FILE (see lace key new)."
+)
+
+
+@click.group()
+def record() -> None:
+    """Make, seal, show and verify records.
+
+    \b
+    Example:
+      lace record make //notes-demo//notes/message//msg/1 --text Hello --key me.key -o note.lace
+      lace record show note.lace
+      lace record verify note.lace
+    """
+
+
+@record.command()
+@click.argument("coordinate")
+@click.option("--text", "text_data", help="The data, as UTF-8 text.")
+@click.option(
+    "--data", "data_file", metavar="FILE", help="The data, from FILE (- is standard input)."
+)
+@click.option(
+    "--field",
+    "-f",
+    "extras",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An extra header; repeatable.",
+)
+@click.option("--tai", "instant", help="The record's time.  [default: now]")
+@key_option
+@output_option
+@force_option
+def make(
+    coordinate: str,
+    text_data: str | None,
+    data_file: str | None,
+    extras: tuple[str, ...],
+    instant: str | None,
+    key_file: str | None,
+    output: str,
+    force: bool,
+) -> None:
+    """Make a record at COORDINATE (//group//app//name); with --key, a signed one.
+
+    \b
+    Example:
+      lace record make //notes-demo//notes/message//msg/1 -f Title=Hello --text "Hi" -o note.lace
+    """
+    if text_data is not None and data_file is not None:
+        raise click.UsageError("give --text or --data, not both")
+    place = parse_urc(coordinate)
+    if not isinstance(place, Coordinate) or place.selector is not None:
+        raise UsageError(
+            f"{coordinate} is not an exact place",
+            code=Code.URC_FORM,
+            hint="Write //group//app//name.",
+        )
+    data = (text_data or "").encode()
+    if data_file is not None:
+        data = read_limited(data_file, DEFAULT_LIMITS.blob_bytes)
+    plex = build_plex(
+        group=place.group,
+        app=place.app,
+        name=place.name,
+        tai=instant or tai_now(),
+        extras=[_extra(entry) for entry in extras],
+        data=data,
+    )
+    _write(seal(plex, read_key(key_file)) if key_file else plex, output, force)
+
+
+@record.command("seal")
+@click.argument("file")
+@click.option(
+    "--key",
+    "key_file",
+    metavar="FILE",
+    required=True,
+    help="Sign with the key in FILE (see lace key new).",
+)
+@output_option
+@force_option
+def seal_command(file: str, key_file: str, output: str, force: bool) -> None:
+    """Sign the one Plex in FILE.
+
+    \b
+    Example:
+      lace record seal draft.lace --key me.key -o note.lace
+    """
+    records = [validate_record(frame.raw).unwrap() for frame in _whole_frames(file)]
+    if len(records) != 1 or not isinstance(records[0], Plex):
+        found = ", ".join(r.type for r in records[:5]) or "nothing"
+        raise UsageError(
+            f"{file}: expected one Plex, found {found}",
+            code=Code.RECORD_TYPE,
+            hint="Make an unsigned record first: lace record make, without --key.",
+        )
+    _write(seal(records[0], read_key(key_file)), output, force)
+
+
+@record.command()
+@click.argument("file")
+def show(file: str) -> int:
+    """Show the records in FILE as tables; as JSON lines when piped.
+
+    \b
+    Example:
+      lace record show note.lace
+    """
+    rejected = False
+    for frame in read_frames(file):
+        if isinstance(frame, Frame):
+            outcome = validate_record(frame.raw)
+            if outcome.value is not None:
+                _show(outcome.value)
+                continue
+            code, detail = outcome.code, outcome.detail
+        else:
+            code, detail = frame.code, frame.detail
+        rejected = True
+        click.echo(f"{file}, byte {frame.offset}: not a valid record: {detail} [{code}]", err=True)
+    return Exit.SOME_REJECTED if rejected else Exit.OK
+
+
+@record.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--all", "everything", is_flag=True, help="Show every check, not only failed ones.")
+def verify(files: tuple[str, ...], everything: bool) -> int:
+    """Check every record in each FILE against every rule; say what was expected and what was found.
+
+    \b
+    Example:
+      lace record verify note.lace
+      lace record verify --all note.lace
+    """
+    out = console()
+    good = bad = 0
+    for file in files:
+        for frame in read_frames(file):
+            if isinstance(frame, BrokenFrame):
+                bad += 1
+                out.print(
+                    f"✗ {file} byte {frame.offset}: {frame.detail} [{frame.code}]", markup=False
+                )
+                out.print("  no later record can be found in this file", markup=False)
+                continue
+            inspection = inspect_record(frame.raw)
+            good, bad = (good + 1, bad) if inspection.fault is None else (good, bad + 1)
+            for line in _verdict(file, frame, inspection, everything=everything):
+                out.print(line, markup=False)
+    out.print(f"{good} valid, {bad} not", markup=False)
+    return Exit.SOME_REJECTED if bad else Exit.OK
+
+
+def _verdict(file: str, frame: Frame, inspection: Inspection, *, everything: bool) -> Iterator[str]:
+    place = f"{file} byte {frame.offset}"
+    fault = inspection.fault
+    if fault is None:
+        yield f"✓ {place}: {inspection.checks[0].detail}"
+    else:
+        yield f"✗ {place}: {fault.code.meaning if fault.code else ''} [{fault.code}]"
+    for check in inspection.checks:
+        if check.ok and not everything:
+            continue
+        yield f"    {'✓' if check.ok else '✗'} {check.rule}"
+        if check.ok or not (check.expected and check.got):
+            yield f"        {check.detail}"
+        else:
+            yield f"        expected {check.expected}"
+            yield f"        got      {check.got}"
+    if fault is not None and fault.code is not None:
+        yield f"    {fault.code.fix}"
+
+
+def _show(shown: Record) -> None:
+    if not sys.stdout.isatty():
+        print_json({"hash": shown.hash, "fields": [[n, i, v] for n, i, v in fields(shown)]})
+        return
+    rows = [
+        (name if index == 0 else f"{name} ({index})", value) for name, index, value in fields(shown)
+    ]
+    data = shown.data[:_SHOWN_DATA]
+    try:
+        preview = data.decode()
+    except UnicodeDecodeError:
+        preview = data[:64].hex(" ")
+    if len(shown.data) > len(data):
+        preview += " …"
+    table(shown.hash, ("Field", "Value"), [*rows, ("data", preview)])
+    click.echo()
+
+
+def _whole_frames(file: str) -> Iterator[Frame]:
+    for frame in read_frames(file):
+        if isinstance(frame, BrokenFrame):
+            raise RecordError(f"{file}, byte {frame.offset}: {frame.detail}", code=frame.code)
+        yield frame
+
+
+def _extra(entry: str) -> tuple[str, str]:
+    name, equals, value = entry.partition("=")
+    if not equals:
+        raise click.UsageError(f"--field takes NAME=VALUE, not {entry!r}")
+    return name, value
+
+
+def _write(made: Record, output: str, force: bool) -> None:
+    write_output(output, made.raw, overwrite=force)
+    click.echo(made.hash, err=output == "-")

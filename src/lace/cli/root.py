@@ -1,0 +1,81 @@
+"""The root of the command line: what commands there are, and how their errors reach people."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from lace._version import __version__
+from lace.cli.exitcodes import Exit
+from lace.errors import LaceError, LimitExceeded, UsageError
+
+# Loaded when used: a command pays for its own imports only. Module, attribute, one line of help.
+_COMMANDS: Final = {
+    "demo": ("lace.cli.demo:demo", "Make a key, seal a note, break one byte of it, check both."),
+    "key": ("lace.cli.key:key", "Make and look at signing keys."),
+    "record": ("lace.cli.record:record", "Make, seal, show and verify records."),
+    "plumb": ("lace.cli.plumbing:plumb", "The stable surface for scripts and other programs."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        module, attribute = _COMMANDS[name][0].split(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name][1]) for name in sorted(_COMMANDS)])
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 all well, 1 wrong input, 2 usage, 3 some records rejected, "
+    "4 exchange aborted, 5 stopped by a limit, 6 not found or refused, 130 interrupted.",
+)
+@click.version_option(__version__, message="lace %(version)s")
+def root() -> None:
+    """Lace makes, checks and converges sets of signed records.
+
+    \b
+    Example:
+      lace key new me.key
+      lace record make //notes-demo//notes/message//msg/1 --text "Hello" --key me.key -o note.lace
+      lace record verify note.lace
+    """
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit code; every error is one line and a hint."""
+    try:
+        result: Any = root.main(args=arguments, prog_name="lace", standalone_mode=False)
+    except click.exceptions.Abort:
+        return Exit.INTERRUPTED
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return Exit.USAGE
+    except SystemExit:
+        # Click leaves this way when the reader of a pipe went away: nobody is left to tell.
+        return Exit.OK
+    except LaceError as error:
+        click.echo(f"lace: {error.message} [{error.code}]\n  {error.hint}", err=True)
+        return _exit_code(error)
+    return result if isinstance(result, int) else Exit.OK
+
+
+def _exit_code(error: LaceError) -> Exit:
+    if isinstance(error, UsageError):
+        return Exit.USAGE
+    return Exit.LIMIT if isinstance(error, LimitExceeded) else Exit.BAD_INPUT

@@ -1,0 +1,373 @@
+"""Everything that can go wrong, in one place.
+
+Three kinds of failure, never mixed:
+
+* ``Diagnostic`` — a value; a text can have many of them, each with a place and a hint.
+* ``Outcome`` — a value per record; bad bytes are data, never an exception.
+* ``LaceError`` — an exception; it ends the operation that raised it.
+
+The exception tree::
+
+    LaceError
+    ├── UsageError          the caller asked for something that cannot be
+    ├── EncodingError       a text form (B64A, TAI, id, URC, UTF-8, NFC) is malformed
+    ├── RecordError         a record cannot be built as asked
+    ├── LacegramError       rules that cannot be used; carries its diagnostics
+    ├── PolicyError         a policy that cannot be used
+    ├── LimitExceeded       a configured limit stopped the work; says which, configured, observed
+    ├── InterlaceAborted    an exchange ended early; carries reason, blame and partial result
+    ├── StoreError          the record store cannot do what was asked; nothing stored is lost
+    ├── TransportError      the byte stream failed
+    └── LakeError           the bulk pipeline failed
+
+Every exception and every rejected outcome names a ``Code``: stable text that programs may rely on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, Self, TypeVar
+
+T = TypeVar("T")
+
+
+class Code(StrEnum):
+    """The registry of stable codes: text, what it means, what to do about it."""
+
+    meaning: str
+    fix: str
+
+    def __new__(cls, value: str, meaning: str, fix: str) -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        member.fix = fix
+        return member
+
+    # --- text forms -----------------------------------------------------------------------------
+    B64A_ALPHABET = (
+        "b64a.alphabet",
+        "A character is not in the B64A alphabet (padding is not used either).",
+        "Use only 0-9 A-Z _ a-z ~.",
+    )
+    B64A_LENGTH = (
+        "b64a.length",
+        "No byte string encodes to this many B64A characters.",
+        "Check whether a character was lost or added.",
+    )
+    B64A_SPARE_BITS = (
+        "b64a.spare-bits",
+        "The unused low bits of the last character are not zero.",
+        "Encode the bytes again; each byte string has exactly one spelling.",
+    )
+    HEX_MALFORMED = (
+        "hex.malformed",
+        "The text is not an even number of hexadecimal digits.",
+        "Give two digits a byte, without blanks or 0x.",
+    )
+    TEXT_UTF8 = ("text.utf8", "The bytes are not valid UTF-8.", "Encode the text as UTF-8.")
+    TEXT_NFC = (
+        "text.nfc",
+        "The text is not in Unicode normal form C.",
+        "Normalise the text to NFC before writing it; it is never normalised silently.",
+    )
+    TEXT_UNASSIGNED = (
+        "text.unassigned",
+        "The text has a code point that Unicode 16.0 does not assign.",
+        "Leave the character out; peers could not agree on its normal form.",
+    )
+    TEXT_CONTROL = (
+        "text.control",
+        "The text has a control character (U+0000 to U+001F, or U+007F).",
+        "Remove the control character; line breaks and tabs are not allowed here.",
+    )
+    TEXT_EMPTY = ("text.empty", "The text is empty where something is needed.", "Give a value.")
+    TAI_MALFORMED = (
+        "tai.malformed",
+        "A TAI instant is ten digits, a colon, and nine digits.",
+        "Write seconds and nanoseconds with leading zeros, such as 1640995200:000000000.",
+    )
+    TAI_RANGE = (
+        "tai.range",
+        "The instant does not fit ten digits of seconds.",
+        "Stay between 0000000000:000000000 and 9999999999:999999999.",
+    )
+    ID_MALFORMED = (
+        "id.malformed",
+        "The text is not a typed identifier of the kind that is needed here.",
+        "Copy the whole identifier: type letter, dot, B64A payload, dot, suffix.",
+    )
+    PATH_EMPTY_SEGMENT = (
+        "path.empty-segment",
+        "A path has an empty segment (a leading, trailing or doubled slash).",
+        "Separate non-empty segments with single slashes.",
+    )
+    PATH_RESERVED_SEGMENT = (
+        "path.reserved-segment",
+        "A path segment is '.', '..' or '|', which are reserved.",
+        "Rename the segment.",
+    )
+
+    # --- coordinates ----------------------------------------------------------------------------
+    URC_FORM = (
+        "urc.form",
+        "The text is neither ////<hash> nor //group//app//name.",
+        "Start a coordinate with exactly two slashes, a hash address with four.",
+    )
+    URC_HASH = (
+        "urc.hash",
+        "//// is not followed by a typed record hash.",
+        "Write ////S.<43 characters>.H3, or two slashes for a coordinate.",
+    )
+    URC_FIELD = (
+        "urc.field",
+        "A coordinate does not have exactly Group, App and Name.",
+        "Write //group//app//name; // stands only between the three fields.",
+    )
+    URC_SELECTOR = (
+        "urc.selector",
+        "The version selector after /| is malformed.",
+        "Use /|, /|/plex[/<tai>[/<hash>]] or /|/seal[/<verifier>[/<tai>[/<hash>]]].",
+    )
+    URC_TOO_LONG = ("urc.too-long", "The address is longer than the limit.", "Shorten the address.")
+
+    # --- keys and signatures --------------------------------------------------------------------
+    KEY_SECRET_MALFORMED = (
+        "key.secret-malformed",
+        "The secret is not &.<43 B64A characters>.H3.",
+        "Copy the whole line; the secret itself is never shown in messages.",
+    )
+    KEY_MESSAGE = ("key.message", "Only 32-byte digests are signed.", "Hash the message first.")
+    KEY_AUX = (
+        "key.aux",
+        "Auxiliary randomness must be 32 bytes and not all zero.",
+        "Leave it out: fresh randomness is drawn for each signature.",
+    )
+    KEY_FILE = (
+        "key.file",
+        "The key file cannot be used.",
+        "Name a file made by 'lace key new', readable by its owner only (chmod 600).",
+    )
+
+    # --- records --------------------------------------------------------------------------------
+    RECORD_MALFORMED = (
+        "record.malformed",
+        "The bytes do not follow the record grammar.",
+        "Ask the sender for the record again.",
+    )
+    RECORD_MARKLINE = (
+        "record.markline",
+        "A record or embedded record does not begin with a well-formed markline.",
+        "A markline is '🖧: ', a type letter B, P or S, a dot, 43 B64A characters, and '.H3'.",
+    )
+    RECORD_TRAILER_FORM = (
+        "record.trailer-form",
+        "The record is in the trailer-hash form, which this engine does not take.",
+        "Send the stored form, which begins with the markline.",
+    )
+    RECORD_TYPE = (
+        "record.type",
+        "The embedded record is of another type than this place needs.",
+        "A Seal embeds a Plex, a Plex embeds a Blob.",
+    )
+    RECORD_HEADER_SYNTAX = (
+        "record.header-syntax",
+        "A header line is not 'Name: value'.",
+        "Write a name without colon, space or tab, a colon, one space, and a non-empty value.",
+    )
+    RECORD_HEADER_CONTROL = (
+        "record.header-control",
+        "A header line has a control byte (0x00 to 0x1F, or 0x7F); CR counts.",
+        "End lines with LF only and leave control characters out.",
+    )
+    RECORD_HEADER_TOO_LONG = (
+        "record.header-too-long",
+        "A header line is longer than the limit.",
+        "Shorten the value, or put it into the data.",
+    )
+    RECORD_HEADER_MISSING = (
+        "record.header-missing",
+        "A required header is not where it must stand.",
+        "Group, App, Name, TAI (Signed-By, Signature in a Seal) stand once each, in this order.",
+    )
+    RECORD_HEADER_ORDER = (
+        "record.header-order",
+        "Extra headers are not sorted by the bytes of their names.",
+        "Sort them, keeping the order of equal names; the builder does it.",
+    )
+    RECORD_HEADER_RESERVED = (
+        "record.header-reserved",
+        "An extra header bears a reserved name.",
+        "Choose another name.",
+    )
+    RECORD_HEADER_COUNT = (
+        "record.header-count",
+        "There are more extra headers than the limit.",
+        "Put the values into the data, or into several records.",
+    )
+    RECORD_DATA_LENGTH = (
+        "record.data-length",
+        "Data-Length is not a decimal number without leading zeros.",
+        "Write the exact number of data bytes.",
+    )
+    RECORD_DATA_TOO_LARGE = (
+        "record.data-too-large",
+        "The data is larger than the limit.",
+        "Split the data over several records.",
+    )
+    RECORD_TRUNCATED = (
+        "record.truncated",
+        "The bytes end before the record does.",
+        "Read or send the rest of the record.",
+    )
+    RECORD_TRAILING_BYTES = (
+        "record.trailing-bytes",
+        "Bytes follow the end of the record.",
+        "A record ends with its last data byte; nothing is added, no final line break either.",
+    )
+    RECORD_HASH_MISMATCH = (
+        "record.hash-mismatch",
+        "The digest in a markline is not the digest of the bytes after it.",
+        "The bytes were changed; get the record again from another place.",
+    )
+    RECORD_VERIFIER = (
+        "record.verifier",
+        "Signed-By is not a verifier text.",
+        "A verifier is 'V.', 43 B64A characters, and '.H3'.",
+    )
+    RECORD_SIGNATURE_FORM = (
+        "record.signature-form",
+        "Signature is not 86 B64A characters for 64 bytes.",
+        "Seal the Plex again.",
+    )
+    RECORD_SIGNATURE = (
+        "record.signature",
+        "The signature does not hold for this Plex and this verifier.",
+        "Trust nothing about this record; the Plex inside may still be valid unsigned.",
+    )
+    RECORD_WORKER_CRASH = (
+        "record.worker-crash",
+        "The worker process that checked this record died, again and again, on this record alone.",
+        "Keep the bytes and report them; they were neither accepted nor lost.",
+    )
+
+    # --- input of commands ----------------------------------------------------------------------
+    INPUT_JSON = (
+        "input.json",
+        "A line is not one JSON object.",
+        "Write one object a line, UTF-8, without a trailing comma.",
+    )
+    INPUT_KEY = (
+        "input.key",
+        "A JSON object has an unknown, missing or wrongly typed entry.",
+        "See the help of the command for the entries it takes.",
+    )
+    INPUT_LINE_TOO_LONG = (
+        "input.line-too-long",
+        "An input line is longer than the limit.",
+        "Split the input.",
+    )
+    INPUT_BASE64 = (
+        "input.base64",
+        "data_b64 is not standard base64.",
+        "Encode the data with the standard alphabet and padding.",
+    )
+    INPUT_FILE = ("input.file", "A file cannot be read or written.", "Check its name and rights.")
+    LIMIT_EXCEEDED = (
+        "limit.exceeded",
+        "A configured limit stopped the work.",
+        "Make the input smaller, or raise the named limit on purpose.",
+    )
+
+
+class Status(StrEnum):
+    """What became of one record."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    REJECTED = "rejected"
+    NOT_AVAILABLE = "not-available"
+    DEFERRED = "deferred"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """What became of one record; ``value`` is there exactly when it was accepted or a duplicate."""
+
+    status: Status
+    value: T | None = None
+    code: Code | None = None
+    detail: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.value is not None
+
+    def unwrap(self) -> T:
+        """Return the value, or raise the ``RecordError`` that this outcome stands for."""
+        if self.value is None:
+            raise RecordError(self.detail or self.status, code=self.code or Code.RECORD_MALFORMED)
+        return self.value
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One problem in a text, with its place (1-based) and a hint."""
+
+    code: Code
+    message: str
+    line: int
+    column: int
+    severity: Severity = Severity.ERROR
+    hint: str = ""
+
+
+class LaceError(Exception):
+    """Root of the tree; ``code`` is stable, ``hint`` says what to do."""
+
+    def __init__(self, message: str, *, code: Code, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.hint = hint or code.fix
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"code": str(self.code), "detail": self.message, "hint": self.hint}
+
+
+class UsageError(LaceError):
+    """The caller asked for something that cannot be."""
+
+
+class EncodingError(LaceError):
+    """A text form is malformed."""
+
+
+class RecordError(LaceError):
+    """A record cannot be built as asked, or was needed valid and is not."""
+
+
+class LimitExceeded(LaceError):
+    """A configured limit stopped the work."""
+
+    def __init__(self, limit: str, *, configured: int, observed: int) -> None:
+        super().__init__(
+            f"limit {limit} is {configured}, observed {observed}", code=Code.LIMIT_EXCEEDED
+        )
+        self.limit = limit
+        self.configured = configured
+        self.observed = observed
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {
+            "limit": self.limit,
+            "configured": self.configured,
+            "observed": self.observed,
+        }

@@ -1,0 +1,50 @@
+"""Every limit in one frozen value; peers, files and rules are held to it before memory is taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+MIB: Final = 1024 * 1024
+
+# 'Signature: ' and 86 characters
+_LONGEST_FIXED_LINE: Final = 97
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The defaults are the specification's; ``dataclasses.replace`` makes others."""
+
+    # Records (decision G3)
+    header_line_bytes: int = 1024
+    """Longest header line, without its LF."""
+    extra_headers: int = 512
+    """Most extra headers in one Plex."""
+    blob_bytes: int = 32 * MIB
+    """Most data bytes in one record."""
+
+    # Addresses and command input
+    urc_bytes: int = 4096
+    """Longest address text."""
+    input_line_bytes: int = 64 * MIB
+    """Longest line that a plumbing command reads."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) < 0:
+                raise ValueError(f"limit {field.name} is negative")
+        if self.header_line_bytes < _LONGEST_FIXED_LINE:
+            raise ValueError(
+                f"limit header_line_bytes is below {_LONGEST_FIXED_LINE}: no Seal fits"
+            )
+        if self.blob_bytes >= 10**15:
+            raise ValueError("limit blob_bytes is beyond what a Data-Length may say")
+
+    @property
+    def record_head_bytes(self) -> int:
+        """Most bytes before any record's data: three marklines, seven fixed headers, extras."""
+        fixed_lines = 3 + 2 + 4 + 1
+        return (fixed_lines + self.extra_headers) * (self.header_line_bytes + 1) + 1
+
+
+DEFAULT_LIMITS: Final = Limits()

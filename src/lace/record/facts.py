@@ -1,0 +1,70 @@
+"""The facts that a valid record gives rise to (spec 020, G11, G12).
+
+Only a ``Record`` has facts, and only validation or building makes one: bytes that are not valid
+cannot reach the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from lace.ids import LinkTarget, is_link_target
+from lace.record.model import Record, Seal, Versioned
+
+Fact = tuple[str, ...]
+"""Predicate, then its arguments."""
+
+_LINK_ENDING: Final = "+Link"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLink:
+    """One well-formed link header: ``<name>: <data> <target>``."""
+
+    name: str
+    index: int
+    data: str
+    target: LinkTarget
+
+
+def fields(record: Record) -> Iterator[tuple[str, int, str]]:
+    """Yield each field occurrence as name, 0-based index among its name, value."""
+    yield "Type", 0, record.type
+    if isinstance(record, Seal):
+        yield "Signed-By", 0, record.signed_by
+        yield "Signature", 0, record.signature
+    if isinstance(record, Versioned):
+        yield "Group", 0, record.group
+        yield "App", 0, record.app
+        yield "Name", 0, record.name
+        yield "TAI", 0, record.tai
+        previous, index = "", 0
+        for name, value in record.extras:  # sorted, so that equal names are neighbours
+            index = index + 1 if name == previous else 0
+            previous = name
+            yield name, index, value
+    yield "Data-Length", 0, str(record.data_length)
+
+
+def links(record: Record) -> Iterator[RecordLink]:
+    """Yield the well-formed links; a header that only looks like one stays a plain field."""
+    for name, index, value in fields(record):
+        if name.endswith(_LINK_ENDING):
+            data, _, target = value.rpartition(" ")
+            if data and is_link_target(target):
+                yield RecordLink(name, index, data, LinkTarget(target))
+
+
+def facts(record: Record) -> Iterator[Fact]:
+    """Yield every base fact of one stored record; its embedded records get no ``Have`` (G13)."""
+    yield "Have", record.hash
+    for name, index, value in fields(record):
+        yield "Field", record.hash, name, str(index), value
+    for link in links(record):
+        yield "RecordLink", record.hash, link.name, str(link.index), link.data, link.target
+    if isinstance(record, Seal):
+        yield "PlexHash", record.hash, record.plex_hash
+    elif isinstance(record, Versioned):
+        yield "BlobHash", record.hash, record.blob_hash

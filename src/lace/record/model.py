@@ -1,0 +1,133 @@
+"""Records as values. A ``Record`` exists only for valid bytes; its parts are read on demand.
+
+``raw`` is the whole stored form. ``parts`` are the spans that the grammar captured, so that making
+a record costs two small objects, and decoding is paid for only by those who look.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from lace.ids import SUFFIX, RecordHash, Signature, Verifier
+from lace.record import grammar
+from lace.tai import Tai
+from lace.urc import Coordinate
+
+Parts = tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Record:
+    """Immutable, hash-named, valid. Two records are equal when their bytes are."""
+
+    hash: RecordHash
+    raw: bytes
+    parts: Parts
+
+    type: ClassVar[Literal["B", "P", "S"]]
+
+    @property
+    def data(self) -> bytes:
+        """The application's bytes."""
+        return self.raw[len(self.raw) - self.data_length :]
+
+    @property
+    def data_length(self) -> int:
+        return int(self.parts[-1])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and self.raw == other.raw
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.hash}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Blob(Record):
+    """Bytes and nothing else."""
+
+    type = "B"
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Versioned(Record):
+    """What Plex and Seal share: a coordinate, a time, extra headers, and an embedded Blob."""
+
+    @property
+    def group(self) -> str:
+        return self.parts[-7].decode()
+
+    @property
+    def app(self) -> str:
+        return self.parts[-6].decode()
+
+    @property
+    def name(self) -> str:
+        return self.parts[-5].decode()
+
+    @property
+    def tai(self) -> Tai:
+        return Tai(self.parts[-4].decode())
+
+    @property
+    def coordinate(self) -> Coordinate:
+        return Coordinate(group=self.group, app=self.app, name=self.name)
+
+    @property
+    def extras(self) -> tuple[tuple[str, str], ...]:
+        """Extra headers in stored order."""
+        return tuple(
+            (name.decode(), value.decode())
+            for name, value in grammar.HEADERS.findall(self.parts[-3])
+        )
+
+    @property
+    def blob_hash(self) -> RecordHash:
+        return _hash("B", self.parts[-2])
+
+    @property
+    def blob(self) -> Blob:
+        """The embedded Blob as a record of its own."""
+        digits = self.parts[-1]
+        head = grammar.MARKLINE_BYTES + len(b"Data-Length: ") + len(digits) + len(b"\n\n")
+        raw = self.raw[len(self.raw) - int(digits) - head :]
+        return Blob(self.blob_hash, raw, self.parts[-2:])
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Plex(Versioned):
+    """An unsigned version of a record at a coordinate."""
+
+    type = "P"
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Seal(Versioned):
+    """A Plex with a verifier's signature over its digest."""
+
+    type = "S"
+
+    @property
+    def signed_by(self) -> Verifier:
+        return Verifier(f"V.{self.parts[1].decode()}.{SUFFIX}")
+
+    @property
+    def signature(self) -> Signature:
+        return Signature(self.parts[2].decode())
+
+    @property
+    def plex_hash(self) -> RecordHash:
+        return _hash("P", self.parts[3])
+
+    @property
+    def plex(self) -> Plex:
+        """The embedded Plex as a record of its own, without the signature."""
+        return Plex(self.plex_hash, self.raw[grammar.SEAL_HEAD_BYTES :], self.parts[3:])
+
+
+def _hash(letter: str, digest: bytes) -> RecordHash:
+    return RecordHash(f"{letter}.{digest.decode()}.{SUFFIX}")

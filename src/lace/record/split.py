@@ -1,0 +1,145 @@
+"""Find record boundaries in an endless byte stream, fed in any chunks.
+
+A boundary needs three things only: a markline, the blank line that ends the headers, and a
+Data-Length on the line before it. Everything else about a record is for ``validate`` to judge, so
+a wrong digest, signature or header never hides the records behind it. Memory stays below one
+record, and no length is believed before it is held to the limits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from lace.errors import Code
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.record import grammar
+
+_HEAD_END: Final = b"\n\n"
+_LENGTH_LINE: Final = re.compile(rb"Data-Length: (0|[1-9][0-9]*)")
+_LONGEST_DIGITS: Final = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The bytes between two boundaries, not yet validated."""
+
+    offset: int
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenFrame:
+    """Where no boundary can be found: the stream cannot be read any further."""
+
+    offset: int
+    code: Code
+    detail: str
+
+
+class RecordSplitter:
+    """Feed chunks, get frames; the frames do not depend on how the stream was cut into chunks."""
+
+    __slots__ = ("_held", "_limits", "_offset", "_scanned", "_wanted", "broken")
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self._held = bytearray()  # the beginning of a record whose end has not come yet
+        self._offset = 0  # in the stream, of the next record
+        self._scanned = 0  # held bytes that are known not to hold the end of the headers
+        self._wanted = 0  # bytes of the held record in all, once they are known
+        self.broken: BrokenFrame | None = None
+
+    @property
+    def held(self) -> int:
+        """Bytes held back until their record is complete."""
+        return len(self._held)
+
+    def feed(self, chunk: bytes) -> list[Frame | BrokenFrame]:
+        """Take a chunk and return what it completes; after a broken frame all input is ignored."""
+        if self.broken is not None:
+            return []
+        data: bytes | bytearray = chunk
+        if self._held:
+            self._held += chunk
+            if len(self._held) < self._wanted:
+                return []
+            data = self._held
+        frames: list[Frame | BrokenFrame] = []
+        at = 0
+        while at < len(data):
+            end = self._wanted or self._find_end(data, at)
+            if isinstance(end, BrokenFrame):
+                return [*frames, self._stop(end)]
+            if not end:
+                break
+            if end > len(data):
+                self._wanted = end - at
+                break
+            frames.append(Frame(self._offset, bytes(data[at:end])))
+            self._offset += end - at
+            self._scanned = self._wanted = 0
+            at = end
+        if data is self._held:
+            del self._held[:at]
+        else:
+            self._held = bytearray(data[at:])
+        return frames
+
+    def close(self) -> list[Frame | BrokenFrame]:
+        """Tell the end of the stream; an unfinished record is broken."""
+        if self.broken is not None or not self._held:
+            return []
+        detail = f"the stream ends {len(self._held)} bytes into a record"
+        return [self._stop(BrokenFrame(self._offset, Code.RECORD_TRUNCATED, detail))]
+
+    def _stop(self, broken: BrokenFrame) -> BrokenFrame:
+        self.broken = broken
+        self._held = bytearray()
+        return broken
+
+    def _find_end(self, data: bytes | bytearray, at: int) -> int | BrokenFrame:
+        """Return where the record at ``at`` ends, 0 while unknown, or why it never will be."""
+        limits = self._limits
+        if not data.startswith(grammar.MARK, at):
+            return self._check_start(bytes(data[at : at + len(grammar.TRAILER_MARK)]))
+        head_end = data.find(_HEAD_END, at + self._scanned, at + limits.record_head_bytes)
+        if head_end < 0:
+            self._scanned = max(0, len(data) - at - 1)
+            if len(data) - at < limits.record_head_bytes:
+                return 0
+            detail = f"no blank line within {limits.record_head_bytes} bytes of headers"
+            return BrokenFrame(self._offset, Code.RECORD_HEADER_TOO_LONG, detail)
+        line = _LENGTH_LINE.fullmatch(data, data.rfind(b"\n", at, head_end) + 1, head_end)
+        if line is None:
+            detail = "no well-formed Data-Length before the blank line"
+            return BrokenFrame(self._offset, Code.RECORD_DATA_LENGTH, detail)
+        digits = line.group(1)
+        if len(digits) > _LONGEST_DIGITS or int(digits) > limits.blob_bytes:
+            detail = f"the data is over {limits.blob_bytes} bytes"
+            return BrokenFrame(self._offset, Code.RECORD_DATA_TOO_LARGE, detail)
+        return head_end + len(_HEAD_END) + int(digits)
+
+    def _check_start(self, start: bytes) -> int | BrokenFrame:
+        """Return 0 if ``start`` may still become a markline."""
+        if start == grammar.TRAILER_MARK:
+            detail = "a record in trailer-hash form"
+            return BrokenFrame(self._offset, Code.RECORD_TRAILER_FORM, detail)
+        if grammar.MARK.startswith(start) or grammar.TRAILER_MARK.startswith(start):
+            return 0
+        detail = "no markline where a record must begin"
+        return BrokenFrame(self._offset, Code.RECORD_MARKLINE, detail)
+
+
+def split_records(
+    chunks: Iterable[bytes], limits: Limits = DEFAULT_LIMITS
+) -> Iterator[Frame | BrokenFrame]:
+    """Yield every frame of a finite stream, then what is wrong with its end, if anything."""
+    splitter = RecordSplitter(limits)
+    for chunk in chunks:
+        yield from splitter.feed(chunk)
+        if splitter.broken is not None:
+            return
+    yield from splitter.close()

@@ -1,0 +1,1 @@
+"""What drives the core: the clock, and bulk work over several processes."""

@@ -1,0 +1,69 @@
+"""The text rule: NFC under one pinned Unicode version, and the quoting of fact constants.
+
+Names and values that enter Lace must mean the same on every machine. Python's own tables change
+with its version, so the rule is judged under Unicode 16.0 by the pinned ``unicodedata2`` (decision
+"Unicode pin"): a code point unassigned there is refused, because a later version may give it a
+decomposition. Private use is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from lace.errors import Code, EncodingError
+
+UNICODE_VERSION = "16.0.0"
+
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+
+
+def fault(text: str) -> Code | None:
+    """Return why ``text`` breaks the text rule, or None; control characters are not judged here."""
+    if text.isascii():
+        return None
+    from unicodedata2 import category, normalize  # ASCII, by far the most text, needs no tables
+
+    categories = set(map(category, set(text)))
+    if "Cs" in categories:
+        return Code.TEXT_UTF8  # a lone surrogate has no UTF-8 form
+    if "Cn" in categories:
+        return Code.TEXT_UNASSIGNED
+    return None if normalize("NFC", text) == text else Code.TEXT_NFC
+
+
+def line_fault(text: str) -> Code | None:
+    """Return why ``text`` cannot be one non-empty line of text, or None."""
+    if not text:
+        return Code.TEXT_EMPTY
+    if _CONTROL.search(text):
+        return Code.TEXT_CONTROL
+    return fault(text)
+
+
+def decode_utf8(data: bytes) -> str:
+    """Decode strict UTF-8, or raise ``EncodingError`` saying where it breaks."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        message = f"byte {error.start} is not valid UTF-8"
+        raise EncodingError(message, code=Code.TEXT_UTF8) from None
+
+
+def quote(value: str) -> str:
+    r"""Return ``value`` as a constant of fact text; only ``\`` and ``'`` are escaped (G6)."""
+    if "\\" in value or "'" in value:
+        value = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{value}'"
+
+
+def fact_line(predicate: str, arguments: Iterable[str]) -> str:
+    """Return the one spelling of a fact, without the line break."""
+    return f"{predicate}({','.join(map(quote, arguments))})"
+
+
+def shown(value: str | bytes, limit: int = 60) -> str:
+    """Return a bounded, printable rendering of untrusted text for messages."""
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+    cut = text if len(text) <= limit else text[: limit - 1] + "…"
+    return ascii(cut) if not cut.isprintable() else f"'{cut}'"

@@ -1,0 +1,235 @@
+"""The commands for people: what they make is right, what they refuse they explain."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import forge
+import pytest
+from command import lace
+
+from lace._version import __version__
+from lace.cli.root import root
+from lace.record import Plex, Seal, validate_record
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    path = tmp_path / "me.key"
+    assert lace("key", "new", path).returncode == 0
+    return path
+
+
+def test_version_and_help() -> None:
+    assert lace("--version").stdout == f"lace {__version__}\n".encode()
+    done = lace("--help")
+    assert b"Example:" in done.stdout
+    for name in (b"demo", b"key", b"record", b"plumb"):
+        assert name in done.stdout
+
+
+def commands(group: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    if not isinstance(group, click.Group):
+        return [path]
+    context = click.Context(group)
+    found = [path]
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        found += commands(command, (*path, name))
+    return found
+
+
+@pytest.mark.parametrize("path", commands(root), ids=" ".join)
+def test_every_command_has_help_with_an_example(path: tuple[str, ...]) -> None:
+    command: click.Command = root
+    for name in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        command = found
+    text = command.get_help(click.Context(command, info_name="lace"))
+    assert "Example:\n" in text
+    assert f"lace {' '.join(path)}".strip() in text
+
+
+@pytest.mark.req("009-SIG-07")
+def test_a_key_file_is_private_and_never_replaced(key_file: Path) -> None:
+    assert key_file.stat().st_mode & 0o777 == 0o600
+    secret = key_file.read_text()
+    assert secret.startswith("&.")
+    again = lace("key", "new", key_file)
+    assert again.returncode == 2
+    assert b"exists already" in again.stderr
+    assert key_file.read_text() == secret
+    shown = lace("key", "show", key_file)
+    assert shown.stdout.startswith(b"V.")
+    assert secret.strip().encode() not in shown.stdout + shown.stderr + again.stdout + again.stderr
+    assert lace("key", "show", "-", stdin=secret).stdout == shown.stdout
+
+
+@pytest.mark.req("009-SIG-07")
+def test_a_key_that_others_can_read_is_refused(key_file: Path) -> None:
+    key_file.chmod(0o644)
+    done = lace("key", "show", key_file)
+    assert done.returncode == 2
+    assert b"chmod 600" in done.stderr
+
+
+def test_a_file_without_a_key_is_named_but_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("&.something-like-a-secret")
+    path.chmod(0o600)
+    done = lace("key", "show", path)
+    assert done.returncode == 2
+    assert b"something" not in done.stderr
+
+
+@pytest.mark.req("010-REC-05", "010-REC-09", "110-COO-05")
+def test_make_seal_and_verify(tmp_path: Path, key_file: Path) -> None:
+    draft, note = tmp_path / "draft", tmp_path / "note"
+    made = lace(
+        "record", "make", "//notes-demo//notes/message//msg/1", "--field", "Title=a=b",
+        "--data", "-", "-o", draft, stdin=b"\x00\xff",
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    plex = validate_record(draft.read_bytes()).unwrap()
+    assert isinstance(plex, Plex)
+    assert (plex.app, plex.extras, plex.data) == ("notes/message", (("Title", "a=b"),), b"\x00\xff")
+    assert made.stdout.decode().strip() == plex.hash
+    assert lace("record", "seal", draft, "--key", key_file, "-o", note).returncode == 0
+    sealed = validate_record(note.read_bytes()).unwrap()
+    assert isinstance(sealed, Seal)
+    assert sealed.plex == plex
+    done = lace("record", "verify", note, draft)
+    assert done.returncode == 0
+    assert b"2 valid, 0 not" in done.stdout
+    everything = lace("record", "verify", "--all", note).stdout
+    for rule in (b"Group", b"Seal digest", b"signature"):
+        assert rule in everything
+
+
+def test_make_writes_to_standard_output_and_signs(key_file: Path) -> None:
+    done = lace("record", "make", "//a//b//c", "--text", "hi", "--key", key_file)
+    sealed = validate_record(done.stdout).unwrap()
+    assert isinstance(sealed, Seal)
+    assert sealed.data == b"hi"
+    assert done.stderr.decode().strip() == sealed.hash
+
+
+def test_an_existing_file_is_kept_unless_forced(tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    path.write_bytes(b"precious")
+    done = lace("record", "make", "//a//b//c", "-o", path)
+    assert done.returncode == 2
+    assert b"--force" in done.stderr
+    assert path.read_bytes() == b"precious"
+    assert lace("record", "make", "//a//b//c", "-o", path, "--force").returncode == 0
+    assert validate_record(path.read_bytes()).ok
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "hint"),
+    [
+        (("//a//b",), 1, b"urc.field"),
+        (("//a//b//",), 2, b"//group//app//name"),
+        (("//a//b//c", "--field", "Title"), 2, b"NAME=VALUE"),
+        (("//a//b//c", "--field", "Type=x"), 1, b"record.header-reserved"),
+        (("//a//b//c", "--text", "a", "--data", "-"), 2, b"not both"),
+        (("//a//b//c", "--tai", "now"), 1, b"tai.malformed"),
+        (("//a//b//c", "--data", "/nothing/here"), 2, b"/nothing/here"),
+        (("//a//b//c", "--key", "/nothing/here"), 2, b"/nothing/here"),
+        (("//a//b//c", "-o", "/nothing/here"), 2, b"/nothing/here"),
+    ],
+)
+def test_make_explains_what_it_refuses(arguments: tuple[str, ...], code: int, hint: bytes) -> None:
+    done = lace("record", "make", *arguments)
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert hint in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_seal_takes_one_plex(tmp_path: Path, key_file: Path) -> None:
+    for content in (b"", forge.blob(), forge.plex() * 2, forge.seal(), forge.plex()[:-1]):
+        path = tmp_path / "x"
+        path.write_bytes(content)
+        done = lace("record", "seal", path, "--key", key_file)
+        assert done.returncode in {1, 2}
+        assert done.stdout == b""
+        assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.req("010-REC-02")
+def test_verify_says_expected_and_got(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    good = forge.seal()
+    path.write_bytes(good[:-1] + b"X" + good + b"rest")
+    done = lace("record", "verify", path)
+    text = done.stdout.decode()
+    assert done.returncode == 3
+    assert text.count("expected B.") == text.count("got      B.") == 1
+    assert "record.hash-mismatch" in text
+    assert "record.markline" in text
+    assert "1 valid, 2 not" in text
+
+
+def test_show_prints_json_in_a_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(forge.plex_with(b"Tag: [b]a[/b]") + forge.blob()[:-1] + b"X")
+    done = lace("record", "show", path)
+    assert b'["Tag",0,"[b]a[/b]"]' in done.stdout
+    assert b"record.hash-mismatch" in done.stderr
+    assert done.returncode == 3
+
+
+def test_show_prints_a_table_on_a_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(forge.plex_with(b"Tag: [b]a[/b]", b"Tag: c") + forge.blob(bytes(999)))
+    leader, follower = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    done = subprocess.Popen(
+        [sys.executable, "-m", "lace", "record", "show", str(path)],
+        stdout=follower,
+        env=environment,
+    )
+    os.close(follower)
+    output = b""
+    while True:
+        try:
+            chunk = os.read(leader, 65536)
+        except OSError:
+            break
+        if not chunk:
+            break
+        output += chunk
+    os.close(leader)
+    assert done.wait(timeout=30) == 0
+    text = output.decode()
+    assert "[b]a[/b]" in text  # cells are not markup
+    assert "Tag (1)" in text
+    assert "hello" in text
+
+
+def test_the_demo_shows_both_checks() -> None:
+    done = lace("demo")
+    text = done.stdout.decode()
+    assert done.returncode == 0
+    assert "→ valid" in text
+    assert "→ refused: record.hash-mismatch" in text
+    assert "&." not in text
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(forge.blob() * 20_000)
+    command = (
+        f'"{sys.executable}" -m lace plumb record check "{path}" | head -1; exit ${{PIPESTATUS[0]}}'
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)  # noqa: S607
+    assert done.stderr == b""
+    assert done.returncode == 0

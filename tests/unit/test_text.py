@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+import unicodedata2
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lace import text
+from lace.errors import Code, EncodingError
+
+
+@pytest.mark.req("010-REC-08", "020-FAC-08")
+def test_the_unicode_version_is_pinned() -> None:
+    assert unicodedata2.unidata_version == text.UNICODE_VERSION
+
+
+@pytest.mark.req("010-REC-08")
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ("plain", None),
+        ("é", None),
+        ("e\u0301", Code.TEXT_NFC),
+        ("\u212b", Code.TEXT_NFC),  # ANGSTROM SIGN has a singleton decomposition
+        ("\u0378", Code.TEXT_UNASSIGNED),
+        ("\ufdd0", Code.TEXT_UNASSIGNED),
+        ("\U0010ffff", Code.TEXT_UNASSIGNED),
+        ("\ue000\U0010fffd", None),  # private use
+        ("\ud800", Code.TEXT_UTF8),
+        ("\u0301", None),  # a combining mark alone is in NFC
+        ("\x85", None),  # C1 controls are not among the forbidden bytes
+    ],
+)
+def test_the_text_rule(value: str, code: Code | None) -> None:
+    assert text.fault(value) is code
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\tb", "\x00", "\x1f", "\x7f"])
+def test_a_line_has_no_control_characters(value: str) -> None:
+    assert text.line_fault(value) is Code.TEXT_CONTROL
+
+
+def test_a_line_is_not_empty() -> None:
+    assert text.line_fault("") is Code.TEXT_EMPTY
+
+
+def test_broken_utf8_says_where() -> None:
+    with pytest.raises(EncodingError, match="byte 2"):
+        text.decode_utf8(b"ab\xff")
+
+
+def unquote(quoted: str) -> str:
+    assert quoted[0] == quoted[-1] == "'"
+    result, escaped = "", False
+    for character in quoted[1:-1]:
+        if escaped:
+            assert character in "\\'"
+            result, escaped = result + character, False
+        elif character == "\\":
+            escaped = True
+        else:
+            assert character != "'"
+            result += character
+    assert not escaped
+    return result
+
+
+@given(st.text(st.sampled_from("a\\' é"), max_size=10))
+def test_quoting_is_reversible(value: str) -> None:
+    assert unquote(text.quote(value)) == value
+
+
+def test_fact_lines() -> None:
+    assert text.fact_line("P", ("a", "it's")) == r"P('a','it\'s')"
+    assert text.fact_line("Now", ()) == "Now()"
+
+
+@given(st.text(max_size=100) | st.binary(max_size=100))
+def test_shown_text_is_short_and_printable(value: str | bytes) -> None:
+    shown = text.shown(value)
+    assert shown.isprintable()
+    assert len(shown) < 700

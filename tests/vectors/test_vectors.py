@@ -1,0 +1,152 @@
+"""The committed vectors: the same cases for people, for this engine and for others."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lace import b64a
+from lace.crypto import SigningKey, native, reference
+from lace.errors import EncodingError
+from lace.record import (
+    Plex,
+    Seal,
+    build_blob,
+    build_plex,
+    facts,
+    inspect_record,
+    seal,
+    validate_record,
+)
+from lace.text import fact_line
+from lace.urc import Coordinate, HashAddress, parse_urc
+
+VECTORS = Path(__file__).parents[2] / "vectors"
+
+
+def load(name: str) -> Any:
+    return json.loads((VECTORS / name).read_text(encoding="utf-8"))
+
+
+def raw_of(case: dict[str, str]) -> bytes:
+    return case["record"].encode() if "record" in case else base64.b64decode(case["record_b64"])
+
+
+def by(key: str) -> Any:
+    return lambda case: case[key] if isinstance(case, dict) else None
+
+
+@pytest.mark.req("006-B64-01")
+@pytest.mark.parametrize("case", load("b64a.json")["valid"], ids=by("hex"))
+def test_b64a_valid(case: dict[str, str]) -> None:
+    assert b64a.encode(bytes.fromhex(case["hex"])) == case["text"]
+    assert b64a.decode(case["text"]).hex() == case["hex"]
+
+
+@pytest.mark.req("006-B64-02")
+@pytest.mark.parametrize("case", load("b64a.json")["invalid"], ids=by("why"))
+def test_b64a_invalid(case: dict[str, str]) -> None:
+    with pytest.raises(EncodingError) as caught:
+        b64a.decode(case["text"])
+    assert caught.value.code == case["code"]
+
+
+@pytest.mark.req("010-REC-03", "010-REC-05", "010-REC-09", "009-SIG-01", "009-SIG-02")
+def test_independent_program_agrees() -> None:
+    given = load("independent.json")
+    assert build_blob(b"").hash == given["empty_blob"]
+    assert build_blob(b"hello").hash == given["hello_blob"]
+    plex = given["plex"]
+    made = build_plex(
+        group=plex["group"],
+        app=plex["app"],
+        name=plex["name"],
+        tai=plex["tai"],
+        data=plex["data"].encode(),
+    )
+    assert made.hash == plex["hash"]
+    key = SigningKey.from_secret_text(given["key"]["secret"])
+    assert key == SigningKey(bytes.fromhex(given["key"]["secret_bytes"]))
+    assert key.reveal() == given["key"]["secret"]
+    assert key.verifier == given["key"]["verifier"]
+    assert key._scalar.hex() == given["key"]["scalar"]
+    sealed = seal(made, key, aux=bytes.fromhex(given["seal"]["aux"]))
+    assert sealed.signature == given["seal"]["signature"]
+    assert sealed.hash == given["seal"]["hash"]
+    assert validate_record(sealed.raw).value == sealed
+
+
+@pytest.mark.req("009-SIG-06")
+@pytest.mark.parametrize("provider", [native, reference], ids=["native", "reference"])
+@pytest.mark.parametrize("case", load("signatures.json"), ids=by("why"))
+def test_signatures(provider: Any, case: dict[str, Any]) -> None:
+    x, message, signature = (
+        bytes.fromhex(case[key]) for key in ("verifier_x", "message", "signature")
+    )
+    assert provider.verify(x, message, signature) is case["valid"]
+
+
+@pytest.mark.req("010-REC-01", "010-REC-07", "010-REC-13", "020-FAC-02", "020-FAC-03", "020-FAC-04")
+@pytest.mark.parametrize("case", load("records-valid.json"), ids=by("name"))
+def test_valid_records(case: dict[str, Any]) -> None:
+    raw = raw_of(case)
+    record = validate_record(raw).unwrap()
+    assert record.hash == case["hash"]
+    assert inspect_record(raw, provider=reference).fault is None
+    if "facts" in case:
+        assert sorted(fact_line(fact[0], fact[1:]) for fact in facts(record)) == case["facts"]
+
+
+@pytest.mark.req(
+    "010-REC-02", "010-REC-04", "010-REC-06", "010-REC-08", "010-REC-10", "010-REC-11", "010-REC-12"
+)
+@pytest.mark.parametrize("case", load("records-invalid.json"), ids=by("name"))
+def test_invalid_records(case: dict[str, str]) -> None:
+    raw = raw_of(case)
+    outcome = validate_record(raw)
+    assert (outcome.value, outcome.code) == (None, case["code"])
+    assert outcome.detail
+    fault = inspect_record(raw, provider=reference).fault
+    assert fault is not None
+    assert fault.code == case["code"]
+
+
+@pytest.mark.req("010-REC-09", "020-FAC-01")
+def test_invalid_seals_may_hold_a_valid_plex() -> None:
+    """The reason is exact: a bad signature says nothing about the Plex inside."""
+    case = next(c for c in load("records-invalid.json") if c["name"] == "signature of zeros")
+    raw = raw_of(case)
+    inner = raw[raw.index("🖧: P".encode()) :]
+    assert isinstance(validate_record(inner).value, Plex)
+    assert not isinstance(validate_record(raw).value, Seal)
+
+
+@pytest.mark.req("110-COO-01", "110-COO-02", "110-COO-03", "110-COO-04", "110-COO-11", "110-URC-01")
+@pytest.mark.parametrize("case", load("urc.json")["valid"], ids=by("text"))
+def test_urc_valid(case: dict[str, Any]) -> None:
+    parsed = parse_urc(case["text"])
+    assert str(parsed) == case["text"]
+    if case["kind"] == "hash":
+        assert parsed == HashAddress(case["hash"])
+        return
+    assert not isinstance(parsed, HashAddress)
+    assert isinstance(parsed, Coordinate) is (case["kind"] == "coordinate")
+    assert (parsed.group, parsed.app, parsed.name) == (case["group"], case["app"], case["name"])
+    selector = getattr(parsed, "selector", None)
+    if case["selector"] is None:
+        assert selector is None
+    else:
+        for key, value in case["selector"].items():
+            assert getattr(selector, key) == value
+
+
+@pytest.mark.req("110-COO-06", "110-COO-07", "110-COO-08", "110-COO-09", "110-URC-04", "110-VER-05")
+@pytest.mark.parametrize("case", load("urc.json")["invalid"], ids=by("why"))
+def test_urc_invalid(case: dict[str, str]) -> None:
+    with pytest.raises(EncodingError) as caught:
+        parse_urc(case["text"])
+    assert caught.value.code == case["code"]

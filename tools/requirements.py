@@ -1,0 +1,52 @@
+"""Which tests show which requirements: read from the tests' own marks, without running them."""
+
+from __future__ import annotations
+
+import ast
+import csv
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+LIST = ROOT / "docs" / "requirements.csv"
+TESTS = ROOT / "tests"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    id: str
+    level: str
+    title: str
+
+
+def requirements() -> list[Requirement]:
+    """Return all requirements in the order of the list."""
+    with LIST.open(encoding="utf-8", newline="") as file:
+        return [Requirement(row["id"], row["level"], row["title"]) for row in csv.DictReader(file)]
+
+
+def named_by_tests() -> dict[str, list[str]]:
+    """Return, for each id that a test names, the tests that do so."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(TESTS.rglob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                for id in _ids(function):
+                    found[id].append(f"{path.relative_to(TESTS).as_posix()}::{function.name}")
+    return found
+
+
+def unknown_ids() -> list[str]:
+    """Return what tests name that is not in the list."""
+    known = {requirement.id for requirement in requirements()}
+    return sorted(set(named_by_tests()) - known)
+
+
+def _ids(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    ids: list[str] = []
+    for decorator in function.decorator_list:
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.req":
+            ids += [ast.literal_eval(argument) for argument in decorator.args]
+    return ids
