@@ -252,6 +252,178 @@ class Code(StrEnum):
         "Keep the bytes and report them; they were neither accepted nor lost.",
     )
 
+    # --- rules ----------------------------------------------------------------------------------
+    LACEGRAM_SYNTAX = (
+        "lacegram.syntax",
+        "The text does not follow the grammar of rules.",
+        "A rule is Head(Term,...) :- Atom, Atom.",
+    )
+    LACEGRAM_CHARACTER = (
+        "lacegram.character",
+        "A character has no place in rules outside constants.",
+        "Remove it, or put it into a quoted constant.",
+    )
+    LACEGRAM_CONSTANT = (
+        "lacegram.constant",
+        "A constant is not closed, or not in single quotes.",
+        "Write constants in single quotes, on one line.",
+    )
+    LACEGRAM_ESCAPE = (
+        "lacegram.escape",
+        "A constant has an unknown escape.",
+        r"Only \\ and \' are escapes; write a backslash as \\.",
+    )
+    LACEGRAM_TERM = (
+        "lacegram.term",
+        "A term is not a variable, a quoted constant or _.",
+        "Variables begin with a capital letter; text stands in single quotes.",
+    )
+    LACEGRAM_PREDICATE = (
+        "lacegram.predicate",
+        "A predicate name is malformed.",
+        "A name begins with a letter and goes on with letters, digits, _, ~ and -.",
+    )
+    LACEGRAM_FULL_STOP = (
+        "lacegram.full-stop",
+        "A rule does not end with a full stop.",
+        "End the rule with '.'; separate body atoms with ','.",
+    )
+    LACEGRAM_BODY = (
+        "lacegram.body",
+        "A rule has no body.",
+        "Write ':- true.' for something that always holds.",
+    )
+    LACEGRAM_ONE_LINE = (
+        "lacegram.one-line",
+        "In core text a rule stands on one line.",
+        "Join the lines, or use the authoring form.",
+    )
+    LACEGRAM_TWO_RULES = (
+        "lacegram.two-rules",
+        "Two rules stand on one line.",
+        "Begin each rule on a line of its own.",
+    )
+    LACEGRAM_COMMENT = (
+        "lacegram.comment",
+        "A comment or note stands where none is allowed.",
+        "Comments and notes stand on their own lines between rules, in authoring text only.",
+    )
+    LACEGRAM_NOTE = (
+        "lacegram.note",
+        "A #:json line does not hold one JSON object.",
+        'Write #:json {"key": "value"} on one line.',
+    )
+    LACEGRAM_NOTE_ALONE = (
+        "lacegram.note-alone",
+        "A #:json line is not followed by a rule.",
+        "Put the note before the rule that it is about.",
+    )
+    LACEGRAM_EQUALITY = (
+        "lacegram.equality",
+        "Equality is not part of the language.",
+        "Use the same variable in both places, or the constant itself.",
+    )
+    LACEGRAM_OPERATOR = (
+        "lacegram.operator",
+        "A comparison uses something other than '<', '<=', '>' or '>='.",
+        "Write one of the four operators as a quoted constant.",
+    )
+    LACEGRAM_INTEGER = (
+        "lacegram.integer",
+        "A constant that is compared as a number is not an integer.",
+        "Write decimal digits, with - before them if negative.",
+    )
+    LACEGRAM_DELIMITERS = (
+        "lacegram.delimiters",
+        "The delimiters of TextShape are not a quoted constant.",
+        "Write the delimiter characters as a constant.",
+    )
+    LACEGRAM_PREFIX = (
+        "lacegram.prefix",
+        "The two-argument Prefix test is not part of the language.",
+        "Write TextShape(Text,'start','','').",
+    )
+    LACEGRAM_NEGATION = (
+        "lacegram.negation",
+        "'not' stands before something other than a predicate.",
+        "Negate a predicate; turn a comparison around instead.",
+    )
+    LACEGRAM_COUNTED = (
+        "lacegram.counted",
+        "Cardinality counts something other than a predicate.",
+        "Count a predicate; define one for what is to be counted.",
+    )
+    LACEGRAM_ARITY = (
+        "lacegram.arity",
+        "A built-in has the wrong number of arguments.",
+        "See the reference for the form of the built-in.",
+    )
+    LACEGRAM_UNSAFE = (
+        "lacegram.unsafe",
+        "A variable is not bound by a positive atom of the body.",
+        "Use the variable in a positive atom that is not a built-in.",
+    )
+    LACEGRAM_ANONYMOUS = (
+        "lacegram.anonymous",
+        "_ stands where a value is needed.",
+        "Use a variable that a positive atom binds, or a constant.",
+    )
+    LACEGRAM_SHADOW = (
+        "lacegram.shadow",
+        "A rule defines a predicate that has base facts.",
+        "Give the derived predicate another name.",
+    )
+    LACEGRAM_RESERVED = (
+        "lacegram.reserved",
+        "A rule defines or uses a reserved name.",
+        "Choose another name; see the role under which the rules are read.",
+    )
+    LACEGRAM_LOCAL = (
+        "lacegram.local",
+        "A shared module uses a predicate whose name begins with _.",
+        "Names with a leading underscore are for local programs only; rename it.",
+    )
+    LACEGRAM_UNSTRATIFIED = (
+        "lacegram.unstratified",
+        "A predicate depends on its own negation or count.",
+        "Break the cycle that is spelled out: no negation or count may lie on it.",
+    )
+    LACEGRAM_NOT_CANONICAL = (
+        "lacegram.not-canonical",
+        "The text is valid but not in canonical form.",
+        "Send the output of 'lace plumb lacegram canon'.",
+    )
+    LACEGRAM_TOO_LONG = (
+        "lacegram.too-long",
+        "The text is longer than the limit.",
+        "Split the rules into several lacegrams.",
+    )
+    LACEGRAM_LIMIT = (
+        "lacegram.limit",
+        "A rule exceeds a limit of the engine.",
+        "Make it smaller, or raise the named limit on purpose.",
+    )
+    LACEGRAM_UNKNOWN_PREDICATE = (
+        "lacegram.unknown-predicate",
+        "A predicate is used that no rule defines and no profile supplies.",
+        "It is always empty unless base facts are given for it; check the spelling.",
+    )
+    LACEGRAM_UNBOUNDED = (
+        "lacegram.unbounded",
+        "A negation is not bounded by record or runtime facts.",
+        "Bound it with an explicit universe, for example Have(P).",
+    )
+    FACT_MALFORMED = (
+        "fact.malformed",
+        "A line is not a fact.",
+        "Write Predicate('constant',...) without blanks, constants in single quotes.",
+    )
+    FACT_ARITY = (
+        "fact.arity",
+        "A fact source is asked for more values than the predicate has.",
+        "Give at most as many values as the predicate's arity.",
+    )
+
     # --- input of commands ----------------------------------------------------------------------
     INPUT_JSON = (
         "input.json",
@@ -325,6 +497,7 @@ class Diagnostic:
     message: str
     line: int
     column: int
+    length: int = 1
     severity: Severity = Severity.ERROR
     hint: str = ""
 
@@ -352,6 +525,20 @@ class EncodingError(LaceError):
 
 class RecordError(LaceError):
     """A record cannot be built as asked, or was needed valid and is not."""
+
+
+class LacegramError(LaceError):
+    """Rules that cannot be used; ``diagnostics`` says everything that is wrong with them."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        first = diagnostics[0]
+        more = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
+        super().__init__(
+            f"line {first.line}, column {first.column}: {first.message}{more}",
+            code=first.code,
+            hint=first.hint,
+        )
+        self.diagnostics = diagnostics
 
 
 class LimitExceeded(LaceError):

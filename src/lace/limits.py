@@ -23,6 +23,26 @@ class Limits:
     blob_bytes: int = 32 * MIB
     """Most data bytes in one record."""
 
+    # Rules (spec 030)
+    base_facts: int = 1 << 24
+    """Most base facts in one snapshot, runtime facts not counted."""
+    runtime_facts: int = 1 << 20
+    """Most runtime facts in one snapshot."""
+    derived_facts: int = 1 << 22
+    """Most facts that one derived predicate may have."""
+    rules: int = 1024
+    """Most rules in one lacegram."""
+    iterations: int = 10_000
+    """Most rounds until a stratum reaches its fixed point."""
+    arity: int = 16
+    """Most values in one fact."""
+    value_bytes: int = 1024
+    """Longest value, in UTF-8 bytes."""
+    work: int = 1 << 32
+    """Most tuples that one evaluation may look at."""
+    lacegram_bytes: int = MIB
+    """Longest text of rules."""
+
     # Addresses and command input
     urc_bytes: int = 4096
     """Longest address text."""

@@ -32,6 +32,19 @@ def fault(text: str) -> Code | None:
     return None if normalize("NFC", text) == text else Code.TEXT_NFC
 
 
+def fault_at(text: str) -> tuple[Code, int] | None:
+    """Return why and where ``text`` first breaks the text rule, or None."""
+    code = fault(text)
+    if code is None:
+        return None
+    from unicodedata2 import normalize
+
+    if code is Code.TEXT_NFC:
+        pairs = zip(text, normalize("NFC", text), strict=False)
+        return code, next((i for i, (a, b) in enumerate(pairs) if a != b), len(text) - 1)
+    return code, next(i for i, character in enumerate(text) if fault(character) is code)
+
+
 def line_fault(text: str) -> Code | None:
     """Return why ``text`` cannot be one non-empty line of text, or None."""
     if not text:

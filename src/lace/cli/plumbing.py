@@ -17,6 +17,7 @@ import click
 from lace import b64a
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_frames, read_lines
+from lace.cli.plumbing_lacegram import lacegram_group
 from lace.cli.render import print_json, print_line
 from lace.crypto.keys import SigningKey
 from lace.errors import Code, EncodingError, LaceError
@@ -197,6 +198,9 @@ def facts_command(files: tuple[str, ...]) -> int:
     for line in sorted(lines):
         sys.stdout.buffer.write(line + b"\n")
     return Exit.SOME_REJECTED if rejected else Exit.OK
+
+
+plumb.add_command(lacegram_group)
 
 
 @plumb.group("urc")

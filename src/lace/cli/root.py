@@ -13,7 +13,9 @@ from lace.errors import LaceError, LimitExceeded, UsageError
 
 # Loaded when used: a command pays for its own imports only. Module, attribute, one line of help.
 _COMMANDS: Final = {
+    "check": ("lace.cli.lacegram:check", "Say everything that is wrong with rules."),
     "demo": ("lace.cli.demo:demo", "Make a key, seal a note, break one byte of it, check both."),
+    "fmt": ("lace.cli.lacegram:fmt", "Write rules in their one canonical spelling."),
     "key": ("lace.cli.key:key", "Make and look at signing keys."),
     "record": ("lace.cli.record:record", "Make, seal, show and verify records."),
     "plumb": ("lace.cli.plumbing:plumb", "The stable surface for scripts and other programs."),

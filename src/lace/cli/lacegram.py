@@ -1,0 +1,128 @@
+"""``lace check`` and ``lace fmt``: rules, for the people who write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from lace.cli.exitcodes import Exit
+from lace.cli.files import read_limited, write_output
+from lace.cli.plumbing_lacegram import role_option
+from lace.datalog.ast import Rule
+from lace.datalog.canonical import canonical_atom, canonical_part, canonical_rule
+from lace.datalog.check import CheckedText, check_lacegram
+from lace.datalog.roles import ROLES
+from lace.errors import Diagnostic, Severity
+from lace.limits import DEFAULT_LIMITS
+
+_WIDTH: Final = 100
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@role_option
+def check(files: tuple[str, ...], role: str) -> int:
+    """Say everything that is wrong with the rules in each FILE: where, what, and how to mend it.
+
+    \b
+    Example:
+      lace check rules.lacegram
+    """
+    failed = False
+    for file in files:
+        source = _read(file)
+        checked = check_lacegram(source, ROLES[role])
+        failed = failed or bool(checked.errors)
+        _show(file, source, checked)
+    return Exit.BAD_INPUT if failed else Exit.OK
+
+
+@click.command()
+@click.argument("file")
+@role_option
+@click.option("--write", is_flag=True, help="Replace FILE instead of printing.")
+def fmt(file: str, role: str, write: bool) -> int:
+    """Write the rules in FILE in one style; comments, notes and order stay.
+
+    (For the canonical text that identifies a lacegram, see lace plumb lacegram canon.)
+
+    \b
+    Example:
+      lace fmt rules.lacegram
+    """
+    source = _read(file)
+    checked = check_lacegram(source, ROLES[role])
+    if checked.errors:
+        _show(file, source, checked)
+        return Exit.BAD_INPUT
+    text = "".join(f"{line}\n" for line in _styled(source.decode(), checked)).encode()
+    write_output(file if write and file != "-" else "-", text, overwrite=True)
+    return Exit.OK
+
+
+def _styled(source: str, checked: CheckedText) -> Iterator[str]:
+    """Yield the lines of a text with each rule in the one style, and at most one blank between."""
+    lines = source.rstrip().split("\n")
+    done = 0
+    blank = True
+    rules = zip(checked.parsed.rules, checked.parsed.lines, strict=True)
+    for rule, (first, last) in [*rules, (None, (len(lines) + 1, 0))]:
+        for line in lines[done : first - 1]:
+            if line.strip() or not blank:
+                yield line.strip()
+            blank = not line.strip()
+        if rule is not None:
+            yield from _rule_lines(rule)
+            blank = False
+        done = last
+
+
+def _rule_lines(rule: Rule) -> list[str]:
+    """Return a rule on one line if it fits, else its head and then one body atom a line."""
+    line = canonical_rule(rule)
+    if len(line) <= _WIDTH:
+        return [line]
+    *body, last = map(canonical_part, rule.body)
+    return [f"{canonical_atom(rule.head)} :-", *(f"  {part}," for part in body), f"  {last}."]
+
+
+def _read(file: str) -> bytes:
+    return read_limited(file, DEFAULT_LIMITS.lacegram_bytes + 1)
+
+
+def _show(file: str, source: bytes, checked: CheckedText) -> None:
+    lines = source.decode("utf-8", "replace").split("\n")
+    for diagnostic in checked.diagnostics:
+        click.echo("\n".join(_caret(Path(file).name, lines, diagnostic)), err=True)
+    errors = len(checked.errors)
+    warnings = _counted(len(checked.diagnostics) - errors, "warning")
+    if errors:
+        click.echo(f"{file}: {_counted(errors, 'error')}, {warnings}", err=True)
+    else:
+        rules = _counted(len(checked.lacegram.rules), "rule")
+        click.echo(f"{file}: {rules}, {warnings}, {checked.lacegram.id}")
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _caret(file: str, lines: list[str], diagnostic: Diagnostic) -> list[str]:
+    """Return the message, the line with a caret under the fault, and how to mend it."""
+    word = "error" if diagnostic.severity is Severity.ERROR else "warning"
+    place = f"{file}:{diagnostic.line}:{diagnostic.column}"
+    line = lines[diagnostic.line - 1] if diagnostic.line <= len(lines) else ""
+    number = f"{diagnostic.line:>5} | "
+    carets = "^" * max(1, min(diagnostic.length, len(line) - diagnostic.column + 1))
+    indent = " " * (len(number) + diagnostic.column - 1)
+    return [
+        f"{place}: {word}: {diagnostic.message} [{diagnostic.code}]",
+        f"{number}{line}",
+        f"{indent}{carets}",
+        f"        {diagnostic.code.meaning}",
+        f"        {diagnostic.hint}",
+        "",
+    ]

@@ -1,0 +1,1 @@
+"""Rules: read, judged, evaluated, kept up to date, explained (spec 030)."""

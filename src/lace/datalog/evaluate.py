@@ -1,0 +1,226 @@
+"""From base facts to derived facts: semi-naive, component by component, within the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from lace.datalog.ast import Predicate
+from lace.datalog.join import (
+    Counter,
+    Enumerate,
+    Meter,
+    Run,
+    World,
+    compile_enumerate,
+    compile_run,
+)
+from lace.datalog.program import Absent, CompiledRule, Count, Join, RuleProgram
+from lace.datalog.program import Relation as RelationName
+from lace.datalog.relation import Relation
+from lace.datalog.source import FactSource, Row
+from lace.datalog.stratify import Component
+from lace.datalog.views import view_rows
+from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded
+from lace.limits import DEFAULT_LIMITS, Limits
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """A program with all its facts. Made by ``evaluate``; kept up to date by ``maintain``."""
+
+    program: RuleProgram
+    source: FactSource
+    limits: Limits
+    virtual: frozenset[Predicate]
+    """Counted where they are needed and not stored."""
+    relations: dict[RelationName, Relation] = field(default_factory=dict)
+    meter: Meter = field(init=False)
+    _world: World = field(init=False)
+    _runs: dict[tuple[int, int], Run] = field(default_factory=dict)
+    _enumerations: dict[tuple[int, frozenset[int]], Enumerate] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.meter = Meter(self.limits)
+        self._world = World(self.relations.__getitem__, self._counter, self.meter)
+        names: list[RelationName] = [*range(len(self.program.views)), *self.program.derived]
+        for name in names:
+            self.relations[name] = Relation()
+
+    # --- what it knows ---
+
+    def rows(self, predicate: Predicate) -> Collection[Row]:
+        """Return the facts of a derived predicate."""
+        relation = self.relations.get(predicate)
+        return relation.rows if relation is not None else ()
+
+    def facts(self) -> Iterator[tuple[Predicate, Row]]:
+        """Yield every stored derived fact."""
+        for predicate in self.program.derived - self.virtual:
+            for row in self.rows(predicate):
+                yield predicate, row
+
+    def derivable(self, predicate: Predicate, row: Row) -> bool:
+        """Whether some rule derives the fact from what is there now."""
+        return any(
+            next(self.enumerate(rule, dict(enumerate(row))), None) is not None
+            for rule in self.program.rules_of[predicate]
+        )
+
+    def enumerate(self, rule: CompiledRule, bound: dict[int, str]) -> Iterator[Row]:
+        """Yield the heads a rule derives, some of whose columns are given; repeats are possible."""
+        columns = frozenset(bound)
+        key = id(rule), columns
+        function = self._enumerations.get(key)
+        if function is None:
+            function = self._enumerations[key] = compile_enumerate(rule, columns, self._world)
+        return function(*(bound[c] for c in sorted(columns)))
+
+    def derivations(self, rule: CompiledRule, row: Row) -> Iterator[Row]:
+        """Yield the values of all variables of a rule for each way it derives a fact."""
+        bound = frozenset(range(len(row)))
+        return compile_enumerate(rule, bound, self._world, "variables")(*row)
+
+    # --- computing ---
+
+    def load(self) -> None:
+        """Read the views from the source and compute everything from scratch."""
+        for number, view in enumerate(self.program.views):
+            self.relations[number].clear()
+            self.relations[number].add_all(view_rows(view, self.source))
+        for component in self.program.components:
+            self.compute(component)
+
+    def compute(self, component: Component) -> None:
+        """Compute the predicates of a component from scratch; what it needs is complete."""
+        inside = set(component.predicates)
+        for predicate in inside:
+            self.relations[predicate].clear()
+        if inside <= self.virtual:
+            return
+        rules = [rule for p in component.predicates for rule in self.program.rules_of[p]]
+        fresh: dict[Predicate, set[Row]] = {predicate: set() for predicate in inside}
+        for rule in rules:
+            if not any(join.relation in inside for join in rule.joins):
+                self._run_whole(rule, fresh[rule.head])
+        self.grow(component, rules, fresh)
+
+    def grow(
+        self,
+        component: Component,
+        rules: Iterable[CompiledRule],
+        fresh: dict[Predicate, set[Row]],
+    ) -> dict[Predicate, set[Row]]:
+        """Add facts and all that follows from them within a component; return what was new."""
+        added: dict[Predicate, set[Row]] = {predicate: set() for predicate in component.predicates}
+        rounds = 0
+        while True:
+            delta = {p: self._insert(p, rows) for p, rows in fresh.items()}
+            for predicate, rows in delta.items():
+                added[predicate] |= rows
+            if not component.recursive or not any(delta.values()):
+                return added
+            rounds += 1
+            if rounds > self.limits.iterations:
+                raise LimitExceeded(
+                    "iterations", configured=self.limits.iterations, observed=rounds
+                )
+            fresh = {predicate: set() for predicate in component.predicates}
+            for rule in rules:
+                for join in rule.joins:
+                    if isinstance(join.relation, Predicate) and delta.get(join.relation):
+                        self.run(rule, join, delta[join.relation], fresh[rule.head])
+
+    def run(
+        self, rule: CompiledRule, first: Join | Absent | Count, rows: Collection[Row], out: set[Row]
+    ) -> None:
+        """Add to ``out`` the heads that follow with the rows in the place of one literal."""
+        if rows:
+            self._function(rule, first)(rows, out)
+
+    def _insert(self, predicate: Predicate, rows: set[Row]) -> set[Row]:
+        relation = self.relations[predicate]
+        new = rows - relation.rows
+        size = len(relation) + len(new)
+        if size > self.limits.derived_facts:
+            raise LimitExceeded(
+                "derived_facts", configured=self.limits.derived_facts, observed=size
+            )
+        relation.add_all(new)
+        return new
+
+    def _run_whole(self, rule: CompiledRule, out: set[Row]) -> None:
+        """Run a rule over everything, from the literal that makes the least work."""
+        if not rule.joins:
+            self._function(rule, None)((), out)
+            return
+        first = min(rule.joins, key=lambda join: self._cost(rule, join))
+        self.run(rule, first, self.relations[first.relation].rows, out)
+
+    def _cost(self, rule: CompiledRule, first: Join) -> int:
+        """Estimate: the rows gone through, and those of the indexes that would have to be made."""
+        bound = {a for a in first.arguments if isinstance(a, int)}
+        cost = len(self.relations[first.relation])
+        for join in rule.joins:
+            if join is first:
+                continue
+            columns = tuple(
+                c for c, a in enumerate(join.arguments) if isinstance(a, str) or a in bound
+            )
+            relation = self.relations[join.relation]
+            if len(columns) < len(join.arguments) and not relation.has_index(columns):
+                cost += len(relation)
+            bound.update(a for a in join.arguments if isinstance(a, int))
+        return cost
+
+    def _function(self, rule: CompiledRule, first: Join | Absent | Count | None) -> Run:
+        key = id(rule), id(first)
+        function = self._runs.get(key)
+        if function is None:
+            function = self._runs[key] = compile_run(rule, first, self._world)
+        return function
+
+    def _counter(self, part: Count) -> Counter | None:
+        if part.relation not in self.virtual:
+            return None
+        assert isinstance(part.relation, Predicate)
+        rules = self.program.rules_of[part.relation]
+
+        def count(values: tuple[str | None, ...], stop: int) -> int:
+            bound = {c: value for c, value in enumerate(values) if value is not None}
+            seen: set[Row] = set()
+            for rule in rules:
+                for row in self.enumerate(rule, bound):
+                    if all(row[a] == row[b] for a, b in part.same):
+                        seen.add(row)
+                        if len(seen) >= stop:
+                            return stop
+            return len(seen)
+
+        return count
+
+
+def evaluate(
+    program: RuleProgram,
+    source: FactSource,
+    *,
+    outputs: Iterable[Predicate] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Evaluation:
+    """Return all derived facts of a program over the facts of a source.
+
+    ``outputs`` names the predicates that will be read; one that is only counted and is not among
+    them is never stored. By default everything can be read.
+    """
+    shadowed = sorted(p for p in source.predicates() if p in program.derived)
+    if shadowed:
+        message = f"{shadowed[0]} has base facts and rules"
+        problem = Diagnostic(
+            code=Code.LACEGRAM_SHADOW, message=message, line=1, column=1,
+            hint=Code.LACEGRAM_SHADOW.fix,
+        )  # fmt: skip
+        raise LacegramError((problem,))
+    virtual = frozenset() if outputs is None else program.only_counted - frozenset(outputs)
+    evaluation = Evaluation(program, source, limits, virtual)
+    evaluation.load()
+    return evaluation

@@ -1,0 +1,390 @@
+"""Rules as Python functions: one nested loop for each way of starting.
+
+A rule is run from one of its literals: the rows of a relation, or only those that changed, are gone
+through, and the other literals are looked up by what is bound by then. The same rule with its head
+bound enumerates the derivations of given facts. The text of the functions is made of numbers and
+fixed words only; names and constants of a lacegram never enter it, they are passed beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from lace.datalog.builtins import integer_compare, text_shape
+from lace.datalog.program import Absent, Argument, CompiledRule, Count, Join, ViewTest
+from lace.datalog.relation import Relation
+from lace.datalog.source import Row
+from lace.errors import LimitExceeded
+from lace.limits import Limits
+
+_MOST_LOOPS: Final = 12  # Python allows 20 nested blocks in one function
+
+Run = Callable[[Iterable[Row], set[Row]], None]
+"""Go through rows of the first literal and add the heads that follow to a set."""
+
+Enumerate = Callable[..., Iterator[Row]]
+"""Given the bound values of the head, yield a tuple for each derivation."""
+
+Counter = Callable[[tuple[str | None, ...], int], int]
+"""Count the facts of a predicate that fit some values, but no further than needed."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts the tuples looked at; the same for the same input, whatever the machine does."""
+
+    limits: Limits
+    work: int = 0
+
+    def spend(self, tuples: int) -> None:
+        self.work += tuples
+        if self.work > self.limits.work:
+            raise LimitExceeded("work", configured=self.limits.work, observed=self.work)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the functions of rules look at."""
+
+    relation: Callable[[Any], Relation]
+    counter: Callable[[Count], Counter | None]
+    """For a count over a predicate that is not stored; None for all others."""
+    meter: Meter
+
+
+def compile_run(rule: CompiledRule, first: Join | Absent | Count | None, world: World) -> Run:
+    """Return the function that runs a rule from the rows of one literal, or once if None."""
+    return _Writer(rule, world).run(first)
+
+
+def compile_enumerate(
+    rule: CompiledRule,
+    bound: frozenset[int],
+    world: World,
+    result: Literal["head", "variables"] = "head",
+) -> Enumerate:
+    """Return the function that yields a rule's derivations for given head columns."""
+    return _Writer(rule, world).enumerate(bound, result)
+
+
+def join_order(rule: CompiledRule, bound: set[int], skip: Join | None = None) -> list[Join]:
+    """Return the order in which to look up the joins: the most bound next, then as written."""
+    bound = set(bound)
+    left = [join for join in rule.joins if join is not skip]
+    order: list[Join] = []
+    while left:
+        best = max(left, key=lambda join: _boundness(join, bound))
+        left = [join for join in left if join is not best]
+        order.append(best)
+        bound.update(a for a in best.arguments if isinstance(a, int))
+    return order
+
+
+def _boundness(join: Join, bound: set[int]) -> tuple[bool, int]:
+    known = [isinstance(a, str) or a in bound for a in join.arguments]
+    return all(known), sum(known)
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes one function, then has Python compile it."""
+
+    rule: CompiledRule
+    world: World
+    names: dict[str, Any] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    header: str = ""
+    depth: int = 1
+    loops: int = 0
+    bound: set[int] = field(default_factory=set)
+    pending: list[ViewTest | Absent | Count] = field(default_factory=list)
+    generator: bool = False
+    emit: str = ""
+    serial: int = 0
+    prelude: dict[str, str] = field(default_factory=dict)
+    """Indexes by the expression that makes them; looked up once, before the loops."""
+
+    # --- the two kinds of functions ---
+
+    def run(self, first: Join | Absent | Count | None) -> Run:
+        head = self._tuple(self.rule.head_arguments)
+        self.emit = f"add({head})"
+        self.pending = [*self.rule.tests, *self.rule.absents, *self.rule.counts]
+        self._line("add = out.add")
+        if first is not None:
+            self._loop("rows", counted=True)
+            self._bind(first.arguments)
+        self._body(skip=first if isinstance(first, Join) else None)
+        return self._compile("rows, out")  # type: ignore[no-any-return]
+
+    def enumerate(self, bound: frozenset[int], result: Literal["head", "variables"]) -> Enumerate:
+        self.generator = True
+        self.pending = [*self.rule.tests, *self.rule.absents, *self.rule.counts]
+        parameters = []
+        for column, argument in enumerate(self.rule.head_arguments):
+            if column not in bound:
+                continue
+            parameters.append(f"h{column}")
+            if isinstance(argument, str):
+                self._unless(f"h{column} == {self._constant(argument)}")
+            elif argument in self.bound:
+                self._unless(f"h{column} == v{argument}")
+            else:
+                self._line(f"v{argument} = h{column}")
+                self.bound.add(argument)
+        everything = range(len(self.rule.variables))
+        row = self.rule.head_arguments if result == "head" else tuple(everything)
+        self.emit = f"yield {self._tuple(row)}"
+        self._body(skip=None)
+        return self._compile(", ".join(parameters))  # type: ignore[no-any-return]
+
+    # --- the body ---
+
+    def _body(self, skip: Join | None) -> None:
+        self._settle()
+        for join in join_order(self.rule, self.bound, skip):
+            self._look_up(join)
+            self._settle()
+        assert not self.pending, "safety guarantees that everything is bound by now"
+        self._line(self.emit)
+
+    def _look_up(self, join: Join) -> None:
+        if self.loops >= _MOST_LOOPS:
+            self._continue_elsewhere()
+        relation = self._relation(join.relation)
+        known = [isinstance(a, str) or a in self.bound for a in join.arguments]
+        if all(known):
+            self._unless(f"{self._tuple(join.arguments)} in {relation}.rows")
+            return
+        columns = tuple(c for c, is_known in enumerate(known) if is_known)
+        test = None if columns else self._range_test(join)
+        if test is not None:
+            column, operator, value = test
+            self.serial += 1
+            name = self.serial
+            self._line(f"o{name}, s{name} = {relation}.between({column}, {operator!r}, {value})")
+            self._loop(f"s{name}", counted=False, item=f"i{name}")
+            self._line(f"r = o{name}[i{name}][1]")
+        elif columns:
+            key = self._key(join.arguments, columns)
+            self._line(f"b = {self._index(join.relation, columns)}.get({key})")
+            self._unless("b is not None")
+            self._loop("b", counted=True)
+        else:
+            self._loop(f"{relation}.rows", counted=True)
+        self._bind(join.arguments, columns)
+
+    def _bind(self, arguments: tuple[Argument, ...], agreed: tuple[int, ...] = ()) -> None:
+        """Take what is new from the row ``r``; what is known must agree, unless it was the key."""
+        for column, argument in enumerate(arguments):
+            if column in agreed:
+                continue
+            if isinstance(argument, str):
+                self._unless(f"r[{column}] == {self._constant(argument)}")
+            elif argument is not None and argument in self.bound:
+                self._unless(f"r[{column}] == v{argument}")
+            elif argument is not None:
+                self._line(f"v{argument} = r[{column}]")
+                self.bound.add(argument)
+
+    def _settle(self) -> None:
+        """Write every test whose variables are bound by now."""
+        waiting = []
+        for part in self.pending:
+            match part:
+                case ViewTest():
+                    needed = [v for v in (part.left, part.right, part.end) if isinstance(v, int)]
+                case Absent():
+                    needed = [a for a in part.arguments if isinstance(a, int)]
+                case Count():
+                    values = (*part.arguments, part.bound)
+                    needed = [a for a in values if isinstance(a, int)]
+            if self.bound.issuperset(needed):
+                self._unless(self._condition(part))
+            else:
+                waiting.append(part)
+        self.pending = waiting
+
+    def _condition(self, part: ViewTest | Absent | Count) -> str:
+        match part:
+            case ViewTest():
+                return self._test(part)
+            case Absent():
+                return f"not {self._exists(part)}"
+            case Count():
+                return self._count(part)
+
+    def _test(self, test: ViewTest) -> str:
+        left, right = self._value(test.left), self._value(test.right)
+        if test.kind == "NotEqual":
+            return f"{left} != {right}"
+        if test.kind == "LexCompare":
+            return f"{left} {test.operator} {right}"
+        if test.kind == "IntCompare":
+            self.names["integer_compare"] = integer_compare
+            return f"integer_compare({left}, {test.operator!r}, {right})"
+        if not test.operator and test.end == "":
+            return f"{left}.startswith({right})"
+        self.names["text_shape"] = text_shape
+        delimiters = self._constant(test.operator)
+        return f"text_shape({left}, {right}, {delimiters}, {self._value(test.end)})"
+
+    def _exists(self, part: Absent) -> str:
+        relation = self._relation(part.relation)
+        columns = tuple(c for c, a in enumerate(part.arguments) if a is not None)
+        if len(columns) == len(part.arguments):
+            return f"({self._tuple(part.arguments)} in {relation}.rows)"
+        if not columns:
+            return f"({relation}.rows)"
+        return f"({self._key(part.arguments, columns)} in {self._index(part.relation, columns)})"
+
+    def _count(self, part: Count) -> str:
+        counter = self.world.counter(part)
+        place = len(self.names)
+        if counter is None:
+            counter = _stored_counter(part, self.world.relation(part.relation))
+        self.names[f"n{place}"] = counter
+        self.names["decide"] = decide
+        values = ", ".join("None" if a is None else self._value(a) for a in part.arguments)
+        values = f"({values},)" if values else "()"
+        bound = self._value(part.bound)
+        return f"decide(n{place}, {values}, {part.operator!r}, {bound})"
+
+    def _range_test(self, join: Join) -> tuple[int, str, str] | None:
+        """Return a comparison that an ordered index can answer instead of a scan."""
+        turned = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+        for test in self.pending:
+            if not isinstance(test, ViewTest) or test.kind != "LexCompare":
+                continue
+            for mine, operator, other in (
+                (test.left, test.operator, test.right),
+                (test.right, turned[test.operator], test.left),
+            ):
+                known = isinstance(other, str) or other in self.bound
+                if isinstance(mine, int) and known and mine in join.arguments:
+                    self.pending.remove(test)
+                    return join.arguments.index(mine), operator, self._value(other)
+        return None
+
+    # --- words ---
+
+    def _relation(self, relation: Any) -> str:
+        return self._constant(self.world.relation(relation), "k")
+
+    def _index(self, relation: Any, columns: tuple[int, ...]) -> str:
+        # Asked for at each call: an index that is not there yet is made then.
+        expression = f"{self._relation(relation)}.index({columns!r})"
+        return self.prelude.setdefault(expression, f"x{len(self.prelude)}")
+
+    def _key(self, arguments: tuple[Argument, ...], columns: tuple[int, ...]) -> str:
+        if len(columns) == 1:
+            return self._value(arguments[columns[0]])
+        return self._tuple(tuple(arguments[c] for c in columns))
+
+    def _tuple(self, arguments: tuple[Argument, ...]) -> str:
+        return f"({''.join(self._value(a) + ', ' for a in arguments)})"
+
+    def _value(self, argument: Argument) -> str:
+        assert argument is not None
+        return f"v{argument}" if isinstance(argument, int) else self._constant(argument)
+
+    def _constant(self, value: Any, prefix: str = "c") -> str:
+        for name, known in self.names.items():
+            if known is value or (isinstance(value, str) and type(known) is str and known == value):
+                return name
+        name = f"{prefix}{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    # --- lines ---
+
+    def _line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def _unless(self, condition: str) -> None:
+        self._line(f"if not ({condition}): {'continue' if self.loops else 'return'}")
+
+    def _loop(self, rows: str, *, counted: bool, item: str = "r") -> None:
+        self.names["meter"] = self.world.meter
+        if counted and not self.generator:
+            self._line(f"meter.spend(len({rows}))")
+        self._line(f"for {item} in {rows}:")
+        self.depth += 1
+        self.loops += 1
+        if not counted or self.generator:
+            self._line("meter.spend(1)")
+
+    def _continue_elsewhere(self) -> None:
+        """Go on in a function of its own, because loops cannot be nested any deeper."""
+        name = f"inner{len(self.functions)}"
+        bound = [f"v{v}" for v in sorted(self.bound)]
+        arguments = ", ".join(bound if self.generator else ["add", "out", *bound])
+        self._line(f"yield from {name}({arguments})" if self.generator else f"{name}({arguments})")
+        self._finish_function()
+        self.header = f"def {name}({arguments}):"
+        self.depth, self.loops = 1, 0
+
+    def _finish_function(self) -> None:
+        prelude = [f"    {name} = {expression}" for expression, name in self.prelude.items()]
+        self.functions.append("\n".join([self.header, *prelude, *self.lines]))
+        self.lines, self.prelude = [], {}
+
+    def _compile(self, parameters: str) -> Any:
+        self._finish_function()
+        self.functions[0] = f"def rule({parameters}):{self.functions[0]}"
+        namespace = dict(self.names)
+        text = "\n".join(self.functions)
+        exec(compile(text, "<rule>", "exec"), namespace)  # noqa: S102  (numbers and fixed words)
+        return namespace["rule"]
+
+
+def decide(counter: Counter, values: tuple[str | None, ...], operator: str, bound: str) -> bool:
+    """Compare a count with a bound, counting only as far as the answer needs."""
+    limit = _integer(bound)
+    if limit is None:
+        return False
+    stop = limit + 1 if operator in {"<=", ">"} else limit
+    if stop <= 0:
+        return operator in {">", ">="}
+    enough = counter(values, stop) >= stop
+    return enough is (operator in {">", ">="})
+
+
+def _integer(text: str) -> int | None:
+    digits = text.removeprefix("-")
+    if not digits.isascii() or not digits.isdecimal():
+        return None
+    digits = digits.lstrip("0")
+    # No relation has 10^18 rows; Python refuses to convert very long numbers.
+    value = int(digits or "0") if len(digits) <= 18 else 10**18
+    return -value if text.startswith("-") else value
+
+
+def _stored_counter(part: Count, relation: Relation) -> Counter:
+    """Count the rows of a stored relation through the index on the columns that are given."""
+    columns = tuple(c for c, a in enumerate(part.arguments) if a is not None)
+    same = part.same
+
+    def matching(values: tuple[str | None, ...]) -> Any:
+        if not columns:
+            return relation.rows
+        if len(columns) == len(values):
+            return [values] if values in relation.rows else []
+        key: Any = tuple([values[c] for c in columns])
+        return relation.index(columns).get(key[0] if len(columns) == 1 else key, ())
+
+    if not same:
+        return lambda values, _stop: len(matching(values))
+
+    def count(values: tuple[str | None, ...], stop: int) -> int:
+        found = 0
+        for row in matching(values):
+            found += all(row[a] == row[b] for a, b in same)
+            if found >= stop:
+                break
+        return found
+
+    return count

@@ -1,0 +1,286 @@
+"""Keep an evaluation up to date: changes in, changes out, work in proportion to what follows.
+
+Component by component, in three steps (delete and re-derive):
+
+1. *Doubt.* With everything this component looks at as it was before, every fact that had some
+   derivation through a change is found, and all that follows from it within the component.
+2. *Check.* With everything as it is now, doubted facts are taken out, and those that still have
+   another derivation are put back.
+3. *Grow.* What newly follows from the changes is added, with all that follows from it.
+
+A negated or counted literal takes part like any other: what was added below may remove above, and
+the other way round; the literal itself is tested again in each step. A component that counts a
+predicate which is not stored is computed afresh and compared, because nothing tells which of its
+counts have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from lace.datalog.ast import Predicate
+from lace.datalog.evaluate import Evaluation
+from lace.datalog.program import Absent, CompiledRule, Count, Join, View
+from lace.datalog.program import Relation as RelationName
+from lace.datalog.source import Fact, MemorySource, Row
+from lace.datalog.stratify import Component
+from lace.datalog.views import view_rows
+from lace.datalog.wide import WIDE_TABLES
+
+
+@dataclass(slots=True)
+class Change:
+    """What a relation lost and gained; nothing is in both."""
+
+    removed: set[Row] = field(default_factory=set)
+    added: set[Row] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.added)
+
+
+Changes = dict[RelationName, Change]
+
+
+@dataclass(slots=True)
+class Maintained:
+    """An evaluation over facts that come and go."""
+
+    evaluation: Evaluation
+    source: MemorySource
+
+    def apply(
+        self, added: Iterable[Fact] = (), removed: Iterable[Fact] = ()
+    ) -> dict[Predicate, Change]:
+        """Change the base facts; return how the derived predicates changed.
+
+        A fact that is both removed and added is there afterwards.
+        """
+        came, gone = _net(self.source, added, removed)
+        touched = _touched(gone + came)
+        before = _neighbours(self.source, touched)
+        for fact in gone:
+            self.source.discard(fact)
+        for fact in came:
+            self.source.add(fact)
+        after = _neighbours(self.source, touched)
+        changes: Changes = {}
+        predicates = {predicate for predicate, _ in touched}
+        for number, view in enumerate(self.evaluation.program.views):
+            if view.predicates & predicates:
+                change = _view_change(view, before, after)
+                if change:
+                    changes[number] = change
+        return update(self.evaluation, changes)
+
+
+def update(evaluation: Evaluation, changes: Changes) -> dict[Predicate, Change]:
+    """Bring everything in line with changed views; return what changed in derived predicates."""
+    evaluation.meter.work = 0
+    for name, change in changes.items():
+        _apply(evaluation, name, change)
+    for component in evaluation.program.components:
+        changes |= _Updater(evaluation, component, changes).update()
+    return {n: c for n, c in changes.items() if isinstance(n, Predicate)}
+
+
+class _Updater:
+    """One component."""
+
+    def __init__(self, evaluation: Evaluation, component: Component, changes: Changes) -> None:
+        self._evaluation = evaluation
+        self._component = component
+        self._changes = changes
+        self._rules = [
+            rule for p in component.predicates for rule in evaluation.program.rules_of[p]
+        ]
+        self._inside = set(component.predicates)
+
+    def update(self) -> Changes:
+        if self._inside <= self._evaluation.virtual:
+            return self._pass_on()
+        if self._counts_changed_virtual():
+            return self._recompute()
+        if not any(self._looks_at(rule, self._changes) for rule in self._rules):
+            return {}
+        doubted = self._doubt()
+        kept = self._check(doubted)
+        added = self._grow(kept)
+        result: Changes = {}
+        for predicate in self._component.predicates:
+            gone, came = doubted[predicate], added[predicate]
+            change = Change(gone - came, came - gone)
+            if change:
+                result[predicate] = change
+        return result
+
+    # --- predicates that are counted but not stored ---
+
+    def _pass_on(self) -> Changes:
+        """A predicate that is not stored may have changed if anything it looks at has."""
+        if any(self._looks_at(rule, self._changes) for rule in self._rules):
+            return {predicate: Change() for predicate in self._inside}
+        return {}
+
+    def _counts_changed_virtual(self) -> bool:
+        virtual = self._evaluation.virtual
+        return any(
+            count.relation in virtual and count.relation in self._changes
+            for rule in self._rules
+            for count in rule.counts
+        )
+
+    def _recompute(self) -> Changes:
+        relations = self._evaluation.relations
+        before = {p: set(relations[p].rows) for p in self._inside}
+        self._evaluation.compute(self._component)
+        result: Changes = {}
+        for predicate, rows in before.items():
+            change = Change(rows - relations[predicate].rows, relations[predicate].rows - rows)
+            if change:
+                result[predicate] = change
+        return result
+
+    # --- the three steps ---
+
+    def _doubt(self) -> dict[Predicate, set[Row]]:
+        """Return the facts that had a derivation through something that is gone."""
+        evaluation = self._evaluation
+        doubted: dict[Predicate, set[Row]] = {p: set() for p in self._inside}
+        self._turn(back=True)
+        fresh: dict[Predicate, set[Row]] = {p: set() for p in self._inside}
+        for rule in self._rules:
+            for literal in rule.literals:
+                change = self._changes.get(literal.relation)
+                if change:
+                    rows = _against(literal, change)
+                    evaluation.run(rule, literal, rows, fresh[rule.head])
+        while True:
+            for predicate in self._inside:
+                # Heads are found with the state before, so each of them was a fact.
+                fresh[predicate] -= doubted[predicate]
+                doubted[predicate] |= fresh[predicate]
+            if not self._component.recursive or not any(fresh.values()):
+                break
+            found: dict[Predicate, set[Row]] = {p: set() for p in self._inside}
+            for rule in self._rules:
+                for join in rule.joins:
+                    rows = fresh.get(join.relation, set())  # type: ignore[arg-type]
+                    evaluation.run(rule, join, rows, found[rule.head])
+            fresh = found
+        self._turn(back=False)
+        return doubted
+
+    def _check(self, doubted: dict[Predicate, set[Row]]) -> dict[Predicate, set[Row]]:
+        """Take doubted facts out; return those that are derivable without each other."""
+        for predicate, rows in doubted.items():
+            self._evaluation.relations[predicate].remove_all(rows)
+        return {
+            predicate: {row for row in rows if self._evaluation.derivable(predicate, row)}
+            for predicate, rows in doubted.items()
+        }
+
+    def _grow(self, fresh: dict[Predicate, set[Row]]) -> dict[Predicate, set[Row]]:
+        for rule in self._rules:
+            for literal in rule.literals:
+                change = self._changes.get(literal.relation)
+                if change:
+                    rows = _in_favour(literal, change)
+                    self._evaluation.run(rule, literal, rows, fresh[rule.head])
+        return self._evaluation.grow(self._component, self._rules, fresh)
+
+    def _turn(self, *, back: bool) -> None:
+        """Put every changed relation that the rules look at into its state before, or after."""
+        names = {literal.relation for rule in self._rules for literal in rule.literals}
+        for name in names - self._inside:
+            change = self._changes.get(name)
+            if change:
+                _apply(
+                    self._evaluation,
+                    name,
+                    Change(change.added, change.removed) if back else change,
+                )
+
+    @staticmethod
+    def _looks_at(rule: CompiledRule, changes: Changes) -> bool:
+        return any(literal.relation in changes for literal in rule.literals)
+
+
+def _against(literal: Join | Absent | Count, change: Change) -> set[Row]:
+    """Return the changed rows through which a derivation may have been lost."""
+    match literal:
+        case Join():
+            return change.removed
+        case Absent():
+            return change.added
+        case Count():
+            return change.removed | change.added
+
+
+def _in_favour(literal: Join | Absent | Count, change: Change) -> set[Row]:
+    """Return the changed rows through which a derivation may have been gained."""
+    match literal:
+        case Join():
+            return change.added
+        case Absent():
+            return change.removed
+        case Count():
+            return change.removed | change.added
+
+
+def _apply(evaluation: Evaluation, name: RelationName, change: Change) -> None:
+    relation = evaluation.relations[name]
+    relation.remove_all(change.removed)
+    relation.add_all(change.added)
+
+
+# --- from changed facts to changed views ---
+
+
+def _net(
+    source: MemorySource, added: Iterable[Fact], removed: Iterable[Fact]
+) -> tuple[list[Fact], list[Fact]]:
+    """Return the facts that really come and really go."""
+    wanted = dict.fromkeys(added)
+    gone = [fact for fact in dict.fromkeys(removed) if fact not in wanted and _has(source, fact)]
+    return [fact for fact in wanted if not _has(source, fact)], gone
+
+
+def _has(source: MemorySource, fact: Fact) -> bool:
+    predicate = Predicate(fact[0], len(fact) - 1)
+    return next(source.select(predicate, dict(enumerate(fact[1:]))), None) is not None
+
+
+def _touched(facts: Iterable[Fact]) -> set[tuple[Predicate, Row]]:
+    """Return what has to be looked at again: whole keys of wide tables, single facts of others."""
+    touched: set[tuple[Predicate, Row]] = set()
+    for name, *values in facts:
+        predicate, row = Predicate(name, len(values)), tuple(values)
+        for table in WIDE_TABLES:
+            if predicate in {table.predicate, table.presence}:
+                touched.add((table.predicate, row[: table.key]))
+                touched.add((table.presence, row[: table.key]))
+                break
+        else:
+            touched.add((predicate, row))
+    return touched
+
+
+def _neighbours(source: MemorySource, touched: Iterable[tuple[Predicate, Row]]) -> MemorySource:
+    """Return a source with just the facts of everything that was touched."""
+    near = MemorySource()
+    for predicate, values in touched:
+        for row in source.query(predicate, *values):
+            near.add_valid((predicate.name, *row))
+    return near
+
+
+def _view_change(view: View, before: MemorySource, after: MemorySource) -> Change:
+    """Return how a view changed, from the facts around the change alone.
+
+    A row of a star belongs to one key and is decided by that key's facts. A row of any other view
+    that leaves columns out may still be held up by a fact that was not touched.
+    """
+    old, new = view_rows(view, before), view_rows(view, after)
+    return Change(old - new, new - old)

@@ -1,0 +1,118 @@
+"""Sets of rows with the indexes that joins ask for, kept together under every change."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterable
+
+from lace.datalog.source import Row
+
+Key = str | Row
+"""The value of one indexed column, or the values of several."""
+
+Bucket = list[Row] | dict[Row, None]
+
+_LONG = 64  # from this length on, a bucket that loses a row becomes a dict
+
+
+class Relation:
+    """A set of rows. Rows and indexes change together, or not at all."""
+
+    __slots__ = ("_indexes", "_ordered", "rows")
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self.rows: set[Row] = set(rows)
+        self._indexes: dict[tuple[int, ...], dict[Key, Bucket]] = {}
+        self._ordered: dict[int, list[tuple[str, Row]]] = {}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def has_index(self, columns: tuple[int, ...]) -> bool:
+        return columns in self._indexes
+
+    def index(self, columns: tuple[int, ...]) -> dict[Key, Bucket]:
+        """Return rows by their values in some columns; made when first asked for, then kept."""
+        index = self._indexes.get(columns)
+        if index is None:
+            index = {}
+            for row in self.rows:
+                _put(index, _key(row, columns), row)
+            self._indexes[columns] = index
+        return index
+
+    def between(
+        self, column: int, operator: str, value: str
+    ) -> tuple[list[tuple[str, Row]], range]:
+        """Return rows in the order of a column, and which of them compare so with ``value``."""
+        ordered = self._ordered.get(column)
+        if ordered is None:
+            ordered = sorted((row[column], row) for row in self.rows)
+            self._ordered[column] = ordered
+        if operator[0] == ">":
+            cut = bisect_left if operator == ">=" else bisect_right
+            return ordered, range(cut(ordered, value, key=_value), len(ordered))
+        cut = bisect_right if operator == "<=" else bisect_left
+        return ordered, range(cut(ordered, value, key=_value))
+
+    def add(self, row: Row) -> None:
+        self.rows.add(row)
+        for columns, index in self._indexes.items():
+            _put(index, _key(row, columns), row)
+        for column, ordered in self._ordered.items():
+            insort(ordered, (row[column], row))
+
+    def remove(self, row: Row) -> None:
+        self.rows.remove(row)
+        for columns, index in self._indexes.items():
+            _drop(index, _key(row, columns), row)
+        for column, ordered in self._ordered.items():
+            del ordered[bisect_left(ordered, (row[column], row))]
+
+    def add_all(self, rows: Collection[Row]) -> None:
+        """Add rows that are all new."""
+        if not self._indexes and not self._ordered:
+            self.rows.update(rows)
+        else:
+            for row in rows:
+                self.add(row)
+
+    def remove_all(self, rows: Collection[Row]) -> None:
+        """Remove rows that are all there."""
+        for row in rows:
+            self.remove(row)
+
+    def clear(self) -> None:
+        self.rows.clear()
+        self._indexes.clear()
+        self._ordered.clear()
+
+
+def _value(entry: tuple[str, Row]) -> str:
+    return entry[0]
+
+
+def _key(row: Row, columns: tuple[int, ...]) -> Key:
+    return row[columns[0]] if len(columns) == 1 else tuple([row[c] for c in columns])
+
+
+def _put(index: dict[Key, Bucket], key: Key, row: Row) -> None:
+    bucket = index.get(key)
+    if bucket is None:
+        index[key] = [row]
+    elif type(bucket) is list:
+        bucket.append(row)
+    else:
+        bucket[row] = None  # type: ignore[call-overload]
+
+
+def _drop(index: dict[Key, Bucket], key: Key, row: Row) -> None:
+    bucket = index[key]
+    if type(bucket) is list and len(bucket) > _LONG:
+        bucket = index[key] = dict.fromkeys(bucket)
+    if isinstance(bucket, list):
+        bucket.remove(row)
+    else:
+        del bucket[row]
+    if not bucket:
+        del index[key]

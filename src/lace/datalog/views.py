@@ -1,0 +1,172 @@
+"""Rows of views from the facts of a source, a column at a time.
+
+A star is a join by key of a few fields: keys that pass every filter are intersected first, then the
+values that rules go on with are put beside them. The same function serves a whole store and the
+few facts of one changed record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
+from typing import Final
+
+from lace.datalog.builtins import integer_compare, text_compare, text_shape
+from lace.datalog.program import Pattern, View, ViewTest
+from lace.datalog.source import FactSource, Row
+from lace.datalog.wide import WIDE_TABLES
+
+_KEY_SIZE: Final = {t.predicate: t.key for t in WIDE_TABLES} | {
+    t.presence: t.key for t in WIDE_TABLES
+}
+
+
+def view_rows(view: View, source: FactSource) -> set[Row]:
+    """Return the rows of a view over the facts of a source."""
+    return _single(view, source) if len(view.patterns) == 1 else _star(view, source)
+
+
+def _single(view: View, source: FactSource) -> set[Row]:
+    pattern = view.patterns[0]
+    facts = _facts(pattern, source)
+    columns = _columns(pattern)
+    if not view.tests and not _repeats(pattern):
+        return set(map(_picker([columns[local] for local in view.outputs]), facts))
+    local_columns = [columns[local] for local in range(view.width)]
+    envs = map(_picker(local_columns), (f for f in facts if _consistent(pattern, f)))
+    return _project(view, envs)
+
+
+def _star(view: View, source: FactSource) -> set[Row]:
+    size = _KEY_SIZE[view.patterns[0].predicate]
+    key_of = _key_picker(size)
+    key_slots = view.patterns[0].slots[:size]
+    keys: set[object] | None = None
+    carriers: list[Pattern] = []
+    for pattern in view.patterns:
+        if any(isinstance(slot, int) for slot in pattern.slots[size:]):
+            carriers.append(pattern)
+            continue
+        facts = _facts(pattern, source)
+        if keys is None:
+            keys = set(map(key_of, facts))
+        elif size == 1:
+            keys = {fact[0] for fact in facts if fact[0] in keys}
+        else:
+            keys = keys.intersection(map(key_of, facts))
+        if not keys:
+            return set()
+    if len(carriers) == 1 and not view.tests and not _repeats(carriers[0]):
+        columns = _columns(carriers[0])
+        pick = _picker([columns[local] for local in view.outputs])
+        facts = _facts(carriers[0], source)
+        if keys is None:
+            return set(map(pick, facts))
+        if size == 1:
+            return set(map(pick, [fact for fact in facts if fact[0] in keys]))
+        return {pick(fact) for fact in facts if key_of(fact) in keys}
+    return _project(view, _envs(view, source, size, key_slots, keys, carriers))
+
+
+def _envs(
+    view: View,
+    source: FactSource,
+    size: int,
+    key_slots: tuple[str | int | None, ...],
+    keys: set[object] | None,
+    carriers: list[Pattern],
+) -> Iterator[Row]:
+    """Yield the local columns of every way in which a key satisfies all patterns."""
+    key_of = _key_picker(size)
+    partial: dict[object, list[dict[int, str]]]
+    if keys is None:
+        first = carriers[0]
+        partial = {key_of(fact): [{}] for fact in _facts(first, source)}
+    else:
+        partial = {key: [{}] for key in keys}
+    for key, envs in partial.items():
+        values = (key,) if size == 1 else key
+        assert isinstance(values, tuple)
+        for slot, value in zip(key_slots, values, strict=True):
+            if isinstance(slot, int):
+                envs[0][slot] = value
+    for pattern in carriers:
+        extended: dict[object, list[dict[int, str]]] = {}
+        for fact in _facts(pattern, source):
+            key = key_of(fact)
+            for env in partial.get(key, ()):
+                new = _extend(env, pattern, fact)
+                if new is not None:
+                    extended.setdefault(key, []).append(new)
+        partial = extended
+    for envs in partial.values():
+        for env in envs:
+            yield tuple(env[local] for local in range(view.width))
+
+
+def _extend(env: dict[int, str], pattern: Pattern, fact: Row) -> dict[int, str] | None:
+    new = dict(env)
+    for slot, value in zip(pattern.slots, fact, strict=True):
+        if isinstance(slot, int) and new.setdefault(slot, value) != value:
+            return None
+    return new
+
+
+def _project(view: View, envs: Iterable[Row]) -> set[Row]:
+    tests = [compile_test(test) for test in view.tests]
+    pick = _picker(view.outputs)
+    return {pick(env) for env in envs if all(test(env) for test in tests)}
+
+
+def compile_test(test: ViewTest) -> Callable[[Row], bool]:
+    """Return a function that decides a test on a tuple of values."""
+
+    def getter(value: str | int) -> Callable[[Row], str]:
+        return (lambda row: row[value]) if isinstance(value, int) else (lambda _: value)
+
+    left, right, end = getter(test.left), getter(test.right), getter(test.end)
+    operator = test.operator
+    if test.kind == "NotEqual":
+        return lambda row: left(row) != right(row)
+    if test.kind == "TextShape":
+        return lambda row: text_shape(left(row), right(row), operator, end(row))
+    compare = text_compare if test.kind == "LexCompare" else integer_compare
+    return lambda row: compare(left(row), operator, right(row))
+
+
+def _facts(pattern: Pattern, source: FactSource) -> Iterator[Row]:
+    bound = {i: slot for i, slot in enumerate(pattern.slots) if isinstance(slot, str)}
+    return source.select(pattern.predicate, bound) if bound else source.iterate(pattern.predicate)
+
+
+def _columns(pattern: Pattern) -> dict[int, int]:
+    """Return, for each local column, the column of the facts that it comes from."""
+    columns: dict[int, int] = {}
+    for column, slot in enumerate(pattern.slots):
+        if isinstance(slot, int):
+            columns.setdefault(slot, column)
+    return columns
+
+
+def _repeats(pattern: Pattern) -> bool:
+    locals_ = [slot for slot in pattern.slots if isinstance(slot, int)]
+    return len(set(locals_)) < len(locals_)
+
+
+def _consistent(pattern: Pattern, fact: Row) -> bool:
+    return _extend({}, pattern, fact) is not None
+
+
+def _picker(columns: Iterable[int]) -> Callable[[Row], Row]:
+    """Return a fast function that makes a tuple of some columns."""
+    match tuple(columns):
+        case ():
+            return lambda _: ()
+        case (column,):
+            return lambda row: (row[column],)
+        case many:
+            return itemgetter(*many)
+
+
+def _key_picker(size: int) -> Callable[[Row], object]:
+    return itemgetter(0) if size == 1 else itemgetter(*range(size))

@@ -1,0 +1,109 @@
+"""Random safe, stratified programs and facts for them."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+VALUES = ("a", "b", "ab", "1", "2", "10", "-1")
+NAMES = ("Group", "App", "Tag")
+VARIABLES = ("X", "Y", "Z", "P", "Q")
+BASE = {"E": 2, "N": 1, "Have": 1, "T": 3, "Now": 0}
+DERIVED = {"A": 1, "B": 2, "C": 1, "D": 2, "F": 1, "G": 0}
+ORDER = tuple(DERIVED)
+
+constants = st.sampled_from(VALUES).map(lambda value: f"'{value}'")
+
+
+@st.composite
+def programs(draw: DrawFn) -> str:
+    """Return the text of a program; a predicate uses only itself and earlier ones."""
+    lines = []
+    for level, (name, arity) in enumerate(DERIVED.items()):
+        lines += [draw(rules(level, name, arity)) for _ in range(draw(st.integers(0, 2)))]
+    return "".join(f"{line}\n" for line in draw(st.permutations(lines)))
+
+
+@st.composite
+def rules(draw: DrawFn, level: int, name: str, arity: int) -> str:
+    usable = {**BASE, **{n: DERIVED[n] for n in ORDER[: level + 1]}}
+    complete = {**BASE, **{n: DERIVED[n] for n in ORDER[:level]}}
+    variables = st.sampled_from(VARIABLES)
+    anything = variables | constants | st.just("_")
+    positive = draw(st.lists(atoms(usable, anything), min_size=0, max_size=3))
+    bound = sorted({v for v in VARIABLES for atom in positive if v in atom_terms(atom)})
+    known = (st.sampled_from(bound) | constants) if bound else constants
+    body = list(positive)
+    body += draw(st.lists(atoms(complete, known | st.just("_")).map("not {}".format), max_size=1))
+    body += draw(st.lists(tests(known), max_size=2))
+    local = st.sampled_from(["L", "M", "_"])
+    body += draw(st.lists(counts(complete, known | local, known), max_size=1))
+    body = draw(st.permutations(body)) or ["true"]
+    head = ",".join(draw(known) for _ in range(arity))
+    return f"{name}({head}) :- {', '.join(body)}."
+
+
+def atom_terms(atom: str) -> list[str]:
+    return atom[atom.index("(") + 1 : -1].split(",")
+
+
+@st.composite
+def atoms(draw: DrawFn, predicates: dict[str, int], terms: st.SearchStrategy[str]) -> str:
+    name = draw(st.sampled_from([*predicates, "Field", "Field", "Field"]))
+    if name == "Field":
+        field = draw(st.sampled_from(NAMES).map(lambda n: f"'{n}'") | terms)
+        index = draw(st.sampled_from(["_", "_", "_", "'0'"]) | terms)
+        return f"Field({draw(terms)},{field},{index},{draw(terms)})"
+    return f"{name}({','.join(draw(terms) for _ in range(predicates[name]))})"
+
+
+@st.composite
+def tests(draw: DrawFn, terms: st.SearchStrategy[str]) -> str:
+    operator = draw(st.sampled_from(["<", "<=", ">", ">="]))
+    left, right = draw(terms), draw(terms)
+    match draw(st.integers(0, 3)):
+        case 0:
+            return f"{left} != {right}"
+        case 1:
+            return f"LexCompare({left},'{operator}',{right})"
+        case 2:
+            sides = (
+                side if side[0] != "'" else draw(st.sampled_from(("'1'", "'2'", "'-1'", "'007'")))
+                for side in (left, right)
+            )
+            return f"IntCompare({next(sides)},'{operator}',{next(sides)})"
+    start, delimiters = draw(st.sampled_from(("", "a"))), draw(st.sampled_from(("", "b", "01")))
+    return f"TextShape({left},'{start}','{delimiters}',{right})"
+
+
+@st.composite
+def counts(
+    draw: DrawFn,
+    predicates: dict[str, int],
+    terms: st.SearchStrategy[str],
+    known: st.SearchStrategy[str],
+) -> str:
+    operator = draw(st.sampled_from(["<", "<=", ">", ">="]))
+    bound = draw(known)
+    if bound[0] == "'":
+        bound = f"'{draw(st.sampled_from(['0', '1', '2', '-1']))}'"
+    return f"Cardinality({draw(atoms(predicates, terms))},'{operator}',{bound})"
+
+
+values = st.sampled_from(VALUES)
+
+
+def _fact(name: str, arity: int) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.tuples(st.just(name), *[values] * arity)
+
+
+facts = st.one_of(
+    [_fact(name, arity) for name, arity in BASE.items()]
+    + [
+        st.tuples(
+            st.just("Field"), values, st.sampled_from(NAMES), st.sampled_from(["0", "1"]), values
+        )
+    ]
+    * 3
+)
+fact_sets = st.lists(facts, max_size=25)
