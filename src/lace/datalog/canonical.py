@@ -7,6 +7,7 @@ the names of variables are the author's and stay.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NewType
@@ -27,7 +28,8 @@ from lace.datalog.ast import (
     Variable,
 )
 from lace.datalog.ast import Compare as CompareAtom
-from lace.text import quote
+from lace.errors import Code, EncodingError
+from lace.text import quote, shown
 
 LacegramId = NewType("LacegramId", str)
 """``R.`` and the BLAKE3 hash of the canonical text."""
@@ -36,6 +38,7 @@ RuleId = NewType("RuleId", str)
 """``U.`` and the BLAKE3 hash of a domain string and one canonical line, without its LF."""
 
 _RULE_DOMAIN: Final = b"lace-rule/v1"
+_LACEGRAM_ID: Final = re.compile(rf"R\.{b64a.PATTERN_32.decode()}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,13 @@ def canonical_lacegram(
         lines=tuple(line for line, _ in ordered),
         notes=notes or {},
     )
+
+
+def parse_lacegram_id(text: str) -> LacegramId:
+    """Return ``text`` as a lacegram id, or raise; record, rule and plan ids are none."""
+    if not _LACEGRAM_ID.fullmatch(text):
+        raise EncodingError(f"{shown(text)} is not a lacegram id", code=Code.ID_MALFORMED)
+    return LacegramId(text)
 
 
 def rule_id(line: str) -> RuleId:

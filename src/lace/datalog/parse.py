@@ -466,11 +466,15 @@ class _Parser:
         return False
 
     def _expect(self, mark: str, code: Code, what: str, hint: str = "") -> None:
-        if not self._accept(mark):
-            if self._next >= len(self._tokens):
-                before = self._tokens[self._next - 1]
-                self._fail(before, code, f"{what} is missing", hint)
-            self._unexpected(self._tokens[self._next], what, code, hint)
+        if self._accept(mark):
+            return
+        before = self._tokens[self._next - 1]
+        ended = self._next >= len(self._tokens)
+        if ended or self._line(before.at) != self._line(self._tokens[self._next].at):
+            # What is missing is missing at the end of the line before.
+            after = Token("end", "", before.at + len(before.text))
+            self._fail(after, code, f"{what} is missing", hint)
+        self._unexpected(self._tokens[self._next], what, code, hint)
 
     def _unexpected(self, token: Token, what: str, code: Code, hint: str = "") -> NoReturn:
         if token.kind == "wrong":
@@ -490,8 +494,10 @@ class _Parser:
                     f"{token.text} is not part of the language",
                     "" if equality else "Compare with IntCompare, LexCompare or !=.",
                 )
-            if token.text[-1].isdigit():
-                self._fail(token, Code.LACEGRAM_TERM, "a bare number", f"Write '{token.text}'.")
+            if token.text.lstrip("-").isdigit() and code is Code.LACEGRAM_TERM:
+                self._fail(token, code, "a bare number", f"Write '{token.text}'.")
+            if token.text[0].isdigit():
+                self._fail(token, code, f"{text.shown(token.text)} is no name")
             self._fail(
                 token, Code.LACEGRAM_CHARACTER, f"{text.shown(token.text)} has no place here"
             )

@@ -58,7 +58,7 @@ def stratify(rules: Sequence[Rule]) -> tuple[Component, ...] | Cycle:
     for index, group in enumerate(groups):
         stratum = 0
         recursive = False
-        for predicate in group:
+        for predicate in sorted(group):
             for edge in edges[predicate]:
                 if member[edge.target] == index:
                     if edge.strict:
