@@ -24,6 +24,59 @@ edits = st.lists(
 )
 
 
+operators = st.sampled_from(["<", "<=", ">", ">="])
+
+
+@st.composite
+def ticking(draw: st.DrawFn) -> str:
+    """Return a program that compares with a moving value in several ways."""
+    a, b, c, d = (draw(operators) for _ in range(4))
+    return (
+        f"A(X) :- E(X,Y), TickTAI(T), LexCompare(Y,'{a}',T).\n"
+        f"B(X,Y) :- E(X,Y), TickTAI(T), LexCompare(T,'{b}',Y), LexCompare(X,'{c}',T), not A(Y).\n"
+        f"C(X) :- N(X), TickTAI(T), A(X), LexCompare(T,'{d}','ab').\n"
+        "C(X) :- B(X,Y), C(Y).\n"
+        "F(T) :- TickTAI(T), N(T).\n"
+        "G() :- TickTAI(T), Cardinality(A(_),'>','1'), T != 'a'.\n"
+    )
+
+
+ticks = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "ab", "1", "2", "10", ""]),
+        st.lists(facts, max_size=2),
+        st.lists(st.integers(0, 1000), max_size=2),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@pytest.mark.req("030-INC-04")
+@settings(max_examples=examples(200), deadline=None)
+@given(ticking(), fact_sets, ticks)
+def test_a_moving_value_changes_what_it_passes_over(
+    text: str, start: list[Fact], moves: list[tuple[str, list[Fact], list[int]]]
+) -> None:
+    lacegram = check_lacegram(text).lacegram
+    source = MemorySource(start)
+    kept = Maintained(evaluate(compile_program(lacegram), source), source)
+    now = dict.fromkeys(start)
+    tick: Fact | None = None
+    for value, added, picks in moves:
+        present = list(now)
+        removed = [present[pick % len(present)] for pick in picks] if present else []
+        if tick is not None:
+            removed.append(tick)
+        tick = ("TickTAI", value)
+        kept.apply([*added, tick], removed)
+        for fact in removed:
+            now.pop(fact, None)
+        now |= dict.fromkeys([*added, tick])
+        for predicate, rows in naive(lacegram.rules, now).items():
+            assert set(kept.evaluation.rows(predicate)) == rows, predicate
+
+
 @pytest.mark.req("030-INC-01", "030-INC-02", "030-INC-03", "030-INC-04", "030-STR-08")
 @settings(max_examples=examples(400), deadline=None)
 @given(programs(), fact_sets, edits, st.booleans())

@@ -15,7 +15,14 @@ from lace.datalog.join import (
     compile_enumerate,
     compile_run,
 )
-from lace.datalog.program import Absent, CompiledRule, Count, Join, RuleProgram
+from lace.datalog.program import (
+    Absent,
+    CompiledRule,
+    Count,
+    Join,
+    RuleProgram,
+    window_rules,
+)
 from lace.datalog.program import Relation as RelationName
 from lace.datalog.relation import Relation
 from lace.datalog.source import FactSource, Row
@@ -39,6 +46,9 @@ class Evaluation:
     _world: World = field(init=False)
     _runs: dict[tuple[int, int], Run] = field(default_factory=dict)
     _enumerations: dict[tuple[int, frozenset[int]], Enumerate] = field(default_factory=dict)
+    _windows: dict[tuple[int, int, int], tuple[CompiledRule, ...] | None] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         self.meter = Meter(self.limits)
@@ -70,16 +80,35 @@ class Evaluation:
     def enumerate(self, rule: CompiledRule, bound: dict[int, str]) -> Iterator[Row]:
         """Yield the heads a rule derives, some of whose columns are given; repeats are possible."""
         columns = frozenset(bound)
+        return self._enumeration(rule, columns)(*(bound[c] for c in sorted(columns)))
+
+    def _enumeration(self, rule: CompiledRule, columns: frozenset[int]) -> Enumerate:
         key = id(rule), columns
         function = self._enumerations.get(key)
         if function is None:
             function = self._enumerations[key] = compile_enumerate(rule, columns, self._world)
-        return function(*(bound[c] for c in sorted(columns)))
+        return function
 
     def derivations(self, rule: CompiledRule, row: Row) -> Iterator[Row]:
         """Yield the values of all variables of a rule for each way it derives a fact."""
         bound = frozenset(range(len(row)))
         return compile_enumerate(rule, bound, self._world, "variables")(*row)
+
+    def prepare(self) -> None:
+        """Make every function and index that an update may need, so that no update has to wait."""
+        for rule in self.program.rules:
+            if rule.head in self.virtual:
+                continue
+            for literal in rule.literals:
+                self._function(rule, literal)
+            for join in rule.joins:
+                for column in range(len(join.arguments)):
+                    for windowed in self.windows(rule, join, column) or ():
+                        self._function(windowed, windowed.joins[0])
+            self._enumeration(rule, frozenset(range(rule.head.arity)))
+        for make in self._world.needs:
+            make()
+        self._world.needs.clear()
 
     # --- computing ---
 
@@ -137,6 +166,15 @@ class Evaluation:
         """Add to ``out`` the heads that follow with the rows in the place of one literal."""
         if rows:
             self._function(rule, first)(rows, out)
+
+    def windows(
+        self, rule: CompiledRule, first: Join, column: int
+    ) -> tuple[CompiledRule, ...] | None:
+        """Return rules for what a moving value passes over, or None if they cannot be had."""
+        key = id(rule), id(first), column
+        if key not in self._windows:
+            self._windows[key] = window_rules(rule, first, column)
+        return self._windows[key]
 
     def _insert(self, predicate: Predicate, rows: set[Row]) -> set[Row]:
         relation = self.relations[predicate]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Literal
 
 from lace.datalog.builtins import integer_compare, text_shape
@@ -52,6 +53,8 @@ class World:
     counter: Callable[[Count], Counter | None]
     """For a count over a predicate that is not stored; None for all others."""
     meter: Meter
+    needs: list[Callable[[], object]] = field(default_factory=list)
+    """Makes each index that some function will ask for; see ``Evaluation.prepare``."""
 
 
 def compile_run(rule: CompiledRule, first: Join | Absent | Count | None, world: World) -> Run:
@@ -160,12 +163,13 @@ class _Writer:
             self._unless(f"{self._tuple(join.arguments)} in {relation}.rows")
             return
         columns = tuple(c for c, is_known in enumerate(known) if is_known)
-        test = None if columns else self._range_test(join)
-        if test is not None:
-            column, operator, value = test
+        ranged = None if columns else self._ranges(join)
+        if ranged is not None:
+            column, bounds = ranged
+            self.world.needs.append(partial(self.world.relation(join.relation).between, column))
             self.serial += 1
             name = self.serial
-            self._line(f"o{name}, s{name} = {relation}.between({column}, {operator!r}, {value})")
+            self._line(f"o{name}, s{name} = {relation}.between({column}, {', '.join(bounds)})")
             self._loop(f"s{name}", counted=False, item=f"i{name}")
             self._line(f"r = o{name}[i{name}][1]")
         elif columns:
@@ -253,9 +257,10 @@ class _Writer:
         bound = self._value(part.bound)
         return f"decide(n{place}, {values}, {part.operator!r}, {bound})"
 
-    def _range_test(self, join: Join) -> tuple[int, str, str] | None:
-        """Return a comparison that an ordered index can answer instead of a scan."""
+    def _ranges(self, join: Join) -> tuple[int, list[str]] | None:
+        """Return comparisons of one column that an ordered list can answer instead of a scan."""
         turned = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+        found: dict[int, list[tuple[ViewTest, str]]] = {}
         for test in self.pending:
             if not isinstance(test, ViewTest) or test.kind != "LexCompare":
                 continue
@@ -265,9 +270,16 @@ class _Writer:
             ):
                 known = isinstance(other, str) or other in self.bound
                 if isinstance(mine, int) and known and mine in join.arguments:
-                    self.pending.remove(test)
-                    return join.arguments.index(mine), operator, self._value(other)
-        return None
+                    column = join.arguments.index(mine)
+                    bound = f"({operator!r}, {self._value(other)})"
+                    found.setdefault(column, []).append((test, bound))
+                    break
+        if not found:
+            return None
+        column = max(found, key=lambda c: len(found[c]))
+        answered = [test for test, _ in found[column]]
+        self.pending = [part for part in self.pending if part not in answered]
+        return column, [bound for _, bound in found[column]]
 
     # --- words ---
 
@@ -276,6 +288,7 @@ class _Writer:
 
     def _index(self, relation: Any, columns: tuple[int, ...]) -> str:
         # Asked for at each call: an index that is not there yet is made then.
+        self.world.needs.append(partial(self.world.relation(relation).index, columns))
         expression = f"{self._relation(relation)}.index({columns!r})"
         return self.prelude.setdefault(expression, f"x{len(self.prelude)}")
 

@@ -50,6 +50,9 @@ class Maintained:
     evaluation: Evaluation
     source: MemorySource
 
+    def __post_init__(self) -> None:
+        self.evaluation.prepare()
+
     def apply(
         self, added: Iterable[Fact] = (), removed: Iterable[Fact] = ()
     ) -> dict[Predicate, Change]:
@@ -153,7 +156,7 @@ class _Updater:
         for rule in self._rules:
             for literal in rule.literals:
                 change = self._changes.get(literal.relation)
-                if change:
+                if change and not self._slide(rule, literal, change, fresh[rule.head], back=True):
                     rows = _against(literal, change)
                     evaluation.run(rule, literal, rows, fresh[rule.head])
         while True:
@@ -185,10 +188,39 @@ class _Updater:
         for rule in self._rules:
             for literal in rule.literals:
                 change = self._changes.get(literal.relation)
-                if change:
+                if change and not self._slide(rule, literal, change, fresh[rule.head], back=False):
                     rows = _in_favour(literal, change)
                     self._evaluation.run(rule, literal, rows, fresh[rule.head])
         return self._evaluation.grow(self._component, self._rules, fresh)
+
+    def _slide(
+        self,
+        rule: CompiledRule,
+        literal: Join | Absent | Count,
+        change: Change,
+        out: set[Row],
+        *,
+        back: bool,
+    ) -> bool:
+        """Follow one row that took the place of another, such as a tick; say whether it applies.
+
+        Where the replaced value is only compared with others, a derivation is lost if it passed
+        with the old value and fails with the new one, and gained the other way round. So only what
+        lies between the two values has to be looked at.
+        """
+        if not isinstance(literal, Join) or len(change.removed) != 1 or len(change.added) != 1:
+            return False
+        (old,), (new,) = change.removed, change.added
+        moved = [c for c, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
+        if len(moved) != 1:
+            return False
+        windows = self._evaluation.windows(rule, literal, moved[0])
+        if windows is None:
+            return False
+        here, there = (old, new) if back else (new, old)
+        for windowed in windows:
+            self._evaluation.run(windowed, windowed.joins[0], [(*here, there[moved[0]])], out)
+        return True
 
     def _turn(self, *, back: bool) -> None:
         """Put every changed relation that the rules look at into its state before, or after."""

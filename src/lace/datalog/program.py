@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 from lace.datalog.ast import (
     Anonymous,
@@ -198,6 +198,49 @@ def compile_program(lacegram: Lacegram) -> RuleProgram:
         for rule, id in zip(lacegram.rules, lacegram.rule_ids, strict=True)
     )
     return RuleProgram(lacegram, tuple(views), rules, components)
+
+
+_OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+def window_rules(rule: CompiledRule, first: Join, column: int) -> tuple[CompiledRule, ...] | None:
+    """Return the rule with a second value of one column that must fail where the first passes.
+
+    The first join of each takes rows with the second value at their end. There is one rule for each
+    comparison that can fail; None if the column is used for anything but comparisons.
+    """
+    variable = first.arguments[column]
+    if not isinstance(variable, int) or first.arguments.count(variable) != 1:
+        return None
+    others = [join for join in rule.joins if join is not first]
+    used = [
+        *rule.head_arguments,
+        *(a for join in others for a in join.arguments),
+        *(a for absent in rule.absents for a in absent.arguments),
+        *(a for count in rule.counts for a in count.arguments),
+        *(count.bound for count in rule.counts),
+    ]
+    comparing = [t for t in rule.tests if variable in {t.left, t.right, t.end}]
+    if variable in used or any(t.kind != "LexCompare" or t.left == t.right for t in comparing):
+        return None
+    second = len(rule.variables)
+    return tuple(
+        replace(
+            rule,
+            variables=(*rule.variables, ""),
+            joins=(Join(first.relation, (*first.arguments, second)), *others),
+            tests=(
+                *rule.tests,
+                ViewTest(
+                    "LexCompare",
+                    second if test.left == variable else test.left,
+                    _OPPOSITE[test.operator],
+                    second if test.right == variable else test.right,
+                ),
+            ),
+        )
+        for test in comparing
+    )
 
 
 class _RuleCompiler:

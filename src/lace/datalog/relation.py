@@ -41,19 +41,24 @@ class Relation:
             self._indexes[columns] = index
         return index
 
-    def between(
-        self, column: int, operator: str, value: str
-    ) -> tuple[list[tuple[str, Row]], range]:
-        """Return rows in the order of a column, and which of them compare so with ``value``."""
+    def between(self, column: int, *bounds: tuple[str, str]) -> tuple[list[tuple[str, Row]], range]:
+        """Return rows in the order of a column, and which of them are within all bounds.
+
+        A bound is an operator and a value, such as ``(">=", "a")``.
+        """
         ordered = self._ordered.get(column)
         if ordered is None:
             ordered = sorted((row[column], row) for row in self.rows)
             self._ordered[column] = ordered
-        if operator[0] == ">":
-            cut = bisect_left if operator == ">=" else bisect_right
-            return ordered, range(cut(ordered, value, key=_value), len(ordered))
-        cut = bisect_right if operator == "<=" else bisect_left
-        return ordered, range(cut(ordered, value, key=_value))
+        start, stop = 0, len(ordered)
+        for operator, value in bounds:
+            if operator[0] == ">":
+                cut = bisect_left if operator == ">=" else bisect_right
+                start = max(start, cut(ordered, value, key=_value))
+            else:
+                cut = bisect_right if operator == "<=" else bisect_left
+                stop = min(stop, cut(ordered, value, key=_value))
+        return ordered, range(start, stop)
 
     def add(self, row: Row) -> None:
         self.rows.add(row)
