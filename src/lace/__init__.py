@@ -13,10 +13,17 @@ from lace._version import __version__
 
 if TYPE_CHECKING:
     from lace.crypto.keys import SigningKey
+    from lace.datalog.check import check_lacegram
+    from lace.datalog.evaluate import Evaluation, evaluate
+    from lace.datalog.explain import Explainer
+    from lace.datalog.maintain import Maintained
+    from lace.datalog.program import RuleProgram, compile_program
+    from lace.datalog.source import FactSource, MemorySource
     from lace.errors import (
         Code,
         EncodingError,
         LaceError,
+        LacegramError,
         LimitExceeded,
         Outcome,
         RecordError,
@@ -36,9 +43,15 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "lace.crypto.keys": ("SigningKey",),
+    "lace.datalog.check": ("check_lacegram",),
+    "lace.datalog.evaluate": ("Evaluation", "evaluate"),
+    "lace.datalog.explain": ("Explainer",),
+    "lace.datalog.maintain": ("Maintained",),
+    "lace.datalog.program": ("RuleProgram", "compile_program"),
+    "lace.datalog.source": ("FactSource", "MemorySource"),
     "lace.errors": (
-        "Code", "EncodingError", "LaceError", "LimitExceeded", "Outcome", "RecordError", "Status",
-        "UsageError",
+        "Code", "EncodingError", "LaceError", "LacegramError", "LimitExceeded", "Outcome",
+        "RecordError", "Status", "UsageError",
     ),
     "lace.limits": ("Limits",),
     "lace.record.build": ("build_blob", "build_plex", "seal"),
@@ -58,16 +71,23 @@ __all__ = [
     "Code",
     "Coordinate",
     "EncodingError",
+    "Evaluation",
+    "Explainer",
+    "FactSource",
     "HashAddress",
     "LaceError",
+    "LacegramError",
     "LimitExceeded",
     "Limits",
+    "Maintained",
+    "MemorySource",
     "Outcome",
     "Plex",
     "Prefix",
     "Record",
     "RecordError",
     "RecordSplitter",
+    "RuleProgram",
     "Seal",
     "SigningKey",
     "Status",
@@ -75,6 +95,9 @@ __all__ = [
     "__version__",
     "build_blob",
     "build_plex",
+    "check_lacegram",
+    "compile_program",
+    "evaluate",
     "facts",
     "inspect_record",
     "parse_urc",
