@@ -413,6 +413,41 @@ class Code(StrEnum):
         "A negation is not bounded by record or runtime facts.",
         "Bound it with an explicit universe, for example Have(P).",
     )
+    POLICY_FACET = (
+        "policy.facet",
+        "A module has a facet that does not belong here.",
+        "Only selectors are exchanged; expose modules stay with local policy.",
+    )
+    POLICY_EXPORT = (
+        "policy.export",
+        "A module does not define what its facet must export.",
+        "Define SelectHave/1 and SelectAdvertised/2 to select, AllowQueryRecord/2 to expose.",
+    )
+    POLICY_MODULE_ID = (
+        "policy.module-id",
+        "The bytes of a module do not match the id that was announced.",
+        "Send the canonical text whose hash is the id.",
+    )
+    POLICY_OPERAND = (
+        "policy.operand",
+        "An exchange plan does not have exactly the operands 0 and 1.",
+        "The accepting side is 0, the connecting side 1; combine local selectors beforehand.",
+    )
+    POLICY_ORIGIN = (
+        "policy.origin",
+        "The origin of an operand is not the one that was assigned, or was not proven.",
+        "Origins are computed by both sides; a verifier counts only with its proof.",
+    )
+    POLICY_LOWERING = (
+        "policy.lowering",
+        "A lowering could permit what one of the operands did not select.",
+        "Let every rule ask both operands, and add conditions only.",
+    )
+    POLICY_SELECTOR = (
+        "policy.selector",
+        "The text is not a selector.",
+        "Give a coordinate, a prefix, a hash address, or rules that define both facets.",
+    )
     FACT_MALFORMED = (
         "fact.malformed",
         "A line is not a fact.",
@@ -539,6 +574,10 @@ class LacegramError(LaceError):
             hint=first.hint,
         )
         self.diagnostics = diagnostics
+
+
+class PolicyError(LaceError):
+    """A policy, operand or plan that cannot be used."""
 
 
 class LimitExceeded(LaceError):

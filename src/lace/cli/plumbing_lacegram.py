@@ -65,7 +65,7 @@ def check(file: str, role: str, limits_json: str | None) -> int:
     """
     checked = _check(file, role, _limits(limits_json))
     for diagnostic in checked.diagnostics:
-        _print_diagnostic(diagnostic)
+        print_diagnostic(diagnostic)
     return Exit.BAD_INPUT if checked.errors else Exit.OK
 
 
@@ -239,11 +239,11 @@ def _read(file: str, role: str, limits: Limits) -> Lacegram | None:
     """Return the lacegram, or None after its errors were printed."""
     checked = _check(file, role, limits)
     for diagnostic in checked.errors:
-        _print_diagnostic(diagnostic)
+        print_diagnostic(diagnostic)
     return None if checked.errors else checked.lacegram
 
 
-def _print_diagnostic(diagnostic: Diagnostic) -> None:
+def print_diagnostic(diagnostic: Diagnostic) -> None:
     print_json(
         {
             "code": diagnostic.code,
@@ -266,7 +266,7 @@ def _evaluate(
         return evaluate(compile_program(lacegram), source, outputs=wanted, limits=limits)
     except LacegramError as error:
         for diagnostic in error.diagnostics:
-            _print_diagnostic(diagnostic)
+            print_diagnostic(diagnostic)
         return Exit.BAD_INPUT
     except LimitExceeded as error:
         print_json(error.to_dict())

@@ -23,7 +23,7 @@ from lace.datalog.ast import Predicate
 from lace.datalog.evaluate import Evaluation
 from lace.datalog.program import Absent, CompiledRule, Count, Join, View
 from lace.datalog.program import Relation as RelationName
-from lace.datalog.source import Fact, MemorySource, Row
+from lace.datalog.source import Fact, FactSource, MemorySource, Row
 from lace.datalog.stratify import Component
 from lace.datalog.views import view_rows
 from lace.datalog.wide import WIDE_TABLES
@@ -41,6 +41,9 @@ class Change:
 
 
 Changes = dict[RelationName, Change]
+
+Touched = tuple[Predicate, Row]
+"""A predicate and the first values of the facts that have to be looked at again."""
 
 
 @dataclass(slots=True)
@@ -60,22 +63,33 @@ class Maintained:
 
         A fact that is both removed and added is there afterwards.
         """
-        came, gone = _net(self.source, added, removed)
-        touched = _touched(gone + came)
-        before = _neighbours(self.source, touched)
+        came, gone = net_change(self.source, added, removed)
+        touched = touched_by(gone + came)
+        before = facts_around(self.source, touched)
         for fact in gone:
             self.source.discard(fact)
         for fact in came:
             self.source.add(fact)
-        after = _neighbours(self.source, touched)
-        changes: Changes = {}
-        predicates = {predicate for predicate, _ in touched}
-        for number, view in enumerate(self.evaluation.program.views):
-            if view.predicates & predicates:
-                change = _view_change(view, before, after)
-                if change:
-                    changes[number] = change
-        return update(self.evaluation, changes)
+        after = facts_around(self.source, touched)
+        return follow(self.evaluation, before, after)
+
+
+def follow(
+    evaluation: Evaluation, before: MemorySource, after: MemorySource
+) -> dict[Predicate, Change]:
+    """Bring an evaluation in line with a change of its base facts.
+
+    ``before`` and ``after`` hold everything around the change: for wide tables all facts of each
+    key that is touched, for others the facts that went or came.
+    """
+    predicates = {*before.predicates(), *after.predicates()}
+    changes: Changes = {}
+    for number, view in enumerate(evaluation.program.views):
+        if view.predicates & predicates:
+            change = _view_change(view, before, after)
+            if change:
+                changes[number] = change
+    return update(evaluation, changes)
 
 
 def update(evaluation: Evaluation, changes: Changes) -> dict[Predicate, Change]:
@@ -270,23 +284,23 @@ def _apply(evaluation: Evaluation, name: RelationName, change: Change) -> None:
 # --- from changed facts to changed views ---
 
 
-def _net(
-    source: MemorySource, added: Iterable[Fact], removed: Iterable[Fact]
+def net_change(
+    source: FactSource, added: Iterable[Fact], removed: Iterable[Fact]
 ) -> tuple[list[Fact], list[Fact]]:
-    """Return the facts that really come and really go."""
+    """Return the facts that really come and the facts that really go."""
     wanted = dict.fromkeys(added)
     gone = [fact for fact in dict.fromkeys(removed) if fact not in wanted and _has(source, fact)]
     return [fact for fact in wanted if not _has(source, fact)], gone
 
 
-def _has(source: MemorySource, fact: Fact) -> bool:
+def _has(source: FactSource, fact: Fact) -> bool:
     predicate = Predicate(fact[0], len(fact) - 1)
     return next(source.select(predicate, dict(enumerate(fact[1:]))), None) is not None
 
 
-def _touched(facts: Iterable[Fact]) -> set[tuple[Predicate, Row]]:
+def touched_by(facts: Iterable[Fact]) -> set[Touched]:
     """Return what has to be looked at again: whole keys of wide tables, single facts of others."""
-    touched: set[tuple[Predicate, Row]] = set()
+    touched: set[Touched] = set()
     for name, *values in facts:
         predicate, row = Predicate(name, len(values)), tuple(values)
         for table in WIDE_TABLES:
@@ -299,7 +313,7 @@ def _touched(facts: Iterable[Fact]) -> set[tuple[Predicate, Row]]:
     return touched
 
 
-def _neighbours(source: MemorySource, touched: Iterable[tuple[Predicate, Row]]) -> MemorySource:
+def facts_around(source: FactSource, touched: Iterable[Touched]) -> MemorySource:
     """Return a source with just the facts of everything that was touched."""
     near = MemorySource()
     for predicate, values in touched:

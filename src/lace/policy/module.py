@@ -1,0 +1,193 @@
+"""Policy modules: canonical rules together with what they are for (spec 040)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+from lace.datalog.ast import (
+    Atom,
+    BodyAtom,
+    Cardinality,
+    Constant,
+    Negated,
+    Predicate,
+    Rule,
+    Variable,
+    atom_of,
+)
+from lace.datalog.canonical import Lacegram, LacegramId, canonical_lacegram
+from lace.datalog.check import check_lacegram, check_rules
+from lace.datalog.parse import parse_canonical
+from lace.datalog.program import RuleProgram, compile_program
+from lace.datalog.roles import (
+    ALLOW_QUERY_RECORD,
+    EXPOSE,
+    SELECT_ADVERTISED,
+    SELECT_HAVE,
+    SELECTOR,
+    Role,
+)
+from lace.errors import Code, Diagnostic, LacegramError, PolicyError, Severity
+from lace.limits import DEFAULT_LIMITS, Limits
+
+_ADVERTISED_FIELD: Final = Predicate("AdvertisedField", 5)
+_NAME: Final = 2
+
+
+class Facet(StrEnum):
+    """What a module is for."""
+
+    SELECTOR = "selector"
+    """Says which records are selected; exchanged with the peer."""
+    EXPOSE = "expose"
+    """Says which records a viewer's rules may see; stays here."""
+
+
+_ROLES: Final[dict[Facet, Role]] = {Facet.SELECTOR: SELECTOR, Facet.EXPOSE: EXPOSE}
+_EXPORTS: Final = {
+    Facet.SELECTOR: (SELECT_HAVE, SELECT_ADVERTISED),
+    Facet.EXPOSE: (ALLOW_QUERY_RECORD,),
+}
+
+
+@dataclass(frozen=True)
+class PolicyModule:
+    """Rules that were checked under their facet; there is no other way to get one."""
+
+    facet: Facet
+    lacegram: Lacegram
+
+    @property
+    def id(self) -> LacegramId:
+        return self.lacegram.id
+
+    @property
+    def text(self) -> str:
+        """The canonical text, as it is exchanged and hashed."""
+        return self.lacegram.text
+
+    @cached_property
+    def program(self) -> RuleProgram:
+        return compile_program(self.lacegram)
+
+    @cached_property
+    def required_fields(self) -> frozenset[str] | None:
+        """The advertised fields that the rules look at; None for all of them (040-FLD)."""
+        names: set[str] = set()
+        for rule in self.lacegram.rules:
+            for part in rule.body:
+                atom = atom_of(part)
+                if atom is not None and atom.predicate == _ADVERTISED_FIELD:
+                    name = atom.terms[_NAME]
+                    if not isinstance(name, Constant):
+                        return None
+                    names.add(name.value)
+        return frozenset(names)
+
+    def viewers(self) -> frozenset[str] | None:
+        """Return the viewers an expose module speaks of; None if it speaks of any (A18)."""
+        viewers: set[str] = set()
+        for rule in self.lacegram.rules:
+            if rule.head.predicate == ALLOW_QUERY_RECORD:
+                viewer = rule.head.terms[0]
+                if not isinstance(viewer, Constant):
+                    return None
+                viewers.add(viewer.value)
+        return frozenset(viewers)
+
+
+def facet_of(text: str) -> Facet:
+    """Return the facet of a role text, or raise; unknown facets are refused (040-FAC-07)."""
+    try:
+        return Facet(text)
+    except ValueError:
+        raise PolicyError("unknown facet", code=Code.POLICY_FACET) from None
+
+
+def module_from_text(
+    source: str | bytes, facet: Facet = Facet.SELECTOR, limits: Limits = DEFAULT_LIMITS
+) -> PolicyModule:
+    """Return the module of an author's text; raise ``LacegramError`` with everything wrong."""
+    checked = check_lacegram(source, _ROLES[facet], limits=limits)
+    problems = (*checked.errors, *_missing_exports(checked.parsed.rules, facet))
+    if problems:
+        raise LacegramError(problems)
+    return PolicyModule(facet, checked.lacegram)
+
+
+def module_from_peer(
+    content: bytes, announced: str, facet: Facet, limits: Limits = DEFAULT_LIMITS
+) -> PolicyModule:
+    """Return the module that a peer announced; its bytes must be canonical and match the id."""
+    lacegram = parse_canonical(content, limits)
+    if lacegram.id != announced:
+        raise PolicyError(
+            f"the module is {lacegram.id}, announced was another", code=Code.POLICY_MODULE_ID
+        )
+    return module_from_rules(lacegram.rules, facet, limits)
+
+
+def module_from_rules(
+    rules: tuple[Rule, ...], facet: Facet = Facet.SELECTOR, limits: Limits = DEFAULT_LIMITS
+) -> PolicyModule:
+    """Return the module of rules, checked like any other."""
+    found = (*check_rules(list(rules), _ROLES[facet], limits), *_missing_exports(rules, facet))
+    errors = tuple(d for d in found if d.severity is Severity.ERROR)
+    if errors:
+        raise LacegramError(errors)
+    return PolicyModule(facet, canonical_lacegram(rules))
+
+
+def combine(modules: tuple[PolicyModule, ...]) -> PolicyModule:
+    """Return one selector that selects what all of them select (040-MOD-04).
+
+    The helpers of each are kept apart by a number; what comes out is an ordinary module.
+    """
+    if len(modules) == 1:
+        return modules[0]
+    rules: list[Rule] = []
+    for number, module in enumerate(modules):
+        names = {p: f"m{number}_{p.name}" for p in module.program.derived}
+        rules += [renamed(rule, names) for rule in module.lacegram.rules]
+    for export, variables in ((SELECT_HAVE, "P"), (SELECT_ADVERTISED, "PS")):
+        terms = tuple(map(Variable, variables))
+        body = tuple(Atom(f"m{i}_{export.name}", terms) for i in range(len(modules)))
+        rules.append(Rule(Atom(export.name, terms), body))
+    return module_from_rules(tuple(rules))
+
+
+def renamed(rule: Rule, names: Mapping[Predicate, str]) -> Rule:
+    """Return a rule with other names for some predicates, wherever they stand."""
+
+    def atom(old: Atom) -> Atom:
+        return replace(old, name=names.get(old.predicate, old.name))
+
+    def part(old: BodyAtom) -> BodyAtom:
+        match old:
+            case Atom():
+                return atom(old)
+            case Negated() | Cardinality():
+                return replace(old, atom=atom(old.atom))
+        return old
+
+    body = tuple(part(old) for old in rule.body)
+    return Rule(atom(rule.head), body, rule.span)
+
+
+def _missing_exports(rules: tuple[Rule, ...] | list[Rule], facet: Facet) -> list[Diagnostic]:
+    defined = {rule.head.predicate for rule in rules}
+    return [
+        Diagnostic(
+            code=Code.POLICY_EXPORT,
+            message=f"a {facet} module must define {export}",
+            line=1,
+            column=1,
+            hint=Code.POLICY_EXPORT.fix,
+        )
+        for export in _EXPORTS[facet]
+        if export not in defined
+    ]
