@@ -6,12 +6,12 @@ costs next to nothing.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from lace._version import __version__
 
+TYPE_CHECKING = False  # type checkers know the name; importing typing would slow the start down
 if TYPE_CHECKING:
+    from typing import Any
+
     from lace.crypto.keys import SigningKey
     from lace.datalog.check import check_lacegram
     from lace.datalog.evaluate import Evaluation, evaluate
@@ -113,6 +113,8 @@ def __getattr__(name: str) -> Any:
     module = _HOME_OF.get(name)
     if module is None:
         raise AttributeError(f"module 'lace' has no attribute {name!r}")
+    from importlib import import_module  # not needed just to start
+
     value = getattr(import_module(module), name)
     globals()[name] = value
     return value

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from lace.crypto.keys import SigningKey
+from lace.datalog.source import MemorySource
 from lace.errors import Code, EncodingError, UsageError
 from lace.limits import DEFAULT_LIMITS
+from lace.record.facts import facts
 from lace.record.split import BrokenFrame, Frame, split_records
+from lace.record.validate import validate_record
 
 STANDARD_INPUT: Final = "-"
 _CHUNK: Final = 1 << 20
@@ -124,6 +127,34 @@ def read_key(name: str) -> SigningKey:
         return SigningKey.from_secret_text(line.decode("ascii").strip())
     except (UnicodeDecodeError, EncodingError):
         raise UsageError(f"{name} holds no signing secret", code=Code.KEY_FILE) from None
+
+
+def read_facts(name: str) -> tuple[MemorySource, list[tuple[int, Code, str]]]:
+    """Return the facts of all valid records of a file, and offset, code, detail of the others."""
+    source = MemorySource()
+    rejected: list[tuple[int, Code, str]] = []
+    for frame in read_frames(name):
+        if isinstance(frame, BrokenFrame):
+            rejected.append((frame.offset, frame.code, frame.detail))
+            continue
+        outcome = validate_record(frame.raw)
+        if outcome.value is None:
+            code = outcome.code or Code.RECORD_MALFORMED
+            rejected.append((frame.offset, code, outcome.detail))
+            continue
+        for fact in facts(outcome.value):
+            source.add_valid(fact)
+    return source, rejected
+
+
+def name_and_value(entry: str) -> tuple[str, str]:
+    """Split NAME=VALUE at the first equals sign."""
+    name, equals, value = entry.partition("=")
+    if not equals:
+        raise UsageError(
+            f"{entry!r} is not NAME=VALUE", code=Code.INPUT_KEY, hint="Write --field NAME=VALUE."
+        )
+    return name, value
 
 
 def _file_error(what: str, name: str, error: OSError) -> UsageError:

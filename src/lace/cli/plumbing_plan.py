@@ -7,9 +7,9 @@ import sys
 import click
 
 from lace.cli.exitcodes import Exit
-from lace.cli.files import read_frames, read_limited
+from lace.cli.files import read_facts, read_limited
 from lace.cli.plumbing_lacegram import print_diagnostic
-from lace.datalog.source import MemorySource, parse_facts
+from lace.datalog.source import parse_facts
 from lace.errors import LacegramError, LimitExceeded
 from lace.ids import Verifier, is_verifier
 from lace.limits import DEFAULT_LIMITS
@@ -18,7 +18,6 @@ from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.origin import Operand, Origin
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
-from lace.record import BrokenFrame, facts, validate_record
 from lace.text import fact_line
 
 _FACTS_BYTES = 1 << 30
@@ -91,8 +90,9 @@ def evaluate_command(
     Example:
       lace plumb plan evaluate --local a --peer b --index 0 --viewer V.x --records r.lace
     """
-    source = MemorySource()
-    rejected = False
+    source, rejected = read_facts(records_file)
+    for offset, code, detail in rejected:
+        click.echo(f"{records_file}, byte {offset}: {detail} [{code}]", err=True)
     try:
         local = _module(local_file, Facet.SELECTOR)
         peer = _module(peer_file, Facet.SELECTOR)
@@ -103,14 +103,6 @@ def evaluate_command(
                     source.add(fact)
     except LacegramError as error:
         return _refused(error)
-    for frame in read_frames(records_file):
-        outcome = None if isinstance(frame, BrokenFrame) else validate_record(frame.raw)
-        if outcome is None or outcome.value is None:
-            rejected = True
-            click.echo(f"{records_file}, byte {frame.offset}: not a valid record", err=True)
-            continue
-        for fact in facts(outcome.value):
-            source.add_valid(fact)
     here = int(index)
     verifier = Verifier(viewer) if is_verifier(viewer) else None
     origin = _PEER if verifier else Origin(viewer)

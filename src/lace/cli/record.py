@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from lace.cli.exitcodes import Exit
-from lace.cli.files import read_frames, read_key, read_limited, write_output
+from lace.cli.files import name_and_value, read_frames, read_key, read_limited, write_output
 from lace.cli.render import console, print_json, table
 from lace.errors import Code, RecordError, UsageError
 from lace.limits import DEFAULT_LIMITS
@@ -101,7 +101,7 @@ def make(
         app=place.app,
         name=place.name,
         tai=instant or tai_now(),
-        extras=[_extra(entry) for entry in extras],
+        extras=map(name_and_value, extras),
         data=data,
     )
     _write(seal(plex, read_key(key_file)) if key_file else plex, output, force)
@@ -233,13 +233,6 @@ def _whole_frames(file: str) -> Iterator[Frame]:
         if isinstance(frame, BrokenFrame):
             raise RecordError(f"{file}, byte {frame.offset}: {frame.detail}", code=frame.code)
         yield frame
-
-
-def _extra(entry: str) -> tuple[str, str]:
-    name, equals, value = entry.partition("=")
-    if not equals:
-        raise click.UsageError(f"--field takes NAME=VALUE, not {entry!r}")
-    return name, value
 
 
 def _write(made: Record, output: str, force: bool) -> None:

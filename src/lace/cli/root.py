@@ -17,6 +17,7 @@ _COMMANDS: Final = {
     "demo": ("lace.cli.demo:demo", "Make a key, seal a note, break one byte of it, check both."),
     "fmt": ("lace.cli.lacegram:fmt", "Write rules in their one canonical spelling."),
     "key": ("lace.cli.key:key", "Make and look at signing keys."),
+    "policy": ("lace.cli.policy:policy", "What a selector becomes, and what a peer can learn."),
     "record": ("lace.cli.record:record", "Make, seal, show and verify records."),
     "plumb": ("lace.cli.plumbing:plumb", "The stable surface for scripts and other programs."),
 }

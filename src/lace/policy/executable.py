@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import Final
 
 from lace.datalog.ast import Predicate
-from lace.datalog.evaluate import Evaluation, evaluate
 from lace.datalog.explain import Explainer, FailedRule, Proof
 from lace.datalog.maintain import (
     Change,
@@ -36,7 +35,15 @@ from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.lowering import MAY_REQUEST, MAY_SEND, scoped
 from lace.policy.origin import Operand
 from lace.policy.plan import ExchangePlan
-from lace.policy.view import Exposure, QueryView, VisibleRecords, visible_part
+from lace.policy.view import (
+    Evaluation,
+    Exposure,
+    VisibleRecords,
+    evaluate_local,
+    evaluate_lowering,
+    evaluate_peer,
+    visible_part,
+)
 
 _FACETS: Final = (SELECT_HAVE, SELECT_ADVERTISED)
 _HAVE: Final = Predicate("Have", 1)
@@ -98,22 +105,18 @@ class ExchangePolicy:
 
     def __post_init__(self) -> None:
         limits = self.limits
-        self._local = evaluate(
-            self.local.module.program, self.source, outputs=_FACETS, limits=limits
-        )
+        self._local = evaluate_local(self.local.module, self.source, limits)
         self._visible = VisibleRecords.compute(
             self.exposure, self.peer.viewer, self.source, self._local, limits
         )
-        view = QueryView(self.source, self._visible.records)
-        self._peer = evaluate(self.peer.module.program, view, outputs=_FACETS, limits=limits)
+        self._peer = evaluate_peer(self.peer.module, self.source, self._visible.records, limits)
         facets = MemorySource(limits=limits)
         for operand, evaluation in ((self.local, self._local), (self.peer, self._peer)):
             for facet in _FACETS:
                 facets.add_rows(scoped(operand.index, facet), evaluation.rows(facet))
         for predicate in RUNTIME_FACTS:
             facets.add_rows(predicate, self.source.iterate(predicate))
-        program = self.plan.lowering.program
-        lowered = evaluate(program, facets, outputs=[MAY_SEND, MAY_REQUEST], limits=limits)
+        lowered = evaluate_lowering(self.plan.lowering.program, facets, limits)
         self._lowered = Maintained(lowered, facets)
         for evaluation in (self._local, self._peer):
             evaluation.prepare()
@@ -141,6 +144,10 @@ class ExchangePolicy:
     def visible(self) -> Collection[str]:
         """The records that the peer's rules can see."""
         return self._visible.records
+
+    def peer_selects(self, facet: Predicate) -> Collection[Row]:
+        """Return what the peer's rules select here, through their view."""
+        return self._peer.rows(facet)
 
     # --- following changes ---
 

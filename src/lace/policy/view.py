@@ -9,17 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from lace.datalog.ast import Predicate
-from lace.datalog.evaluate import Evaluation, evaluate
+from lace.datalog.evaluate import Evaluation as Evaluation  # noqa: PLC0414  (for those who only hold one)
+from lace.datalog.evaluate import evaluate
 from lace.datalog.maintain import Change, Touched, follow
-from lace.datalog.roles import ADVERTISEMENT_FACTS, ALLOW_QUERY_RECORD, RECORD_FACTS, SELECT_HAVE
+from lace.datalog.program import RuleProgram
+from lace.datalog.roles import (
+    ADVERTISEMENT_FACTS,
+    ALLOW_QUERY_RECORD,
+    RECORD_FACTS,
+    SELECT_ADVERTISED,
+    SELECT_HAVE,
+)
 from lace.datalog.source import FactSource, MemorySource, Row
 from lace.errors import Code, PolicyError
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import Facet, PolicyModule
 from lace.policy.origin import Viewer
+
+_FACETS: Final = (SELECT_HAVE, SELECT_ADVERTISED)
 
 Expose = Literal["none", "selected", "everything"]
 """Nothing, what the local selector selects, or everything (for a peer that is trusted)."""
@@ -75,6 +85,30 @@ class Without:
 
     def select(self, predicate: Predicate, bound: Mapping[int, str], /) -> Iterator[Row]:
         return iter(()) if predicate in self._hidden else self._source.select(predicate, bound)
+
+
+def evaluate_local(
+    module: PolicyModule, source: FactSource, limits: Limits = DEFAULT_LIMITS
+) -> Evaluation:
+    """Evaluate this side's own selector: it sees everything."""
+    return evaluate(module.program, source, outputs=_FACETS, limits=limits)
+
+
+def evaluate_peer(
+    module: PolicyModule,
+    source: FactSource,
+    visible: Collection[str],
+    limits: Limits = DEFAULT_LIMITS,
+) -> Evaluation:
+    """Evaluate the peer's selector: it sees visible records, and what is public to both."""
+    return evaluate(module.program, QueryView(source, visible), outputs=_FACETS, limits=limits)
+
+
+def evaluate_lowering(
+    program: RuleProgram, facets: FactSource, limits: Limits = DEFAULT_LIMITS
+) -> Evaluation:
+    """Evaluate a lowering: it sees what both selectors selected, and runtime facts."""
+    return evaluate(program, facets, limits=limits)
 
 
 @dataclass(frozen=True, slots=True)

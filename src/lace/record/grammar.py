@@ -15,16 +15,19 @@ from lace import b64a, tai
 MARK: Final = "🖧: ".encode()
 TRAILER_MARK: Final = "⋯🖧: ".encode()
 
-_HASH: Final = rb"\.(" + b64a.PATTERN_32 + rb")\.H3\n"
+# Any 43 bytes: whoever matches compares them with the digest of what follows, which is stricter.
+_HASH: Final = rb"\.((?s:.{43}))\.H3\n"
 _TEXT: Final = rb"[^\x00-\x1f\x7f]++"
 _NAME: Final = rb"[^\x00-\x20\x7f:]++"
+_SEGMENT: Final = rb"(?!(?:\.\.?|\|)[/\n])[^\x00-\x1f\x7f/]++"
+_PATH: Final = _SEGMENT + rb"(?:/" + _SEGMENT + rb")*+"
 
 _BLOB: Final = MARK + rb"B" + _HASH + rb"Data-Length: (0|[1-9][0-9]{0,14})\n\n"
 _PLEX: Final = (
     MARK + rb"P" + _HASH
-    + rb"Group: (" + _TEXT + rb")\n"
-    + rb"App: (" + _TEXT + rb")\n"
-    + rb"Name: (" + _TEXT + rb")\n"
+    + rb"Group: (" + _PATH + rb")\n"
+    + rb"App: (" + _PATH + rb")\n"
+    + rb"Name: (" + _PATH + rb")\n"
     + rb"TAI: (" + tai.PATTERN + rb")\n"
     + rb"((?:(?!" + MARK + rb")" + _NAME + rb": " + _TEXT + rb"\n)*+)"
     + _BLOB
@@ -40,11 +43,18 @@ BLOB: Final = re.compile(_BLOB)
 PLEX: Final = re.compile(_PLEX)
 SEAL: Final = re.compile(_SEAL)
 
-HEADER_NAMES: Final = re.compile(rb"(" + _NAME + rb"): [^\n]*+\n")
-HEADERS: Final = re.compile(rb"(" + _NAME + rb"): ([^\n]*+)\n")
+# For blocks of headers that have matched the grammar already.
+HEADER_NAMES: Final = re.compile(rb"([^:]++)[^\n]++\n")
+HEADERS: Final = re.compile(rb"([^:]++): ([^\n]++)\n")
 
-# Before every empty or reserved path segment stands one of these pairs; a rare good one has it too.
-SUSPECT_SEGMENT: Final = re.compile(rb"[ /][./|\n]")
+# For records that are known to be valid: only where the parts are.
+_LINE: Final = rb"[^\n]++"
+KNOWN: Final = re.compile(
+    rb"(?:" + MARK + rb"S\.(.{43})\.H3\nSigned-By: V\.(.{43})\.H3\nSignature: (.{86})\n)?+"
+    rb"(?:" + MARK + rb"P\.(.{43})\.H3\nGroup: (" + _LINE + rb")\nApp: (" + _LINE + rb")\n"
+    rb"Name: (" + _LINE + rb")\nTAI: (.{20})\n((?:(?!" + MARK + rb"B)" + _LINE + rb"\n)*+))?+"
+    + MARK + rb"B\.(.{43})\.H3\nData-Length: ([0-9]++)\n\n"
+)  # fmt: skip
 
 MARKLINE_BYTES: Final = len(MARK) + len("B.") + 43 + len(".H3\n")
 SEAL_HEAD_BYTES: Final = (

@@ -8,7 +8,6 @@ record, and no length is believed before it is held to the limits.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +17,8 @@ from lace.limits import DEFAULT_LIMITS, Limits
 from lace.record import grammar
 
 _HEAD_END: Final = b"\n\n"
-_LENGTH_LINE: Final = re.compile(rb"Data-Length: (0|[1-9][0-9]*)")
+_LENGTH: Final = b"\nData-Length: "
+_ZERO: Final = ord("0")
 _LONGEST_DIGITS: Final = 15
 
 
@@ -42,10 +42,11 @@ class BrokenFrame:
 class RecordSplitter:
     """Feed chunks, get frames; the frames do not depend on how the stream was cut into chunks."""
 
-    __slots__ = ("_held", "_limits", "_offset", "_scanned", "_wanted", "broken")
+    __slots__ = ("_head_bytes", "_held", "_limits", "_offset", "_scanned", "_wanted", "broken")
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
+        self._head_bytes = limits.record_head_bytes
         self._held = bytearray()  # the beginning of a record whose end has not come yet
         self._offset = 0  # in the stream, of the next record
         self._scanned = 0  # held bytes that are known not to hold the end of the headers
@@ -61,31 +62,34 @@ class RecordSplitter:
         """Take a chunk and return what it completes; after a broken frame all input is ignored."""
         if self.broken is not None:
             return []
-        data: bytes | bytearray = chunk
-        if self._held:
-            self._held += chunk
-            if len(self._held) < self._wanted:
-                return []
-            data = self._held
         frames: list[Frame | BrokenFrame] = []
         at = 0
-        while at < len(data):
-            end = self._wanted or self._find_end(data, at)
+        if self._held:
+            # Only the record that has begun is put together; the others are cut from the chunk.
+            before = len(self._held)
+            self._held += chunk
+            end = self._wanted or self._find_end(self._held, 0)
+            if isinstance(end, BrokenFrame):
+                return [self._stop(end)]
+            if not end or end > len(self._held):
+                self._wanted = end
+                return []
+            frames.append(Frame(self._offset, bytes(memoryview(self._held)[:end])))
+            self._offset += end
+            self._scanned = self._wanted = 0
+            self._held = bytearray()
+            at = end - before
+        while at < len(chunk):
+            end = self._find_end(chunk, at)
             if isinstance(end, BrokenFrame):
                 return [*frames, self._stop(end)]
-            if not end:
+            if not end or end > len(chunk):
+                self._wanted = end - at if end else 0
+                self._held = bytearray(chunk[at:])
                 break
-            if end > len(data):
-                self._wanted = end - at
-                break
-            frames.append(Frame(self._offset, bytes(data[at:end])))
+            frames.append(Frame(self._offset, chunk[at:end]))
             self._offset += end - at
-            self._scanned = self._wanted = 0
             at = end
-        if data is self._held:
-            del self._held[:at]
-        else:
-            self._held = bytearray(data[at:])
         return frames
 
     def close(self) -> list[Frame | BrokenFrame]:
@@ -105,18 +109,18 @@ class RecordSplitter:
         limits = self._limits
         if not data.startswith(grammar.MARK, at):
             return self._check_start(bytes(data[at : at + len(grammar.TRAILER_MARK)]))
-        head_end = data.find(_HEAD_END, at + self._scanned, at + limits.record_head_bytes)
+        head_end = data.find(_HEAD_END, at + self._scanned, at + self._head_bytes)
         if head_end < 0:
             self._scanned = max(0, len(data) - at - 1)
-            if len(data) - at < limits.record_head_bytes:
+            if len(data) - at < self._head_bytes:
                 return 0
-            detail = f"no blank line within {limits.record_head_bytes} bytes of headers"
+            detail = f"no blank line within {self._head_bytes} bytes of headers"
             return BrokenFrame(self._offset, Code.RECORD_HEADER_TOO_LONG, detail)
-        line = _LENGTH_LINE.fullmatch(data, data.rfind(b"\n", at, head_end) + 1, head_end)
-        if line is None:
+        line_at = data.rfind(_LENGTH, at, head_end)
+        digits = data[line_at + len(_LENGTH) : head_end]
+        if line_at < 0 or not digits.isdigit() or (len(digits) > 1 and digits[0] == _ZERO):
             detail = "no well-formed Data-Length before the blank line"
             return BrokenFrame(self._offset, Code.RECORD_DATA_LENGTH, detail)
-        digits = line.group(1)
         if len(digits) > _LONGEST_DIGITS or int(digits) > limits.blob_bytes:
             detail = f"the data is over {limits.blob_bytes} bytes"
             return BrokenFrame(self._offset, Code.RECORD_DATA_TOO_LARGE, detail)

@@ -10,7 +10,7 @@ from typing import Final
 
 from blake3 import blake3
 
-from lace import text, urc
+from lace import text
 from lace.b64a import decode_trusted, encode_digest
 from lace.crypto.native import verify
 from lace.errors import Code, Outcome, RecordError, Status
@@ -20,33 +20,39 @@ from lace.record import inspect
 from lace.record.grammar import (
     BLOB,
     HEADER_NAMES,
+    KNOWN,
     MARK,
     MARKLINE_BYTES,
     PLEX,
     RESERVED_NAMES,
     SEAL,
     SEAL_HEAD_BYTES,
-    SUSPECT_SEGMENT,
 )
 from lace.record.model import Blob, Plex, Record, Seal
 
+_ACCEPTED: Final = Status.ACCEPTED
 _TYPE_AT: Final = len(MARK)
 _BLOB_DIGEST_AT: Final = len(MARK) + len("B.")
 _SEALED_PAYLOAD_AT: Final = SEAL_HEAD_BYTES + MARKLINE_BYTES
 _COPY_BELOW: Final = 1 << 16  # slicing small bytes is cheaper than a memoryview of them
 
-_KINDS: Final[dict[str, type[Record]]] = {"B": Blob, "P": Plex, "S": Seal}
+# The class of each type, and where its parts begin among those of a Seal.
+_KINDS: Final[dict[str, tuple[type[Record], int]]] = {
+    "B": (Blob, 9),
+    "P": (Plex, 3),
+    "S": (Seal, 0),
+}
 
-# Group numbers of the Blob digest and of Name, by pattern.
-_PLEX_GROUPS: Final = (7, 4)
-_SEAL_GROUPS: Final = (10, 7)
+# The number of the group that holds the Blob digest, by pattern.
+_PLEX_BLOB: Final = 7
+_SEAL_BLOB: Final = 10
 
 
 def validate_record(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> Outcome[Record]:
     """Return the record that ``raw`` is, or why it is none; never raises for bad bytes."""
     record = recognise(raw, limits)
     if record is not None:
-        return Outcome(Status.ACCEPTED, record)
+        return Outcome(_ACCEPTED, record)
     return rejection(raw, limits)
 
 
@@ -65,11 +71,11 @@ def recognise(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> Record | None:
     if kind == b"S":
         match = SEAL.match(raw)
         payload_at = _SEALED_PAYLOAD_AT
-        blob_group, name_group = _SEAL_GROUPS
+        blob_group = _SEAL_BLOB
     elif kind == b"P":
         match = PLEX.match(raw)
         payload_at = MARKLINE_BYTES
-        blob_group, name_group = _PLEX_GROUPS
+        blob_group = _PLEX_BLOB
     else:
         return _recognise_blob(raw, limits)
     if match is None:
@@ -86,10 +92,6 @@ def recognise(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> Record | None:
     if len(headers) > limits.header_line_bytes and not _lines_fit(headers, limits):
         return None
     if parts[-3] and not _extras_hold(parts[-3], limits):
-        return None
-    if SUSPECT_SEGMENT.search(raw, payload_at, match.end(name_group) + 1) and any(
-        urc.path_fault(path.decode()) for path in parts[-7:-4]
-    ):
         return None
 
     body = raw if len(raw) < _COPY_BELOW else memoryview(raw)
@@ -112,12 +114,13 @@ def recognise(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> Record | None:
 
 def reread(raw: bytes) -> Record:
     """Return the record of bytes that are known to be valid; they are not hashed again."""
-    match = SEAL.match(raw) or PLEX.match(raw) or BLOB.match(raw)
+    match = KNOWN.match(raw)
     if match is None:
         raise RecordError("these bytes were never valid", code=Code.RECORD_MALFORMED)
     kind = raw[_TYPE_AT : _TYPE_AT + 1].decode()
-    parts = match.groups()
-    return _KINDS[kind](RecordHash(f"{kind}.{parts[0].decode()}.H3"), raw, parts)
+    made, start = _KINDS[kind]
+    parts = match.groups()[start:]
+    return made(RecordHash(f"{kind}.{parts[0].decode()}.H3"), raw, parts)
 
 
 def _recognise_blob(raw: bytes, limits: Limits) -> Record | None:

@@ -1,0 +1,106 @@
+"""Time a subject and its floor side by side. On a noisy machine only the ratio means something."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much is run. Many short rounds find a quiet moment sooner than a few long ones."""
+
+    records: int
+    rounds: int
+    pool_records: int
+    pool_rounds: int
+    bundle_records: int
+    bundle_rounds: int
+    starts: int
+
+
+FULL: Final = Effort(
+    records=400,
+    rounds=80,
+    pool_records=30_000,
+    pool_rounds=5,
+    bundle_records=4_000,
+    bundle_rounds=15,
+    starts=20,
+)
+QUICK: Final = Effort(
+    records=200,
+    rounds=15,
+    pool_records=8_000,
+    pool_rounds=2,
+    bundle_records=2_000,
+    bundle_rounds=4,
+    starts=6,
+)
+
+
+def race(
+    *jobs: Callable[[], object], rounds: int, clock: Callable[[], float] = time.process_time
+) -> list[float]:
+    """Return the least seconds of each job. Every round runs each job once, one after another.
+
+    Noise only ever adds time, so the least is the nearest to the truth.
+    """
+    least = [math.inf] * len(jobs)
+    for _ in range(rounds):
+        for place, job in enumerate(jobs):
+            start = clock()
+            job()
+            least[place] = min(least[place], clock() - start)
+    return least
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """``>=`` is about speed: subject over floor. ``<=`` is about time: subject over floor."""
+
+    sign: Literal[">=", "<="]
+    ratio: float
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.ratio:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One line of the table, and what there is to say below it."""
+
+    name: str
+    unit: str
+    count: int
+    seconds: float
+    floor: str
+    floor_seconds: float
+    target: Target | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rate(self) -> float:
+        return self.count / self.seconds
+
+    @property
+    def floor_rate(self) -> float:
+        return self.count / self.floor_seconds
+
+    @property
+    def ratio(self) -> float:
+        if self.target is not None and self.target.sign == "<=":
+            return self.seconds / self.floor_seconds
+        return self.floor_seconds / self.seconds
+
+    @property
+    def met(self) -> bool | None:
+        """None without a target."""
+        if self.target is None:
+            return None
+        if self.target.sign == "<=":
+            return self.ratio <= self.target.ratio
+        return self.ratio >= self.target.ratio

@@ -1,0 +1,69 @@
+"""Sealed records against the hashing and the one verification that nothing can avoid."""
+
+from __future__ import annotations
+
+import random
+
+from blake3 import blake3
+from coincurve import PrivateKey, PublicKeyXOnly
+
+from lace.ids import digest_of
+from lace.record.model import Seal
+from lace.record.validate import validate_record
+from measure import Effort, Result, Target, race
+from records import SIGNERS, make_seals, payload, raw_of, size_note
+
+Work = tuple[bytes, bytes, bytes, PublicKeyXOnly, bytes, bytes]
+"""Seal, Plex and Blob payload; key, signature and digest of a BIP340 verification."""
+
+
+def run(effort: Effort) -> list[Result]:
+    seals = make_seals(effort.records)
+    raws = raw_of(seals)
+    work = _floor_work(seals)
+
+    def validate() -> None:
+        for raw in raws:
+            validate_record(raw)
+
+    def hash_and_verify() -> None:
+        for seal, plex, blob, key, signature, digest in work:
+            blake3(seal).digest()
+            blake3(plex).digest()
+            blake3(blob).digest()
+            key.verify(signature, digest)
+
+    seconds, floor_seconds = race(validate, hash_and_verify, rounds=effort.rounds)
+    return [
+        Result(
+            name="seal validation",
+            unit="records/s",
+            count=len(raws),
+            seconds=seconds,
+            floor="3 BLAKE3 + BIP340 verify",
+            floor_seconds=floor_seconds,
+            target=Target(sign=">=", ratio=0.6),
+            notes=(f"{size_note(raws)}, {SIGNERS} signers",),
+        )
+    ]
+
+
+def _floor_work(seals: list[Seal]) -> list[Work]:
+    """Return all that the floor needs, sliced and parsed before the clock starts.
+
+    Lace's own signatures have another challenge hash, so BIP340 gets signatures of its own, over
+    the same digests and by as many signers.
+    """
+    chance = random.Random(SIGNERS)
+    signers = [PrivateKey(chance.randbytes(32)) for _ in range(SIGNERS)]
+    work: list[Work] = []
+    for number, seal in enumerate(seals):
+        signer = signers[number % SIGNERS]
+        key = signer.public_key_xonly
+        digest = digest_of(seal.plex_hash)
+        signature = signer.sign_schnorr(digest, chance.randbytes(32))
+        if not key.verify(signature, digest):
+            raise RuntimeError("the floor verifies a signature that does not hold")
+        payloads = (payload(seal), payload(seal.plex), payload(seal.blob))
+        work.append((*payloads, key, signature, digest))
+    return work

@@ -1,0 +1,144 @@
+"""``lace policy``: what a selector becomes, and what a peer can learn."""
+
+from __future__ import annotations
+
+import click
+
+from lace.cli.exitcodes import Exit
+from lace.cli.files import name_and_value, read_facts, read_limited
+from lace.ids import Verifier, is_verifier
+from lace.limits import DEFAULT_LIMITS
+from lace.policy.audit import audit
+from lace.policy.executable import ExchangePolicy, Verdict
+from lace.policy.module import Facet, PolicyModule, module_from_text
+from lace.policy.origin import Party, label_operands
+from lace.policy.plan import ExchangePlan
+from lace.policy.view import Exposure
+from lace.selector import room, selector, with_support
+
+
+@click.group()
+def policy() -> None:
+    """Look at policies: what a selector becomes, and what a peer can learn.
+
+    \b
+    Example:
+      lace policy show //notes-demo//notes//
+      lace policy audit --local //u//docs// --peer their.lacegram --records mine.lace
+    """
+
+
+@policy.command()
+@click.argument("selector_text", metavar="SELECTOR")
+@click.option(
+    "--field", "-f", "fields", multiple=True, metavar="NAME=VALUE", help="Narrow by a field."
+)
+@click.option(
+    "--room", "authority", metavar="VERIFIER", help="A room whose members this key admits."
+)
+@click.option("--delegation", is_flag=True, help="In a room: members may admit members.")
+@click.option("--revocation", metavar="APP", help="In a room: the sub-app that ends memberships.")
+@click.option("--support", metavar="TAG", help="Also select what is linked to with this tag.")
+def show(
+    selector_text: str,
+    fields: tuple[str, ...],
+    authority: str | None,
+    delegation: bool,
+    revocation: str | None,
+    support: str | None,
+) -> None:
+    """Print the rules that SELECTOR (a coordinate, prefix, hash address or file) becomes.
+
+    \b
+    Example:
+      lace policy show //notes-demo//notes//
+      lace policy show //notes-demo//notes// --room V.authority --revocation revoked
+    """
+    if authority is not None:
+        module = room(
+            selector_text, authority=authority, delegation=delegation, revocation_app=revocation
+        )
+    else:
+        module = _selector(selector_text, dict(map(name_and_value, fields)))
+    if support is not None:
+        module = with_support(module, support)
+    click.echo(module.text, nl=False)
+    click.echo(module.id, err=True)
+
+
+@policy.command("audit")
+@click.option("--local", "local_text", required=True, metavar="SELECTOR", help="Your own selector.")
+@click.option("--peer", "peer_text", required=True, metavar="SELECTOR", help="The peer's selector.")
+@click.option(
+    "--expose",
+    "exposed",
+    multiple=True,
+    metavar="none|selected|FILE",
+    help="What the peer's rules may see; files are expose modules.  [default: selected]",
+)
+@click.option("--viewer", default="", metavar="VERIFIER", help="The peer's proven verifier.")
+@click.option("--records", required=True, metavar="FILE", help="The records you hold.")
+@click.option("--why", metavar="HASH", help="Also say why this record may or may not be sent.")
+def audit_command(
+    local_text: str,
+    peer_text: str,
+    exposed: tuple[str, ...],
+    viewer: str,
+    records: str,
+    why: str | None,
+) -> int:
+    """Say in plain words what a peer can learn, and try it out on the actual records.
+
+    \b
+    Example:
+      lace policy audit --local //u//docs// --peer their.lacegram --records mine.lace
+    """
+    source, rejected = read_facts(records)
+    if viewer and not is_verifier(viewer):
+        raise click.UsageError("--viewer takes a verifier, V.….H3")
+    proven = Verifier(viewer) if viewer else None
+    plan = ExchangePlan(
+        label_operands(
+            Party(index=0, module=_selector(local_text, {})),
+            Party(
+                index=1,
+                module=_selector(peer_text, {}),
+                verifier=Verifier(viewer) if viewer else None,
+            ),
+        )
+    )
+    executable = ExchangePolicy(plan, 0, source, _exposure(exposed or ("selected",)))
+    report = audit(executable)
+    for sentence in report.sentences():
+        click.echo(f"- {sentence}")
+    if why is not None:
+        _explain(executable.explain_send(why))
+    if rejected:
+        click.echo(f"{len(rejected)} records of {records} are not valid: left out", err=True)
+    if not report.holds:
+        return Exit.BAD_INPUT
+    return Exit.SOME_REJECTED if rejected else Exit.OK
+
+
+def _explain(verdict: Verdict) -> None:
+    word = "may be sent" if verdict.allowed else f"may not be sent; {verdict.layer} decided"
+    click.echo(f"- {verdict.record} {word}: {verdict.detail}.")
+    for refusal in verdict.refusals:
+        bound = ", ".join(f"{name} = {value}" for name, value in sorted(refusal.bindings.items()))
+        given = f" with {bound}" if bound else ""
+        click.echo(f"    {refusal.id} failed at {refusal.failed_atom}{given}")
+
+
+def _selector(text: str, fields: dict[str, str]) -> PolicyModule:
+    if text.startswith("//") or ":-" in text:
+        return selector(text, fields)
+    return module_from_text(read_limited(text, DEFAULT_LIMITS.lacegram_bytes + 1))
+
+
+def _exposure(choices: tuple[str, ...]) -> Exposure:
+    files = [choice for choice in choices if choice not in {"none", "selected"}]
+    modules = tuple(
+        module_from_text(read_limited(file, DEFAULT_LIMITS.lacegram_bytes + 1), Facet.EXPOSE)
+        for file in files
+    )
+    return Exposure(modules, "selected" if "selected" in choices else "none")

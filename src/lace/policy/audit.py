@@ -1,0 +1,214 @@
+"""What a peer can learn: a report in plain words, and the bait test on the actual records.
+
+Three ways lead to a peer: the fields that advertisements carry, the records that its rules can see,
+and decisions of local rules that rest on records it cannot see. The first two are what policy
+exposes; the third is local policy telling something about hidden records, which may be meant, but
+should be known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from lace.datalog.ast import Anonymous, Atom, Constant, Predicate, Rule, Variable
+from lace.datalog.explain import Proof
+from lace.datalog.roles import RECORD_FACTS, SELECT_ADVERTISED, SELECT_HAVE
+from lace.datalog.source import MemorySource, parse_fact
+from lace.policy.executable import ExchangePolicy
+from lace.policy.module import PolicyModule, module_from_rules
+from lace.policy.origin import Operand
+from lace.policy.plan import ExchangePlan
+
+_HAVE: Final = Predicate("Have", 1)
+_FIELD: Final = Predicate("Field", 4)
+_MOST_RECORDS: Final = 2000
+_MOST_BAITS: Final = 20
+_RECORD_NAMES: Final = frozenset(predicate.name for predicate in RECORD_FACTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declassified:
+    """A record that may be sent because of records that the peer cannot see."""
+
+    record: str
+    hidden: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bait:
+    """A hidden field value, and whether a bait rule of the peer could find it out."""
+
+    field: str
+    value: str
+    learned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditReport:
+    """Everything that this policy lets this peer learn from these records."""
+
+    viewer: str
+    advertised_fields: frozenset[str] | None
+    """None for all fields."""
+    records: int
+    visible: int
+    visible_by_app: tuple[tuple[str, int], ...]
+    may_send: int
+    declassified: tuple[Declassified, ...]
+    examined: int
+    """How many sendable records were examined for declassification."""
+    baits: tuple[Bait, ...]
+    hidden_matter: bool
+    """Whether the peer's own rules answer differently when hidden records are taken away."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the peer's rules learned nothing about hidden records."""
+        return not self.hidden_matter and not any(bait.learned for bait in self.baits)
+
+    def sentences(self) -> list[str]:
+        """Return the report in plain words."""
+        fields = "all fields" if self.advertised_fields is None else _listed(self.advertised_fields)
+        lines = [
+            f"Advertisements to {self.viewer} carry {fields or 'no fields, only hashes'}.",
+            f"Its rules can see {self.visible} of {self.records} records"
+            + (f": {_counted(self.visible_by_app)}." if self.visible else "."),
+            f"{self.may_send} records may be sent to it; it learns these whole.",
+        ]
+        if self.declassified:
+            one = self.declassified[0]
+            lines.append(
+                f"{len(self.declassified)} of {self.examined} of them may be sent because of "
+                f"records that it cannot see. {one.record} rests on {_listed(one.hidden)}. If "
+                "that is not meant, expose the evidence or leave it out of your rules."
+            )
+        else:
+            lines.append("None of them rests on records that it cannot see.")
+        if self.holds:
+            lines.append(
+                f"Bait test: {len(self.baits)} hidden values were asked after and none was found "
+                "out; without the hidden records its rules answer the same."
+            )
+        else:
+            found = [f"{bait.field} {bait.value}" for bait in self.baits if bait.learned]
+            lines.append(f"Bait test FAILED: its rules found out {_listed(found) or 'something'}.")
+        return lines
+
+
+def audit(policy: ExchangePolicy) -> AuditReport:
+    """Return what the peer of a policy can learn from the records it stands on."""
+    source = policy.source
+    visible = set(policy.visible)
+    records = {row[0] for row in source.iterate(_HAVE)}
+    apps = Counter(
+        value
+        for record, name, _, value in source.iterate(_FIELD)
+        if name == "App" and record in visible
+    )
+    examined = sorted(policy.may_send)[:_MOST_RECORDS]
+    return AuditReport(
+        viewer=policy.peer.viewer,
+        advertised_fields=policy.plan.required_fields,
+        records=len(records),
+        visible=len(visible & records),
+        visible_by_app=tuple(sorted(apps.items())),
+        may_send=len(policy.may_send),
+        declassified=tuple(_declassified(policy, [row[0] for row in examined], visible)),
+        examined=len(examined),
+        baits=tuple(_baits(policy, visible)),
+        hidden_matter=_hidden_matter(policy, visible),
+    )
+
+
+def _declassified(
+    policy: ExchangePolicy, examined: list[str], visible: set[str]
+) -> list[Declassified]:
+    found = []
+    for record in examined:
+        proof = policy.explain_send(record).mine
+        hidden = sorted(_records_in(proof) - visible - {record}) if proof is not None else []
+        if hidden:
+            found.append(Declassified(record=record, hidden=tuple(hidden[:3])))
+    return found
+
+
+def _records_in(proof: Proof) -> set[str]:
+    """Return the records that a proof rests on."""
+    records: set[str] = set()
+    stack = [proof]
+    while stack:
+        node = stack.pop()
+        stack.extend(node.because)
+        if node.rule is None:
+            name, *values = parse_fact(node.fact)
+            if name in _RECORD_NAMES:
+                records.add(values[0])
+    return records
+
+
+def _baits(policy: ExchangePolicy, visible: set[str]) -> list[Bait]:
+    """Ask after values that only hidden records have, as a curious peer would."""
+    shown: set[tuple[str, str]] = set()
+    hidden: set[tuple[str, str]] = set()
+    for record, name, _, value in policy.source.iterate(_FIELD):
+        if name in {"Group", "App", "Name"}:
+            (shown if record in visible else hidden).add((name, value))
+    baits = []
+    for name, value in sorted(hidden - shown)[:_MOST_BAITS]:
+        asked = _with_peer(policy, _bait_module(name, value), policy.source)
+        baits.append(Bait(field=name, value=value, learned=bool(asked.peer_selects(SELECT_HAVE))))
+    return baits
+
+
+def _bait_module(field: str, value: str) -> PolicyModule:
+    """Return a selector that selects a made-up record if any visible record has the value."""
+    anything = Anonymous()
+    asked = Atom("Field", (Variable("Q"), Constant(field), anything, Constant(value)))
+    bait = Constant("bait")
+    return module_from_rules(
+        (
+            Rule(Atom("SelectHave", (bait,)), (asked,)),
+            Rule(
+                Atom("SelectAdvertised", (Variable("P"), Variable("S"))),
+                (Atom("Advertised", (Variable("P"), Variable("S"))), asked),
+            ),
+        )
+    )
+
+
+def _hidden_matter(policy: ExchangePolicy, visible: set[str]) -> bool:
+    """Whether the peer's rules answer otherwise when nothing is stored but what they may see."""
+    rest = MemorySource(limits=policy.limits)
+    for predicate in policy.source.predicates():
+        for row in policy.source.iterate(predicate):
+            if predicate not in RECORD_FACTS or row[0] in visible:
+                rest.add_valid((predicate.name, *row))
+    alone = ExchangePolicy(
+        policy.plan, policy.index, rest, replace(policy.exposure, modules=(), default="everything")
+    )
+    return any(
+        set(alone.peer_selects(facet)) != set(policy.peer_selects(facet))
+        for facet in (SELECT_HAVE, SELECT_ADVERTISED)
+    )
+
+
+def _with_peer(
+    policy: ExchangePolicy, module: PolicyModule, source: MemorySource
+) -> ExchangePolicy:
+    """Return the same policy for a peer that brings another selector."""
+    peer = policy.peer
+    asked = Operand(index=peer.index, module=module, origin=peer.origin, verifier=peer.verifier)
+    first, second = sorted((policy.local, asked), key=lambda operand: operand.index)
+    plan = ExchangePlan((first, second), policy.plan.lowering)
+    return ExchangePolicy(plan, policy.index, source, policy.exposure, policy.limits)
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(sorted(words))
+
+
+def _counted(entries: tuple[tuple[str, int], ...]) -> str:
+    return ", ".join(f"{count} of {app}" for app, count in entries[:8])
