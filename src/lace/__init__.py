@@ -26,11 +26,18 @@ if TYPE_CHECKING:
         LacegramError,
         LimitExceeded,
         Outcome,
+        PolicyError,
         RecordError,
         Status,
         UsageError,
     )
     from lace.limits import Limits
+    from lace.policy.audit import audit
+    from lace.policy.executable import ExchangePolicy
+    from lace.policy.module import Facet, PolicyModule, module_from_text
+    from lace.policy.origin import Party, label_operands
+    from lace.policy.plan import ExchangePlan
+    from lace.policy.view import Exposure
     from lace.record.build import build_blob, build_plex, seal
     from lace.record.facts import facts
     from lace.record.inspect import inspect_record
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
     from lace.record.validate import validate_record
     from lace.runtime.bulk import validate_frames
     from lace.runtime.clock import tai_now
+    from lace.selector import all_of, any_of, hashes, room, selector, with_support
     from lace.urc import Coordinate, HashAddress, Prefix, parse_urc
 
 _HOMES = {
@@ -51,9 +59,15 @@ _HOMES = {
     "lace.datalog.source": ("FactSource", "MemorySource"),
     "lace.errors": (
         "Code", "EncodingError", "LaceError", "LacegramError", "LimitExceeded", "Outcome",
-        "RecordError", "Status", "UsageError",
+        "PolicyError", "RecordError", "Status", "UsageError",
     ),
     "lace.limits": ("Limits",),
+    "lace.policy.audit": ("audit",),
+    "lace.policy.executable": ("ExchangePolicy",),
+    "lace.policy.module": ("Facet", "PolicyModule", "module_from_text"),
+    "lace.policy.origin": ("Party", "label_operands"),
+    "lace.policy.plan": ("ExchangePlan",),
+    "lace.policy.view": ("Exposure",),
     "lace.record.build": ("build_blob", "build_plex", "seal"),
     "lace.record.facts": ("facts",),
     "lace.record.inspect": ("inspect_record",),
@@ -62,6 +76,7 @@ _HOMES = {
     "lace.record.validate": ("validate_record",),
     "lace.runtime.bulk": ("validate_frames",),
     "lace.runtime.clock": ("tai_now",),
+    "lace.selector": ("all_of", "any_of", "hashes", "room", "selector", "with_support"),
     "lace.urc": ("Coordinate", "HashAddress", "Prefix", "parse_urc"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -72,7 +87,11 @@ __all__ = [
     "Coordinate",
     "EncodingError",
     "Evaluation",
+    "ExchangePlan",
+    "ExchangePolicy",
     "Explainer",
+    "Exposure",
+    "Facet",
     "FactSource",
     "HashAddress",
     "LaceError",
@@ -82,7 +101,10 @@ __all__ = [
     "Maintained",
     "MemorySource",
     "Outcome",
+    "Party",
     "Plex",
+    "PolicyError",
+    "PolicyModule",
     "Prefix",
     "Record",
     "RecordError",
@@ -93,19 +115,28 @@ __all__ = [
     "Status",
     "UsageError",
     "__version__",
+    "all_of",
+    "any_of",
+    "audit",
     "build_blob",
     "build_plex",
     "check_lacegram",
     "compile_program",
     "evaluate",
     "facts",
+    "hashes",
     "inspect_record",
+    "label_operands",
+    "module_from_text",
     "parse_urc",
+    "room",
     "seal",
+    "selector",
     "split_records",
     "tai_now",
     "validate_frames",
     "validate_record",
+    "with_support",
 ]
 
 

@@ -11,7 +11,9 @@ import pytest
 from command import lace
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = "".join(
+    (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/policy.md")
+)
 
 
 def blocks(language: str) -> list[str]:

@@ -100,11 +100,7 @@ def audit_command(
     plan = ExchangePlan(
         label_operands(
             Party(index=0, module=_selector(local_text, {})),
-            Party(
-                index=1,
-                module=_selector(peer_text, {}),
-                verifier=Verifier(viewer) if viewer else None,
-            ),
+            Party(index=1, module=_selector(peer_text, {}), verifier=proven),
         )
     )
     executable = ExchangePolicy(plan, 0, source, _exposure(exposed or ("selected",)))
