@@ -20,6 +20,8 @@ class Effort:
     bundle_records: int
     bundle_rounds: int
     starts: int
+    room_records: int
+    room_rounds: int
 
 
 FULL: Final = Effort(
@@ -30,6 +32,8 @@ FULL: Final = Effort(
     bundle_records=4_000,
     bundle_rounds=15,
     starts=20,
+    room_records=100_000,
+    room_rounds=3,
 )
 QUICK: Final = Effort(
     records=200,
@@ -39,6 +43,8 @@ QUICK: Final = Effort(
     bundle_records=2_000,
     bundle_rounds=4,
     starts=6,
+    room_records=10_000,
+    room_rounds=2,
 )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import plex_parsing
+import policy_update
 import process_pool
 import seal_validation
 import sealing
@@ -25,6 +26,7 @@ BENCHES: Final = {
     "pool": process_pool.run,
     "sealing": sealing.run,
     "start": start.run,
+    "policy": policy_update.run,
 }
 _HEADINGS: Final = ("name", "rate", "floor", "floor rate", "ratio", "target", "met")
 _MET: Final = {True: "yes", False: "no", None: "-"}
