@@ -11,7 +11,7 @@ from lace.policy.executable import ExchangePolicy
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
-from lace.selector import room
+from lace.selectors import room
 from measure import Effort, Result, Target, race
 
 _AUTHORITY = "V.authority"

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from lace.record.validate import validate_record
     from lace.runtime.bulk import validate_frames
     from lace.runtime.clock import tai_now
-    from lace.selector import all_of, any_of, hashes, room, selector, with_support
+    from lace.selectors import all_of, any_of, hashes, room, selector, with_support
     from lace.urc import Coordinate, HashAddress, Prefix, parse_urc
 
 _HOMES = {
@@ -76,7 +76,7 @@ _HOMES = {
     "lace.record.validate": ("validate_record",),
     "lace.runtime.bulk": ("validate_frames",),
     "lace.runtime.clock": ("tai_now",),
-    "lace.selector": ("all_of", "any_of", "hashes", "room", "selector", "with_support"),
+    "lace.selectors": ("all_of", "any_of", "hashes", "room", "selector", "with_support"),
     "lace.urc": ("Coordinate", "HashAddress", "Prefix", "parse_urc"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

@@ -24,6 +24,12 @@ def test_every_public_name_loads_and_nothing_else_is_public() -> None:
         _ = lace.nothing_of_this_name
 
 
+def test_no_public_name_is_hidden_by_a_module() -> None:
+    """Importing a module puts its name on the package, in the place of anything of that name."""
+    modules = {module.name for module in pkgutil.iter_modules(lace.__path__)}
+    assert modules.isdisjoint(lace.__all__)
+
+
 def test_importing_lace_imports_nothing_heavy() -> None:
     heavy = ("click", "rich", "blake3", "coincurve", "unicodedata2")
     script = f"import lace, sys; print([name for name in {heavy} if name in sys.modules])"

@@ -14,7 +14,7 @@ from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
-from lace.selector import room, selector, with_support
+from lace.selectors import room, selector, with_support
 
 
 @click.group()

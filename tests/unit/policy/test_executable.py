@@ -20,7 +20,7 @@ from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure, QueryView
 from lace.record import Record, build_plex, facts, seal
-from lace.selector import all_of, any_of, hashes, room, selector, with_support
+from lace.selectors import all_of, any_of, hashes, room, selector, with_support
 
 ALICE = Verifier("V.alice.H3")
 EVERYTHING = module_from_text(
