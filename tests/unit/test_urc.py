@@ -118,11 +118,11 @@ def test_many_versions_at_one_coordinate_and_how_selectors_narrow_them() -> None
     def named(suffix: str) -> list[Plex | Seal]:
         place = parse_urc(f"//g//a//k{suffix}")
         assert isinstance(place, Coordinate)
-        assert place.selectors is not None
+        assert place.selector is not None
         return [
             r
             for r in everything
-            if place.selectors.selects(
+            if place.selector.selects(
                 hash=r.hash, tai=r.tai, signed_by=r.signed_by if isinstance(r, Seal) else None
             )
         ]

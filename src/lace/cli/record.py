@@ -87,7 +87,7 @@ def make(
     if text_data is not None and data_file is not None:
         raise click.UsageError("give --text or --data, not both")
     place = parse_urc(coordinate)
-    if not isinstance(place, Coordinate) or place.selectors is not None:
+    if not isinstance(place, Coordinate) or place.selector is not None:
         raise UsageError(
             f"{coordinate} is not an exact place",
             code=Code.URC_FORM,
