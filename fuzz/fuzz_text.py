@@ -31,8 +31,9 @@ _BAD_SEGMENT: Final = re.compile(r"(?:^|/)(?:\.|\.\.|\||)(?:/|\Z)")
 _DIGEST: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcde0"
 _URC_PARTS: Final = (
     "", "//", "////", "/", "/|", "|", "/a", ".", "..", "a", "b/c", "é", "e\u0301", "\u0378",
-    "\udc80", "\n", "plex", "seal", "/|/plex/", "/|/seal/", "170000000١:000000001",
-    f"V.{_DIGEST}.H3", f"B.{_DIGEST}.H3", f"P.{_DIGEST}.H3", f"S.{_DIGEST}.H3", "P.a.H3", "S.~.X9",
+    "\udc80", "\n", "plex", "/plex", "/seal", "/1700000000:000000001", "/170000000١:000000001",
+    f"/V.{_DIGEST}.H3", f"/B.{_DIGEST}.H3", f"/P.{_DIGEST}.H3", f"/S.{_DIGEST}.H3",
+    "/P.a.H3", "/S.~.X9", "/P.a.X9", f"////S.{_DIGEST}.H3",
 )  # fmt: skip
 _HOSTILE: Final = (
     0, 1, 2, N // 2, N // 2 + 1, N - 1, N, N + 1, N + 2, P - N, P - 1, P, P + 1, 2**256 - 1, *G,

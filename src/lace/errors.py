@@ -448,6 +448,41 @@ class Code(StrEnum):
         "The text is not a selector.",
         "Give a coordinate, a prefix, a hash address, or rules that define both facets.",
     )
+    STORE_OPEN = (
+        "store.open",
+        "The store's file cannot be opened.",
+        "Check its folder and rights; a store that is only read must exist.",
+    )
+    STORE_LOCKED = (
+        "store.locked",
+        "Another process held the store's write lock for too long.",
+        "Try again; look for a process that keeps a transaction open.",
+    )
+    STORE_READ_ONLY = (
+        "store.read-only",
+        "The store cannot be written.",
+        "Open it for writing, or give the file and its folder write permission.",
+    )
+    STORE_FULL = (
+        "store.full",
+        "The disk is full or failed; nothing of this save was kept.",
+        "Make room, or forget records, and save again.",
+    )
+    STORE_CORRUPT = (
+        "store.corrupt",
+        "The file is not a sound record store.",
+        "Keep a copy, run 'lace store check', and restore from a peer or a backup.",
+    )
+    STORE_NEWER = (
+        "store.newer",
+        "The store was written by a newer version of the engine.",
+        "Update the engine; the file was not changed.",
+    )
+    STORE_FAILED = (
+        "store.failed",
+        "The store failed in an unexpected way.",
+        "Report the message; what was stored is still there.",
+    )
     FACT_MALFORMED = (
         "fact.malformed",
         "A line is not a fact.",
@@ -578,6 +613,10 @@ class LacegramError(LaceError):
 
 class PolicyError(LaceError):
     """A policy, operand or plan that cannot be used."""
+
+
+class StoreError(LaceError):
+    """The record store cannot do what was asked; what was stored stays stored."""
 
 
 class LimitExceeded(LaceError):

@@ -1,0 +1,80 @@
+"""``lace store``: look after a record store."""
+
+from __future__ import annotations
+
+import click
+
+from lace.cli.exitcodes import Exit
+from lace.datalog.roles import SELECT_HAVE
+from lace.ids import RecordHash
+from lace.policy.view import evaluate_local
+from lace.recordstore.sqlite import SqliteStore, schema_version
+from lace.selectors import selector
+
+
+@click.group()
+def store() -> None:
+    """Look after a record store: what is in it, whether it is sound, what to forget.
+
+    \b
+    Example:
+      lace store info notes.lace
+      lace store check notes.lace
+    """
+
+
+@store.command()
+@click.argument("file")
+def info(file: str) -> None:
+    """Print how many records FILE holds, and which schema it has.
+
+    \b
+    Example:
+      lace store info notes.lace
+    """
+    with SqliteStore(file, read_only=True) as opened:
+        click.echo(f"records      {opened.count()}")
+        click.echo(f"newest id    {opened.high_water()}")
+        click.echo(f"schema       {schema_version(file)}")
+
+
+@store.command()
+@click.argument("file")
+def check(file: str) -> int:
+    """Check every page, every record and every fact in FILE; print what is wrong.
+
+    \b
+    Example:
+      lace store check notes.lace
+    """
+    problems = 0
+    with SqliteStore(file, read_only=True) as opened:
+        for problem in opened.check():
+            problems += 1
+            click.echo(problem)
+        click.echo(f"{opened.count()} records checked, {problems} problems", err=True)
+    return Exit.SOME_REJECTED if problems else Exit.OK
+
+
+@store.command()
+@click.argument("file")
+@click.argument("selector_text", metavar="SELECTOR")
+@click.option("--yes", is_flag=True, help="Really forget; without it, only say what would go.")
+def forget(file: str, selector_text: str, yes: bool) -> None:
+    """Remove the records that SELECTOR selects from FILE, and from nowhere else.
+
+    A peer that still has them may send them again if your selector asks for them.
+
+    \b
+    Example:
+      lace store forget notes.lace //notes-demo//notes/draft// --yes
+    """
+    module = selector(selector_text)
+    with SqliteStore(file, read_only=not yes) as opened:
+        with opened.snapshot() as snapshot:
+            rows = evaluate_local(module, snapshot).rows(SELECT_HAVE)
+        if yes:
+            gone = opened.forget(RecordHash(row[0]) for row in rows)
+            click.echo(f"{gone} records forgotten, {opened.count()} left")
+        else:
+            click.echo(f"{len(rows)} of {opened.count()} records would be forgotten; add --yes")

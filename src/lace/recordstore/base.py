@@ -1,0 +1,93 @@
+"""What a record store promises; one contract suite holds every implementation to it.
+
+A store takes only ``Record`` values, and those exist only for valid bytes: nothing unvalidated can
+get in. A record is there with all its facts or not at all. Reads are bounded; an evaluation reads
+from a snapshot that does not change under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import NewType, Protocol
+
+from lace.datalog.source import FactSource
+from lace.errors import Outcome
+from lace.ids import RecordHash
+from lace.record.model import Record, Seal, Versioned
+from lace.urc import Coordinate, VersionSelector, raw_tip_key
+
+StoreRecordId = NewType("StoreRecordId", int)
+"""Local, increasing, never used again: the order in which records were stored (G18)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A record's place in the order of one store."""
+
+    id: StoreRecordId
+    hash: RecordHash
+
+
+class Snapshot(FactSource, AbstractContextManager["Snapshot"], Protocol):
+    """The record facts of one moment; close it when the evaluation is done."""
+
+    @property
+    def high_water(self) -> StoreRecordId:
+        """The id of the newest record when the snapshot was taken; 0 if there was none."""
+
+
+class RecordStore(Protocol):
+    """Validated records, in the order they came, found by hash and by place."""
+
+    def save(self, records: Iterable[Record]) -> list[Outcome[Record]]:
+        """Store records, all of them or none; say of each whether it was new or a duplicate."""
+
+    def load(self, hash: RecordHash) -> Record | None:
+        """Return a record, or None."""
+
+    def has(self, hash: RecordHash) -> bool:
+        """Whether a record is here."""
+
+    def read(self, after: StoreRecordId, limit: int) -> list[StoredRecord]:
+        """Return at most ``limit`` records stored after an id, in order."""
+
+    def high_water(self) -> StoreRecordId:
+        """Return the id of the newest record; 0 if there never was one."""
+
+    def count(self) -> int:
+        """Return how many records are here."""
+
+    def versions(self, place: Coordinate, limit: int) -> list[RecordHash]:
+        """Return records at a coordinate, the raw tip first, at most ``limit``."""
+
+    def snapshot(self) -> Snapshot:
+        """Return the facts as they are now."""
+
+    def forget(self, hashes: Iterable[RecordHash]) -> int:
+        """Remove records from this store, and from nowhere else; return how many were there."""
+
+    def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:
+        """Tell a listener of what is stored from now on; return a function that ends it."""
+
+    def close(self) -> None:
+        """Release everything; a closed store cannot be used again."""
+
+
+def in_tip_order(
+    records: Iterable[Versioned], selector: VersionSelector | None
+) -> Iterator[RecordHash]:
+    """Yield the versions that a selector names, the raw tip first (A39)."""
+    chosen = [
+        record
+        for record in records
+        if selector is None
+        or selector.selects(
+            hash=record.hash,
+            tai=record.tai,
+            signed_by=record.signed_by if isinstance(record, Seal) else None,
+        )
+    ]
+    chosen.sort(key=lambda record: raw_tip_key(record.tai, record.hash), reverse=True)
+    return (record.hash for record in chosen)

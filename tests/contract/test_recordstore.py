@@ -1,0 +1,243 @@
+"""What every record store must do. A store joins by being added to ``STORES``, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import forge
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lace.crypto import SigningKey
+from lace.datalog.ast import Predicate
+from lace.datalog.check import check_lacegram
+from lace.datalog.evaluate import evaluate
+from lace.datalog.program import compile_program
+from lace.datalog.roles import RECORD_FACTS
+from lace.errors import Status, UsageError
+from lace.ids import RecordHash
+from lace.record import Plex, Record, build_blob, build_plex, facts, seal
+from lace.recordstore import MemoryStore, RecordStore, SqliteStore, StoredRecord, StoreRecordId
+from lace.urc import Coordinate, parse_urc
+
+STORES: dict[str, Callable[[Path], RecordStore]] = {
+    "memory": lambda _folder: MemoryStore(),
+    "sqlite": lambda folder: SqliteStore(folder / "records.lace"),
+}
+BEGINNING = StoreRecordId(0)
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RecordStore]:
+    made = STORES[request.param](tmp_path)
+    yield made
+    made.close()
+
+
+def plex(name: str = "k", second: int = 1, data: bytes = b"", **extras: str) -> Plex:
+    return build_plex(
+        group="g",
+        app="a",
+        name=name,
+        tai=f"{second:010d}:{0:09d}",
+        extras=extras.items(),
+        data=data,
+    )
+
+
+def place(text: str) -> Coordinate:
+    parsed = parse_urc(text)
+    assert isinstance(parsed, Coordinate)
+    return parsed
+
+
+def test_saving_is_idempotent_and_says_so(store: RecordStore) -> None:
+    one, two = build_blob(b"1"), plex()
+    assert [o.status for o in store.save([one, two, one])] == [
+        Status.ACCEPTED,
+        Status.ACCEPTED,
+        Status.DUPLICATE,
+    ]
+    assert [o.status for o in store.save([two])] == [Status.DUPLICATE]
+    assert store.count() == 2
+
+
+@pytest.mark.req("110-URC-03", "110-IDX-03")
+def test_what_was_saved_is_loaded_byte_for_byte(store: RecordStore) -> None:
+    records: list[Record] = [
+        build_blob(bytes(range(256))),
+        plex(Título="Grüße"),
+        seal(plex(), forge.KEY),
+    ]
+    store.save(records)
+    for record in records:
+        loaded = store.load(record.hash)
+        assert loaded == record
+        assert type(loaded) is type(record)
+        assert store.has(record.hash)
+    missing = build_blob(b"nowhere").hash
+    assert store.load(missing) is None
+    assert not store.has(missing)
+
+
+def test_reads_are_bounded_and_in_the_order_of_saving(store: RecordStore) -> None:
+    blobs = [build_blob(b"%d" % i) for i in range(10)]
+    assert store.high_water() == 0
+    store.save(blobs[:5])
+    store.save(blobs[5:])
+    seen: list[StoredRecord] = []
+    after = BEGINNING
+    while batch := store.read(after, 3):
+        assert len(batch) <= 3
+        seen += batch
+        after = batch[-1].id
+    assert [stored.hash for stored in seen] == [blob.hash for blob in blobs]
+    assert [stored.id for stored in seen] == sorted({stored.id for stored in seen})
+    assert seen[-1].id == store.high_water()
+    assert store.read(store.high_water(), 3) == []
+
+
+@pytest.mark.req(
+    "110-TIP-01", "110-TIP-02", "110-IDX-01", "110-URC-05", "110-VER-01", "110-VER-02", "110-VER-03"
+)
+def test_versions_come_with_the_raw_tip_first(store: RecordStore) -> None:
+    bob = SigningKey(b"b" * 32)
+    early, late = plex(second=1), [plex(second=2, data=b"%d" % i) for i in range(3)]
+    sealed = [seal(early, forge.KEY), seal(late[0], bob)]
+    store.save(
+        [late[1], sealed[0], early, late[0], sealed[1], late[2], plex("other"), build_blob(b"k")]
+    )
+    newest = sorted([*late, sealed[1]], key=lambda r: r.hash, reverse=True)
+    oldest = sorted([early, sealed[0]], key=lambda r: r.hash, reverse=True)
+    everything = [record.hash for record in [*newest, *oldest]]
+    assert store.versions(place("//g//a//k"), 100) == everything
+    assert store.versions(place("//g//a//k"), 2) == everything[:2]
+    assert store.versions(place("//g//a//nothing"), 100) == []
+    assert set(store.versions(place("//g//a//k/|/seal"), 100)) == {s.hash for s in sealed}
+    assert store.versions(place(f"//g//a//k/|/seal/{bob.verifier}"), 9) == [sealed[1].hash]
+    exact = f"//g//a//k/|/plex/{early.tai}/{early.hash}"
+    assert store.versions(place(exact), 9) == [early.hash]
+    assert store.versions(place(exact.replace(early.tai, late[0].tai)), 9) == []
+    wrong = f"//g//a//k/|/seal/{forge.KEY.verifier}/{sealed[1].tai}/{sealed[1].hash}"
+    assert store.versions(place(wrong), 9) == []
+
+
+@pytest.mark.req("030-EVAL-07", "020-FAC-01", "110-IDX-02")
+def test_a_snapshot_shows_the_facts_of_its_moment(store: RecordStore) -> None:
+    first, later = plex("a", Tag="x"), plex("b")
+    store.save([first])
+    with store.snapshot() as snapshot:
+        store.save([later])
+        have = Predicate("Have", 1)
+        assert set(snapshot.iterate(have)) == {(first.hash,)}
+        store.forget([first.hash])
+        assert set(snapshot.query(Predicate("Field", 4), first.hash, "Tag")) == {
+            (first.hash, "Tag", "0", "x")
+        }
+        assert snapshot.high_water == 1
+    with store.snapshot() as snapshot:
+        assert set(snapshot.iterate(have)) == {(later.hash,)}
+
+
+links = st.sampled_from(["evidence B.x.H9", f"a b {build_blob(b'x').hash}", "nothing"])
+
+
+def made_of(name: str, link: str, sealed: bool) -> Record:
+    extras = [("+Link", link), ("Tag", "1"), ("Tag", "2")]
+    made = build_plex(group="g", app="a", name=name, tai=f"{1:010d}:{0:09d}", extras=extras)
+    return seal(made, forge.KEY, aux=forge.AUX) if sealed else made
+
+
+records = st.one_of(
+    st.binary(max_size=4).map(build_blob),
+    st.builds(made_of, st.sampled_from(["k", "l/m"]), links, st.booleans()),
+)
+
+
+@pytest.mark.req("030-SRC-04", "020-FAC-02", "110-AUT-05")
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(records, max_size=8), st.sets(st.integers(0, 7)), st.data())
+def test_snapshots_are_fact_sources(
+    tmp_path_factory: pytest.TempPathFactory,
+    made: list[Record],
+    forgotten: set[int],
+    data: st.DataObject,
+) -> None:
+    """Every way of asking gives what the records' own facts say."""
+    for make in STORES.values():
+        store = make(tmp_path_factory.mktemp("store"))
+        store.save(made)
+        store.forget([made[i].hash for i in forgotten if i < len(made)])
+        gone = {made[i].hash for i in forgotten if i < len(made)}
+        kept = {record.hash: record for record in made if record.hash not in gone}
+        expected: dict[Predicate, set[tuple[str, ...]]] = {p: set() for p in RECORD_FACTS}
+        for record in kept.values():
+            for name, *values in facts(record):
+                expected[Predicate(name, len(values))].add(tuple(values))
+        with store.snapshot() as snapshot:
+            assert set(snapshot.predicates()) == {p for p, rows in expected.items() if rows}
+            for predicate, rows in expected.items():
+                assert set(snapshot.iterate(predicate)) == rows
+                assert snapshot.count(predicate) == len(rows)
+                for row in sorted(rows)[:3]:
+                    columns = data.draw(st.sets(st.integers(0, predicate.arity - 1)))
+                    bound = {c: row[c] for c in columns}
+                    wanted = {r for r in rows if all(r[c] == v for c, v in bound.items())}
+                    assert set(snapshot.select(predicate, bound)) == wanted
+                    assert set(snapshot.query(predicate, row[0])) == {
+                        r for r in rows if r[0] == row[0]
+                    }
+            assert list(snapshot.iterate(Predicate("Nope", 1))) == []
+            with pytest.raises(UsageError):
+                snapshot.query(Predicate("Have", 1), "a", "b")
+        store.close()
+
+
+def test_rules_run_on_a_snapshot(store: RecordStore) -> None:
+    grant, note = plex("grant", Member="bob"), plex("note", By="bob")
+    store.save([grant, note, plex("spam", By="eve")])
+    program = compile_program(check_lacegram(
+        "Member(V) :- Have(G), Field(G,'Member',_,V).\n"
+        "A(N) :- Have(N), Field(N,'By',_,V), Member(V).\n"
+    ).lacegram)  # fmt: skip
+    with store.snapshot() as snapshot:
+        assert evaluate(program, snapshot).rows(Predicate("A", 1)) == {(note.hash,)}
+
+
+def test_forgetting_is_local_and_ids_are_not_used_again(store: RecordStore) -> None:
+    one, two = build_blob(b"1"), plex()
+    store.save([one, two])
+    before = store.high_water()
+    assert store.forget([one.hash, two.hash, one.hash, RecordHash("B.x.H3")]) == 2
+    assert store.count() == 0
+    assert store.versions(place("//g//a//k"), 9) == []
+    assert store.high_water() == before
+    assert [o.status for o in store.save([one])] == [Status.ACCEPTED]
+    assert store.read(before, 9) == [StoredRecord(StoreRecordId(before + 1), one.hash)]
+
+
+def test_listeners_hear_of_what_is_new_until_they_stop(store: RecordStore) -> None:
+    heard: list[StoredRecord] = []
+    stop = store.subscribe(heard.extend)
+    one = build_blob(b"1")
+    store.save([one, one])
+    store.save([one])
+    stop()
+    store.save([build_blob(b"2")])
+    assert [stored.hash for stored in heard] == [one.hash]
+
+
+def test_a_save_that_fails_keeps_nothing_of_itself(store: RecordStore) -> None:
+    def failing() -> Iterator[Record]:
+        yield build_blob(b"1")
+        raise RuntimeError("the source of records broke")
+
+    with pytest.raises(RuntimeError):
+        store.save(failing())
+    assert store.count() == 0
+    store.save([build_blob(b"1")])
+    assert store.count() == 1

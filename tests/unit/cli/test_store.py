@@ -1,0 +1,56 @@
+"""Commands about record stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command import lace
+
+from lace.record import build_plex
+from lace.recordstore import SqliteStore
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "notes.lace"
+    with SqliteStore(path) as store:
+        store.save(
+            build_plex(group="g", app=app, name=f"{i}", tai=f"{i:010d}:{0:09d}")
+            for app in ("notes", "drafts")
+            for i in range(3)
+        )
+    return path
+
+
+def test_info_and_check(path: Path) -> None:
+    assert b"records      6" in lace("store", "info", path).stdout
+    done = lace("store", "check", path)
+    assert (done.returncode, done.stdout) == (0, b"")
+    with SqliteStore(path) as store:
+        store._connection.execute("UPDATE field SET value = 'x' WHERE value = 'drafts'")
+    done = lace("store", "check", path)
+    assert done.returncode == 3
+    assert done.stdout.count(b"its facts are not those of its bytes") == 3
+
+
+def test_forget_asks_before_it_does(path: Path) -> None:
+    done = lace("store", "forget", path, "//g//drafts//")
+    assert b"3 of 6 records would be forgotten" in done.stdout
+    with SqliteStore(path) as store:
+        assert store.count() == 6
+    done = lace("store", "forget", path, "//g//drafts//", "--yes")
+    assert b"3 records forgotten, 3 left" in done.stdout
+    with SqliteStore(path) as store:
+        assert store.count() == 3
+
+
+def test_a_missing_or_foreign_file_is_named(tmp_path: Path) -> None:
+    for command in ("info", "check"):
+        done = lace("store", command, tmp_path / "nothing")
+        assert done.returncode == 1
+        assert b"store.open" in done.stderr
+    assert not (tmp_path / "nothing").exists()
+    (tmp_path / "other").write_bytes(b"hello" * 1000)
+    assert b"store.corrupt" in lace("store", "check", tmp_path / "other").stderr
+    assert lace("store", "forget", tmp_path / "other", "nonsense").returncode == 1

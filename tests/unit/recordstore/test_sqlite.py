@@ -1,0 +1,250 @@
+"""What can happen to a file: processes that die, disks that fill, files that are not ours."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import sys
+import threading
+import time
+from pathlib import Path
+
+import forge
+import pytest
+from effort import examples
+
+from lace.datalog.ast import Predicate
+from lace.errors import Code, Status, StoreError
+from lace.record import build_blob, build_plex, seal
+from lace.recordstore import SqliteStore, StoreRecordId
+from lace.recordstore import sqlite as module
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "records.lace"
+
+
+def code_of(action: object) -> Code:
+    with pytest.raises(StoreError) as caught:
+        action()  # type: ignore[operator]
+    assert caught.value.hint
+    return caught.value.code
+
+
+def test_a_store_lives_in_one_file_and_opens_again(path: Path) -> None:
+    record = seal(build_plex(group="g", app="a", name="n", tai=f"{1:010d}:{0:09d}"), forge.KEY)
+    with SqliteStore(path) as store:
+        store.save([record])
+    assert sorted(p.name for p in path.parent.iterdir()) == [path.name]
+    with SqliteStore(path) as store:
+        assert store.load(record.hash) == record
+        assert list(store.check()) == []
+    assert module.schema_version(path) == module.VERSION
+
+
+def write_until_killed(path: Path, acknowledged: int, seed: int) -> None:
+    """Save batches for ever, and say what was acknowledged through a pipe."""
+    store = SqliteStore(path)
+    chance = random.Random(seed)
+    number = 0
+    while True:
+        batch = []
+        for _ in range(chance.randint(1, 20)):
+            number += 1
+            data = b"%d-%d" % (seed, number)
+            extras = [("Tag", f"{number}")]
+            batch.append(
+                build_plex(
+                    group="g",
+                    app="a",
+                    name="n",
+                    tai=f"{number:010d}:{0:09d}",
+                    extras=extras,
+                    data=data,
+                )
+            )
+        store.save(batch)
+        os.write(acknowledged, "".join(f"{r.hash}\n" for r in batch).encode())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+def test_a_process_killed_at_any_moment_loses_nothing_acknowledged(path: Path) -> None:
+    chance = random.Random(11)
+    SqliteStore(path).close()
+    promised: set[str] = set()
+    for seed in range(examples(150)):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:  # pragma: no cover
+            os.close(reader)
+            try:
+                write_until_killed(path, writer, seed)
+            finally:
+                os._exit(1)
+        os.close(writer)
+        time.sleep(chance.random() * 0.03)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        with os.fdopen(reader, "rb") as pipe:
+            lines = pipe.read().split(b"\n")
+        promised |= {line.decode() for line in lines[:-1]}  # a line cut short was no promise
+    with SqliteStore(path) as store:
+        stored = {s.hash for s in store.read(StoreRecordId(0), 10**9)}
+        assert promised <= stored
+        assert len(promised) > 20
+        assert list(store.check()) == []  # whole records with all their facts, or nothing
+
+
+def test_several_processes_and_threads_write_one_file(path: Path) -> None:
+    SqliteStore(path).close()
+    children = []
+    for part in range(2):
+        child = os.fork()
+        if child == 0:  # pragma: no cover
+            try:
+                store = SqliteStore(path)
+                for i in range(30):
+                    store.save([build_blob(b"%d" % i), build_blob(b"%d-%d" % (part, i))])
+                os._exit(0)
+            finally:
+                os._exit(1)
+        children.append(child)
+    with SqliteStore(path) as store:
+        threads = [
+            threading.Thread(
+                target=lambda n=n: [store.save([build_blob(b"t%d-%d" % (n, i))]) for i in range(20)]
+            )
+            for n in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for child in children:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert store.count() == 30 + 60 + 40
+        assert list(store.check()) == []
+
+
+def test_a_full_disk_keeps_nothing_of_the_save_and_all_before_it(path: Path) -> None:
+    with SqliteStore(path) as store:
+        store.save([build_blob(b"before")])
+        pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
+        store._connection.execute(f"PRAGMA max_page_count = {pages + 4}")
+        batch = [build_blob(bytes(10_000) + b"%d" % i) for i in range(50)]
+        assert code_of(lambda: store.save(batch)) is Code.STORE_FULL
+        assert store.count() == 1
+        store._connection.execute("PRAGMA max_page_count = 1000000")
+        assert {o.status for o in store.save(batch)} == {Status.ACCEPTED}
+        assert list(store.check()) == []
+
+
+def test_a_store_opened_for_reading(path: Path) -> None:
+    assert code_of(lambda: SqliteStore(path, read_only=True)) is Code.STORE_OPEN
+    with SqliteStore(path) as store:
+        store.save([build_blob(b"1")])
+    with SqliteStore(path, read_only=True) as store:
+        assert store.count() == 1
+        assert code_of(lambda: store.save([build_blob(b"2")])) is Code.STORE_READ_ONLY
+
+
+def test_a_folder_that_is_not_there(path: Path) -> None:
+    assert code_of(lambda: SqliteStore(path / "no" / "folder")) is Code.STORE_OPEN
+
+
+def test_a_locked_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with SqliteStore(path) as other:
+        other._connection.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr(module, "_BUSY_SECONDS", 0.05)
+        with SqliteStore(path) as store:
+            assert code_of(lambda: store.save([build_blob(b"1")])) is Code.STORE_LOCKED
+            assert store.count() == 0  # reading goes on
+            other._connection.execute("ROLLBACK")
+            assert store.save([build_blob(b"1")])[0].status is Status.ACCEPTED
+
+
+def test_a_newer_schema_is_left_alone(path: Path) -> None:
+    with SqliteStore(path) as store:
+        store.save([build_blob(b"1")])
+        store._connection.execute(f"PRAGMA user_version = {module.VERSION + 1}")
+    before = path.read_bytes()
+    assert code_of(lambda: SqliteStore(path)) is Code.STORE_NEWER
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database at all" * 100, b"SQLite format 3\0" + bytes(5000)]
+)
+def test_a_file_that_is_no_store(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    assert code_of(lambda: SqliteStore(path)) is Code.STORE_CORRUPT
+    assert path.read_bytes() == content
+
+
+def test_another_programs_database(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE precious (x)")
+    connection.close()
+    assert code_of(lambda: SqliteStore(path)) is Code.STORE_CORRUPT
+
+
+def test_a_corrupt_page_is_found_and_reported(path: Path) -> None:
+    with SqliteStore(path) as store:
+        store.save([build_blob(bytes(3000) + b"%d" % i) for i in range(200)])
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 8192] = b"\xff" * 8192
+    path.write_bytes(content)
+    with SqliteStore(path) as store:
+        try:
+            problems = list(store.check())
+        except StoreError as error:
+            assert error.code is Code.STORE_CORRUPT
+        else:
+            assert problems
+
+
+def test_the_check_finds_what_was_tampered_with(path: Path) -> None:
+    one, two = build_blob(b"1"), build_plex(group="g", app="a", name="n", tai=f"{1:010d}:{0:09d}")
+    with SqliteStore(path) as store:
+        store.save([one, two])
+        store._connection.execute(
+            "UPDATE record SET raw = ? WHERE hash = ?", (forge.blob(b"2"), one.hash)
+        )
+        store._connection.execute("UPDATE field SET value = 'v' WHERE value = 'g'")
+        problems = list(store.check())
+    assert len(problems) == 2
+    assert any(one.hash in problem for problem in problems)
+    assert any("facts" in problem for problem in problems)
+
+
+def test_forgetting_frees_space(path: Path) -> None:
+    blobs = [build_blob(bytes(50_000) + b"%d" % i) for i in range(40)]
+    with SqliteStore(path) as store:
+        store.save(blobs)
+        store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        before = path.stat().st_size
+        assert store.forget(b.hash for b in blobs[1:]) == 39
+        store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert path.stat().st_size < before / 5
+        assert store.load(blobs[0].hash) == blobs[0]
+        assert list(store.check()) == []
+
+
+def test_a_snapshot_survives_forgetting_in_another_process(path: Path) -> None:
+    blob = build_blob(b"1")
+    with SqliteStore(path) as store:
+        store.save([blob])
+        with store.snapshot() as snapshot:
+            child = os.fork()
+            if child == 0:  # pragma: no cover
+                try:
+                    SqliteStore(path).forget([blob.hash])
+                finally:
+                    os._exit(0)
+            os.waitpid(child, 0)
+            assert not store.has(blob.hash)
+            assert snapshot.count(Predicate("Have", 1)) == 1
