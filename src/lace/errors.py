@@ -16,6 +16,7 @@ The exception tree::
     ├── PolicyError         a policy that cannot be used
     ├── LimitExceeded       a configured limit stopped the work; says which, configured, observed
     ├── InterlaceAborted    an exchange ended early; carries reason, blame and partial result
+    ├── ProtocolError       a peer did not keep to the protocol
     ├── StoreError          the record store cannot do what was asked; nothing stored is lost
     ├── TransportError      the byte stream failed
     └── LakeError           the bulk pipeline failed
@@ -448,6 +449,66 @@ class Code(StrEnum):
         "The text is not a selector.",
         "Give a coordinate, a prefix, a hash address, or rules that define both facets.",
     )
+    INTERLACE_BLOCK = (
+        "interlace.block",
+        "A fact block is malformed.",
+        "Blocks are UTF-8 NFC fact lines of known predicates, each ended by LF.",
+    )
+    INTERLACE_BLOCK_SIZE = (
+        "interlace.block-size",
+        "A fact block is larger than the limit.",
+        "Send less at once; listings can be narrowed by partitions.",
+    )
+    INTERLACE_PHASE = (
+        "interlace.phase",
+        "Something came in a phase that it does not belong to.",
+        "Setup, hello, advertisements, requests and transfer follow each other.",
+    )
+    INTERLACE_SOURCE = (
+        "interlace.source",
+        "An advertisement names a source other than its sender.",
+        "Advertise under the proven verifier, else under the assigned label.",
+    )
+    INTERLACE_SUMMARY = (
+        "interlace.summary",
+        "A partition summary is malformed.",
+        "A summary has a B64A prefix, a decimal count and a 32-byte root.",
+    )
+    INTERLACE_LISTING = (
+        "interlace.listing",
+        "A listing is not what its summary promised.",
+        "The peer lied or changed its mind; start again from negotiation.",
+    )
+    INTERLACE_HELLO = (
+        "interlace.hello",
+        "A hello fact is missing, repeated or malformed.",
+        "Give HelloExchangePlan, HelloTAI and HelloTickInterval once each.",
+    )
+    INTERLACE_PLAN = (
+        "interlace.plan",
+        "The two sides computed different exchange plans.",
+        "Compare the operands and origins of both sides.",
+    )
+    INTERLACE_SIGNER = (
+        "interlace.signer",
+        "A signer was named without proof, or another one was proven.",
+        "Name a signer only with its proof on this connection.",
+    )
+    INTERLACE_FORMAT = (
+        "interlace.format",
+        "The two sides have no record format in common.",
+        "This engine validates records with the suffix H3.",
+    )
+    INTERLACE_SCHEMA = (
+        "interlace.schema",
+        "The plan looks at advertised fields that one side does not offer.",
+        "Offer the fields, or all of them, or change the selector.",
+    )
+    INTERLACE_TICK = (
+        "interlace.tick",
+        "A tick is malformed, not aligned, or goes back in time.",
+        "Ticks are the start plus whole intervals, and never decrease.",
+    )
     STORE_OPEN = (
         "store.open",
         "The store's file cannot be opened.",
@@ -613,6 +674,10 @@ class LacegramError(LaceError):
 
 class PolicyError(LaceError):
     """A policy, operand or plan that cannot be used."""
+
+
+class ProtocolError(LaceError):
+    """A peer did not keep to the protocol; it ends the exchange, and nothing else."""
 
 
 class StoreError(LaceError):

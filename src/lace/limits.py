@@ -43,6 +43,24 @@ class Limits:
     lacegram_bytes: int = MIB
     """Longest text of rules."""
 
+    # Exchanges (spec 050); the names are those on the wire
+    max_fact_block_size: int = 64 * MIB
+    """Largest fact block, in bytes."""
+    max_advertisement_records_listed: int = 100_000
+    """Most advertisements in one listing."""
+    max_partition_summaries: int = 16_384
+    """Most partition summaries in one round."""
+    max_narrowing_depth: int = 12
+    """Most steps of narrowing from a starting partition."""
+    max_total_transferred_bytes: int = 1024 * MIB
+    """Most record bytes in one round."""
+    max_loop_iterations: int = 16
+    """Most loops in one round."""
+    phase_timeout: int = 30
+    """Seconds that a phase may take."""
+    partition_prefix_start: int = 2
+    """Length of the partition prefixes that reconciliation starts with."""
+
     # Addresses and command input
     urc_bytes: int = 4096
     """Longest address text."""

@@ -1,0 +1,1 @@
+"""The exchange between two laces: facts, advertisements, partitions, negotiation, ticks (050)."""

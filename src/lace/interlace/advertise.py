@@ -1,0 +1,90 @@
+"""Advertisements: what a side claims to have, one canonical text and one digest a record (050)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from lace.crypto.native import digest
+from lace.datalog.source import Fact
+from lace.errors import Code, ProtocolError
+from lace.ids import is_link_target
+from lace.interlace.facts import decimal
+from lace.policy.origin import SourceLabel
+from lace.text import fact_line
+
+_DOMAIN: Final = b"lace-advertisement-record/v1"
+
+FieldValue = tuple[str, int, str]
+"""Name, index among its name, value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advertisement:
+    """A claim about one record. It becomes truth only when the record's bytes were validated."""
+
+    record: str
+    source: SourceLabel
+    fields: tuple[FieldValue, ...] = ()
+    """By the bytes of their names, then by index."""
+
+    def facts(self) -> list[Fact]:
+        """Return the facts in canonical order: the record first, then its fields."""
+        facts: list[Fact] = [("Advertised", self.record, self.source)]
+        for name, index, value in self.fields:
+            facts.append(("AdvertisedField", self.record, self.source, name, str(index), value))
+        return facts
+
+    def canonical(self) -> bytes:
+        """Return the one spelling, LF after every line."""
+        return "".join(f"{fact_line(f[0], f[1:])}\n" for f in self.facts()).encode()
+
+    def digest(self) -> bytes:
+        return digest(_DOMAIN + self.canonical())
+
+
+def advertise(
+    record: str,
+    source: SourceLabel,
+    fields: Iterable[FieldValue],
+    schema: frozenset[str] | None,
+) -> Advertisement:
+    """Return the advertisement of a record with the fields that were negotiated (None: all)."""
+    chosen = [field for field in fields if schema is None or field[0] in schema]
+    chosen.sort(key=lambda field: (field[0].encode(), field[1]))
+    return Advertisement(record, source, tuple(chosen))
+
+
+def gather(facts: Iterable[Fact], source: SourceLabel) -> dict[str, Advertisement]:
+    """Return advertisements by record; raise if facts claim another source or lack their record."""
+    facts = list(facts)
+    fields: dict[str, list[FieldValue]] = {}
+    orphans: list[str] = []
+    for fact in facts:
+        if fact[0] == "Advertised":
+            _check_source(fact[2], source)
+            if not is_link_target(fact[1]):
+                raise ProtocolError("an advertisement of no record", code=Code.INTERLACE_BLOCK)
+            fields.setdefault(fact[1], [])
+    for fact in facts:
+        if fact[0] == "AdvertisedField":
+            _, record, claimed, name, index, value = fact
+            _check_source(claimed, source)
+            number = decimal(index)
+            if number is None:
+                raise ProtocolError("a field index is no number", code=Code.INTERLACE_BLOCK)
+            if record in fields:
+                fields[record].append((name, number, value))
+            else:
+                orphans.append(record)
+    if orphans:
+        raise ProtocolError("fields of a record that is not advertised", code=Code.INTERLACE_BLOCK)
+    return {record: advertise(record, source, found, None) for record, found in fields.items()}
+
+
+def _check_source(claimed: str, source: SourceLabel) -> None:
+    if claimed != source:
+        raise ProtocolError(
+            "an advertisement names a source other than the peer", code=Code.INTERLACE_SOURCE
+        )

@@ -1,0 +1,76 @@
+"""Fact blocks: the control data of an exchange as text, one fact a line (G6)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from lace.datalog.source import Fact, parse_facts
+from lace.errors import Code, LaceError, ProtocolError
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.text import fact_line
+
+#: Every predicate of the protocol with its arity; anything else makes a block malformed.
+PREDICATES: Final = {
+    "ExchangeOperand": 4,
+    "HelloExchangePlan": 1,
+    "HelloSigner": 1,
+    "HelloTAI": 1,
+    "HelloTickInterval": 1,
+    "HelloRecordFormat": 1,
+    "HelloAdvertisedField": 1,
+    "HelloAllAdvertisedFields": 0,
+    "HelloLimit": 2,
+    "Advertised": 2,
+    "AdvertisedField": 5,
+    "AdvertisementPartition": 3,
+    "ListAdvertisementPartition": 1,
+    "NarrowAdvertisementPartition": 1,
+    "MayRequest": 1,
+    "NotAvailable": 1,
+    "TickReady": 1,
+}
+
+_DECIMAL: Final = re.compile(r"0|[1-9][0-9]*")
+_LONGEST_DECIMAL: Final = 30
+
+
+def block(facts: Iterable[Fact]) -> bytes:
+    """Return facts as a block, in the order given."""
+    return "".join(f"{fact_line(fact[0], fact[1:])}\n" for fact in facts).encode()
+
+
+def parse_block(
+    content: bytes, allowed: frozenset[str], limits: Limits = DEFAULT_LIMITS
+) -> list[Fact]:
+    """Return the facts of a block, duplicates once; raise ``ProtocolError`` if it is malformed.
+
+    ``allowed`` names the predicates that have a place in the phase the block belongs to.
+    """
+    if len(content) > limits.max_fact_block_size:
+        raise ProtocolError(
+            f"a block of {len(content)} bytes, at most {limits.max_fact_block_size}",
+            code=Code.INTERLACE_BLOCK_SIZE,
+        )
+    if content and not content.endswith(b"\n"):
+        raise ProtocolError("a block ends within a line", code=Code.INTERLACE_BLOCK)
+    try:
+        facts = list(dict.fromkeys(parse_facts(content)))
+    except LaceError as error:
+        raise ProtocolError(error.message, code=Code.INTERLACE_BLOCK) from None
+    for fact in facts:
+        if PREDICATES.get(fact[0]) != len(fact) - 1:
+            message = f"{fact[0]}/{len(fact) - 1} is not part of the protocol"
+            raise ProtocolError(message, code=Code.INTERLACE_BLOCK)
+        if fact[0] not in allowed:
+            message = f"{fact[0]} has no place in this phase"
+            raise ProtocolError(message, code=Code.INTERLACE_PHASE)
+    return facts
+
+
+def decimal(text: str) -> int | None:
+    """Return the number that canonical decimal text stands for, or None."""
+    if len(text) > _LONGEST_DECIMAL or not _DECIMAL.fullmatch(text):
+        return None
+    return int(text)

@@ -1,0 +1,426 @@
+"""The parts of an exchange that need no machine: blocks, adverts, partitions, hello, ticks."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import forge
+import pytest
+from command import lace
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lace import b64a, tai
+from lace.crypto.native import digest
+from lace.errors import Code, ProtocolError
+from lace.ids import Verifier
+from lace.interlace import facts as blocks
+from lace.interlace.advertise import Advertisement, advertise, gather
+from lace.interlace.facts import PREDICATES, block, decimal, parse_block
+from lace.interlace.negotiate import (
+    WIRE_LIMITS,
+    Agreement,
+    Hello,
+    intersect_fields,
+    link_id,
+    negotiate,
+    parse_hello,
+)
+from lace.interlace.partition import (
+    EMPTY,
+    Partitions,
+    Summary,
+    check_listing,
+    merkle_root,
+    parse_summary,
+    payload,
+)
+from lace.interlace.tick import Ticking
+from lace.limits import DEFAULT_LIMITS
+from lace.policy.module import module_from_text
+from lace.policy.origin import Party, SourceLabel, label_operands
+from lace.policy.plan import ExchangePlan
+from lace.record import build_plex, fields
+from lace.tai import Tai
+
+ANY = frozenset(PREDICATES)
+ALICE = SourceLabel("V.OEL2sxn4GhPnCm_bU7hnAPU0Q0gVS8KxFlNg3zfHT2O.H3")
+PLEX = build_plex(group="u", app="ding", name="links/1", tai="1640995200:000000000", data=b"hello")
+SCHEMA = frozenset(("App", "Group", "Name", "Type"))
+ADVERT = advertise(PLEX.hash, ALICE, fields(PLEX), SCHEMA)
+
+
+def refuses(action: object) -> Code:
+    with pytest.raises(ProtocolError) as caught:
+        action()  # type: ignore[operator]
+    return caught.value.code
+
+
+# --- blocks ---
+
+
+@pytest.mark.req("050-BLK-01", "050-BLK-02", "050-BLK-03", "050-BLK-04", "050-BLK-05")
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"HelloTAI('e\xcc\x81')\n", b"HelloTAI(X)\n", b"HelloTAI(1)\n", b"HelloTAI('a').\n",
+        b"HelloAllAdvertisedFields\n", b"HelloTAI('a')\r\n", b"# x\n", b"HelloTAI('\\n')\n",
+        b"HelloLimit('a', 'b')\n", b"Foo('a')\n", b"HelloTAI()\n", b"HelloTAI('a')", b"HelloTAI('\xff')\n",
+    ],
+)  # fmt: skip
+def test_malformed_blocks(content: bytes) -> None:
+    assert refuses(lambda: parse_block(content, ANY)) is Code.INTERLACE_BLOCK
+
+
+@pytest.mark.req("050-BLK-03", "050-BLK-06")
+def test_blocks() -> None:
+    content = b"HelloAllAdvertisedFields()\nHelloTAI('a')\n\nHelloTAI('a')\n"
+    assert parse_block(content, ANY) == [("HelloAllAdvertisedFields",), ("HelloTAI", "a")]
+    assert block([("HelloLimit", "it's", "\\")]) == b"HelloLimit('it\\'s','\\\\')\n"
+    assert parse_block(b"", ANY) == []
+    assert refuses(lambda: parse_block(content, frozenset({"MayRequest"}))) is Code.INTERLACE_PHASE
+    small = replace(DEFAULT_LIMITS, max_fact_block_size=10)
+    assert refuses(lambda: parse_block(content, ANY, small)) is Code.INTERLACE_BLOCK_SIZE
+
+
+@given(st.text(st.sampled_from("0123456789-+ x"), max_size=5))
+def test_decimals_are_canonical(text: str) -> None:
+    value = decimal(text)
+    assert (value is not None and str(value) == text) or value is None
+    assert (value is None) is not (text.isdigit() and (text == "0" or text[0] != "0"))
+
+
+# --- advertisements ---
+
+
+@pytest.mark.req("050-ARC-02", "050-ARC-03", "050-ARC-04", "050-ARC-05", "050-ADF-01", "050-SCH-07")
+def test_the_advertisement_of_an_independent_program() -> None:
+    assert ADVERT.canonical().decode().splitlines() == [
+        f"Advertised('{PLEX.hash}','{ALICE}')",
+        f"AdvertisedField('{PLEX.hash}','{ALICE}','App','0','ding')",
+        f"AdvertisedField('{PLEX.hash}','{ALICE}','Group','0','u')",
+        f"AdvertisedField('{PLEX.hash}','{ALICE}','Name','0','links/1')",
+        f"AdvertisedField('{PLEX.hash}','{ALICE}','Type','0','P')",
+    ]
+    assert b64a.encode(ADVERT.digest()) == "mj5ZQyphg472Zi6kk~4sXinPl6uH6V9R2lb_iPlrRnh"
+
+
+@pytest.mark.req("050-ARC-03", "050-SCH-04", "050-SCH-05")
+def test_fields_are_ordered_by_name_and_number() -> None:
+    values = [("Tag", i, str(i)) for i in (10, 2, 0)] + [("A", 0, "a"), ("group", 0, "x")]
+    advert = advertise("P.a.H9", ALICE, values, frozenset({"Tag", "A", "Group"}))
+    assert [(name, index) for name, index, _ in advert.fields] == [
+        ("A", 0),
+        ("Tag", 0),
+        ("Tag", 2),
+        ("Tag", 10),
+    ]
+    assert advertise("P.a.H9", ALICE, values, frozenset()).facts() == [
+        ("Advertised", "P.a.H9", ALICE)
+    ]
+    assert len(advertise("P.a.H9", ALICE, values, None).fields) == 5
+
+
+@pytest.mark.req("050-ADF-05", "050-ADF-02", "050-ADF-03")
+def test_adverts_are_gathered_and_their_source_is_checked() -> None:
+    facts = ADVERT.facts()
+    random.Random(1).shuffle(facts)
+    assert gather(facts, ALICE) == {PLEX.hash: ADVERT}
+    other = SourceLabel("V.other")
+    assert refuses(lambda: gather(facts, other)) is Code.INTERLACE_SOURCE
+    assert refuses(lambda: gather(ADVERT.facts()[1:], ALICE)) is Code.INTERLACE_BLOCK
+    odd = [("Advertised", "P.a.H9", ALICE), ("AdvertisedField", "P.a.H9", ALICE, "A", "01", "x")]
+    assert refuses(lambda: gather(odd, ALICE)) is Code.INTERLACE_BLOCK
+    assert (
+        refuses(lambda: gather([("Advertised", "nothing", ALICE)], ALICE)) is Code.INTERLACE_BLOCK
+    )
+
+
+# --- partitions ---
+
+
+@pytest.mark.req("050-REC-09", "050-REC-10", "050-REC-11", "050-REC-12")
+def test_roots() -> None:
+    assert b64a.encode(EMPTY) == "fQB~weQlmPS~bN9N1hgdPaWtNxHyJCBjFLt1pYA6dxd"
+    assert merkle_root([]) == EMPTY
+    one = merkle_root([ADVERT.digest()])
+    assert b64a.encode(one) == "Czk8BxPUxrafFseZusyZgyDs9CeuALpgpWAcuKiv0k8"
+    a, b, c = sorted(digest(bytes([i])) for i in range(3))
+    leaf = [digest(b"lace-advertisement-leaf/v1" + d) for d in (a, b, c)]
+
+    def node(left: bytes, right: bytes) -> bytes:
+        return digest(b"lace-advertisement-node/v1" + left + right)
+
+    assert merkle_root([b, a]) == node(leaf[0], leaf[1])
+    assert merkle_root([c, a, b]) == node(node(leaf[0], leaf[1]), node(leaf[2], EMPTY))
+
+
+def hashes(count: int, seed: int = 0) -> dict[str, bytes]:
+    chance = random.Random(seed)
+    names = [f"{chance.choice('BPS')}.{b64a.encode(chance.randbytes(32))}.H3" for _ in range(count)]
+    return {name: digest(name.encode()) for name in names}
+
+
+@pytest.mark.req("050-REC-04", "050-REC-05", "050-REC-06", "050-REC-07")
+def test_partitions_cover_everything_once() -> None:
+    digests = hashes(500)
+    made = Partitions.of(digests)
+    for length in (0, 1, 2, 3):
+        summaries = list(made.summaries(length))
+        assert sum(s.count for s in summaries) == 500
+        assert [s.prefix for s in summaries] == sorted({payload(h)[:length] for h in digests})
+        for summary in summaries[:20]:
+            records = list(made.records(summary.prefix))
+            assert {payload(r)[:length] for r in records} == {summary.prefix}
+            assert summary.root == merkle_root(digests[r] for r in records)
+    parent = next(s for s in made.summaries(1) if s.count > 1)
+    children = list(made.children(parent.prefix))
+    assert sum(child.count for child in children) == parent.count
+    assert all(child.prefix[:-1] == parent.prefix and child.count for child in children)
+    same = {f"{letter}.{'a' * 42}0.H3": b"x" * 32 for letter in "BPS"}
+    assert [s.count for s in Partitions.of(same).summaries(2)] == [3]
+
+
+@pytest.mark.req("050-REC-02", "050-REC-03")
+@given(st.lists(st.tuples(st.integers(0, 19), st.booleans()), max_size=40), st.integers(0, 2))
+def test_partitions_kept_up_to_date_equal_those_made_afresh(
+    edits: list[tuple[int, bool]], length: int
+) -> None:
+    names = list(hashes(20, 3))
+    made, now = Partitions(), {}
+    for number, (index, add) in enumerate(edits):
+        name = names[index]
+        if add:
+            now[name] = digest(b"%d" % number)
+            made.put(name, now[name])
+        elif name in now:
+            made.remove(name)
+            del now[name]
+        list(made.summaries(length))
+        fresh = Partitions.of(now)
+        assert list(made.summaries(length)) == list(fresh.summaries(length))
+        assert len(made) == len(now)
+
+
+@pytest.mark.req("050-REC-04", "050-REC-13", "050-REC-14")
+def test_what_a_peer_says_of_partitions_is_checked() -> None:
+    digests = hashes(40)
+    summary = next(s for s in Partitions.of(digests).summaries(1) if s.count > 1)
+    assert parse_summary(summary.fact()) == summary
+    listed = {r: digests[r] for r in digests if payload(r).startswith(summary.prefix)}
+    check_listing(summary, listed)
+    foreign = next(r for r in digests if not payload(r).startswith(summary.prefix))
+    first = next(iter(listed))
+    for wrong in (
+        {r: d for r, d in listed.items() if r != first},
+        listed | {first: b"x" * 32},
+        listed | {foreign: digests[foreign]},
+    ):
+        assert refuses(lambda wrong=wrong: check_listing(summary, wrong)) is Code.INTERLACE_LISTING
+    check_listing(Summary("zz", 0, EMPTY), {})
+    root = b64a.encode(EMPTY)
+    for values in (
+        ("a!", "1", root),
+        ("a", "01", root),
+        ("a", "-1", root),
+        ("a", "1", root[:-1]),
+        ("a", "1", root + "0"),
+    ):
+        fact = ("AdvertisementPartition", *values)
+        assert refuses(lambda fact=fact: parse_summary(fact)) is Code.INTERLACE_SUMMARY
+
+
+# --- hello ---
+
+MODULE = module_from_text(
+    "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Group',_,'u').\n"
+)
+PLAN = ExchangePlan(label_operands(Party(index=0, module=MODULE), Party(index=1, module=MODULE)))
+HELLO = Hello(plan=PLAN.id, tai=Tai("1640995200:000000000"), tick_interval=10**10)
+BOB = Verifier(ALICE)
+
+
+def agree(mine: Hello = HELLO, theirs: Hello = HELLO, proven: Verifier | None = None) -> Agreement:
+    return negotiate(mine, theirs, PLAN, proven, DEFAULT_LIMITS)
+
+
+@pytest.mark.req("050-BLK-06", "050-HEL-06")
+def test_a_hello_reads_back_whatever_the_order() -> None:
+    hello = replace(
+        HELLO, signer=BOB, fields=frozenset({"Group", "App"}), limits={"max_loop_iterations": 5}
+    )
+    facts = parse_block(block(hello.facts()), ANY)
+    random.Random(2).shuffle(facts)
+    assert parse_hello(facts) == hello
+    assert parse_hello(HELLO.facts()).fields is None
+
+
+@pytest.mark.req("050-HEL-06", "050-HEL-10", "050-HEL-14", "050-HEL-15", "050-HEL-16", "050-HEL-13")
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("HelloTAI", []), ("HelloTAI", ["yesterday"]), ("HelloTAI", ["164099520:000000000"]),
+        ("HelloTAI", ["1640995200:000000000", "1640995201:000000000"]), ("HelloTickInterval", []),
+        ("HelloTickInterval", ["0"]), ("HelloTickInterval", ["-1"]), ("HelloTickInterval", ["x"]),
+        ("HelloTickInterval", ["9" * 25]), ("HelloExchangePlan", []), ("HelloSigner", ["alice"]),
+        ("HelloRecordFormat", ["h3"]),
+    ],
+)  # fmt: skip
+def test_malformed_hellos(name: str, values: list[str]) -> None:
+    facts = [fact for fact in HELLO.facts() if fact[0] != name] + [(name, v) for v in values]
+    assert refuses(lambda: parse_hello(facts)) is Code.INTERLACE_HELLO
+
+
+@pytest.mark.req("050-HEL-12", "050-HEL-13", "050-HEL-14")
+def test_limits() -> None:
+    for text in ("abc", "-1", "", "01"):
+        facts = [*HELLO.facts(), ("HelloLimit", "max_loop_iterations", text)]
+        assert refuses(lambda facts=facts: parse_hello(facts)) is Code.INTERLACE_HELLO
+    hello = parse_hello(
+        [*HELLO.facts(), ("HelloLimit", "foo", "1"), ("HelloLimit", "max_loop_iterations", "5")]
+    )
+    assert hello.limits == {"max_loop_iterations": 5}
+    assert agree(theirs=hello).limits["max_loop_iterations"] == 5
+    assert (
+        agree(theirs=replace(HELLO, limits={"max_loop_iterations": 500})).limits[
+            "max_loop_iterations"
+        ]
+        == 16
+    )
+    assert set(agree().limits) == WIRE_LIMITS
+    coarse = replace(HELLO, limits={"partition_prefix_start": 0})
+    assert agree(coarse, coarse).limits["partition_prefix_start"] == 0
+    assert agree(HELLO, coarse).limits["partition_prefix_start"] == 2
+
+
+@pytest.mark.req(
+    "050-HEL-01",
+    "050-HEL-03",
+    "050-HEL-05",
+    "050-FMT-01",
+    "050-FMT-02",
+    "050-SCH-06",
+    "050-ADF-06",
+    "050-ADF-07",
+)
+def test_what_cannot_be_agreed_on() -> None:
+    assert refuses(lambda: agree(theirs=replace(HELLO, plan="E.other"))) is Code.INTERLACE_PLAN  # type: ignore[arg-type]
+    assert refuses(lambda: agree(theirs=replace(HELLO, signer=BOB))) is Code.INTERLACE_SIGNER
+    assert refuses(lambda: agree(proven=BOB)) is Code.INTERLACE_SIGNER
+    assert agree(theirs=replace(HELLO, signer=BOB), proven=BOB).formats == {"H3"}
+    assert agree(theirs=replace(HELLO, formats=frozenset({"H3", "H9"}))).formats == {"H3"}
+    for formats in (frozenset({"H9"}), frozenset[str]()):
+        assert (
+            refuses(lambda f=formats: agree(theirs=replace(HELLO, formats=f)))
+            is Code.INTERLACE_FORMAT
+        )
+    assert (
+        refuses(lambda: agree(theirs=replace(HELLO, fields=frozenset({"App"}))))
+        is Code.INTERLACE_SCHEMA
+    )
+    assert agree(theirs=replace(HELLO, fields=frozenset({"Group"}))).fields == frozenset({"Group"})
+
+
+@pytest.mark.req("050-SCH-01", "050-SCH-02", "050-SCH-03")
+def test_field_schemas() -> None:
+    assert intersect_fields(frozenset({"Group", "App"}), frozenset({"App", "Name"})) == frozenset(
+        {"App"}
+    )
+    assert intersect_fields(None, frozenset({"Group"})) == frozenset({"Group"})
+    assert intersect_fields(frozenset({"Group"}), None) == frozenset({"Group"})
+    assert intersect_fields(None, None) is None
+
+
+@pytest.mark.req("050-HEL-07", "050-HEL-08", "050-HEL-09", "050-HEL-11", "050-RTF-05")
+def test_shared_time() -> None:
+    later = replace(HELLO, tai=Tai("1640995201:999999999"), tick_interval=3 * 10**10)
+    one, two = agree(HELLO, later), agree(later, HELLO)
+    assert one == two
+    assert (one.start, one.clock_skew_seconds, one.tick_interval) == (later.tai, 1, 3 * 10**10)
+    assert one.runtime_facts() == [
+        ("ClockSkewSeconds", "1"),
+        ("StartTAI", later.tai),
+        ("TickTAI", later.tai),
+    ]
+    assert agree().clock_skew_seconds == 0
+
+
+@pytest.mark.req("050-LNK-01", "050-LNK-03")
+def test_link_ids_are_the_same_on_both_sides() -> None:
+    other = forge.KEY.verifier[:-5] + "4.H3"
+    assert link_id(BOB, Verifier(other), PLAN.id) == link_id(Verifier(other), BOB, PLAN.id)
+    first, second = sorted((BOB, other))
+    assert link_id(BOB, Verifier(other), PLAN.id) == digest(f"{first}{second}{PLAN.id}".encode())
+    assert not any("Link" in name for name in blocks.PREDICATES)
+
+
+# --- ticks ---
+
+START = Tai("1640995200:500000000")
+
+
+@pytest.mark.req("050-TIC-01", "050-TIC-02", "050-TIC-06", "050-TIC-07", "050-TIC-08")
+def test_time_moves_when_both_are_ready() -> None:
+    state = Ticking.begin(START, 700_000_000)
+    assert state.now == state.local_ready == state.peer_ready == START
+    state = state.reached(tai.add_ns(START, 5 * 700_000_000 + 1))
+    assert (state.local_ready, state.now) == (tai.add_ns(START, 5 * 700_000_000), START)
+    state = state.heard(tai.add_ns(START, 3 * 700_000_000))
+    assert state.now == "1640995202:600000000"  # carried over seconds
+    state = state.heard(tai.add_ns(START, 9 * 700_000_000))
+    assert state.now == state.local_ready
+    assert state.reached(START).now == state.now
+    assert state.reached(Tai("0000000000:000000000")) == state
+
+
+@pytest.mark.req("050-TIC-04", "050-TIC-05", "050-TIC-06", "050-TIC-12")
+def test_invalid_ticks() -> None:
+    state = Ticking.begin(START, 10**9).heard(tai.add_ns(START, 2 * 10**9))
+    before = state.now
+    for ready in (
+        "soon",
+        tai.add_ns(START, -(10**9)),
+        tai.add_ns(START, 10**9),
+        tai.add_ns(START, 3 * 10**9 + 1),
+    ):
+        assert refuses(lambda ready=ready: state.heard(ready)) is Code.INTERLACE_TICK
+    assert state.now == before
+    assert state.heard(tai.add_ns(START, 2 * 10**9)) == state
+
+
+# --- commands ---
+
+
+@pytest.mark.req("050-ARC-01", "050-ARC-05", "050-REC-09")
+def test_plumb_advert(tmp_path: Path) -> None:
+    (tmp_path / "r").write_bytes(PLEX.raw + forge.blob() + PLEX.raw)
+    options = ("--records", "r", "--source", ALICE, "--fields", "App,Group,Name,Type")
+    listed = lace("plumb", "advert", "list", *options, cwd=tmp_path)
+    assert listed.returncode == 0
+    assert listed.stdout.endswith(ADVERT.canonical())
+    done = lace("plumb", "advert", "digests", *options, cwd=tmp_path)
+    assert (
+        done.stdout.splitlines()[1]
+        == f'{{"digest":"mj5ZQyphg472Zi6kk~4sXinPl6uH6V9R2lb_iPlrRnh","hash":"{PLEX.hash}"}}'.encode()
+    )
+    done = lace("plumb", "advert", "partitions", "--prefix-length", "2", *options, cwd=tmp_path)
+    assert (
+        done.stdout.splitlines()[1]
+        == b"AdvertisementPartition('ty','1','Czk8BxPUxrafFseZusyZgyDs9CeuALpgpWAcuKiv0k8')"
+    )
+    everything = lace(
+        "plumb", "advert", "list", "--records", "r", "--source", "s", "--all-fields", cwd=tmp_path
+    )
+    assert b"'Data-Length','0','5'" in everything.stdout
+    assert (
+        lace("plumb", "advert", "list", "--records", "r", "--source", "s", cwd=tmp_path).returncode
+        == 2
+    )
+    (tmp_path / "r").write_bytes(PLEX.raw[:-1] + b"X" + PLEX.raw)
+    assert lace("plumb", "advert", "list", *options, cwd=tmp_path).returncode == 3
+
+
+def test_an_advertisement_is_a_value() -> None:
+    assert Advertisement("P.a.H9", ALICE) == Advertisement("P.a.H9", ALICE, ())
