@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
-from rules import run
 
 from lace.datalog.ast import Predicate
-from lace.datalog.source import MemorySource, Row, parse_facts
+from lace.datalog.source import MemorySource, parse_facts
 from lace.errors import Code, LacegramError, LimitExceeded
 from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.view import QueryView
 from lace.text import fact_line
+from rules import run
 
 Engine = Callable[..., set[str]]
 
@@ -222,33 +223,6 @@ def test_evaluation_reads_its_source_and_changes_nothing(monkeypatch: pytest.Mon
     assert {p: set(source.iterate(p)) for p in source.predicates()} == before
 
 
-class Exposed:
-    """A view: only the facts of some records can be seen through it."""
-
-    def __init__(self, source: MemorySource, visible: set[str]) -> None:
-        self._source = source
-        self._visible = visible
-
-    def _see(self, predicate: Predicate, rows: Iterator[Row]) -> Iterator[Row]:
-        hidden = predicate.name in {"Have", "Field", "RecordLink", "BlobHash", "PlexHash"}
-        return (row for row in rows if not hidden or row[0] in self._visible)
-
-    def predicates(self) -> Iterable[Predicate]:
-        return self._source.predicates()
-
-    def iterate(self, predicate: Predicate, /) -> Iterator[Row]:
-        return self._see(predicate, self._source.iterate(predicate))
-
-    def query(self, predicate: Predicate, /, *values: str) -> Iterator[Row]:
-        return self._see(predicate, self._source.query(predicate, *values))
-
-    def count(self, predicate: Predicate, /) -> int:
-        return sum(1 for _ in self.iterate(predicate))
-
-    def select(self, predicate: Predicate, bound: Mapping[int, str], /) -> Iterator[Row]:
-        return self._see(predicate, self._source.select(predicate, bound))
-
-
 @pytest.mark.req(
     "030-FACT-06", "030-FACT-07", "030-FACT-08", "030-FACT-10", "030-CARD-08", "030-SRC-04"
 )
@@ -261,7 +235,7 @@ def test_rules_see_what_their_source_shows_and_no_more() -> None:
         "C('more than three') :- Cardinality(Have(_),'>','3').\n"
     )
     whole = run(rules, source=source)
-    part = run(rules, source=Exposed(source, {"p0", "p1", "p2"}))
+    part = run(rules, source=QueryView(source, {"p0", "p1", "p2"}))
     assert len(whole.rows(Predicate("A", 1))) == 10
     assert part.rows(Predicate("A", 1)) == {("p0",), ("p1",), ("p2",)}
     assert whole.rows(Predicate("N", 1)) == set()

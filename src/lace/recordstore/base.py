@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NewType, Protocol
+from types import TracebackType
+from typing import NewType, Protocol, Self
 
 from lace.datalog.source import FactSource
 from lace.errors import Outcome
@@ -28,6 +29,24 @@ class StoredRecord:
 
     id: StoreRecordId
     hash: RecordHash
+
+
+class Closes:
+    """Something that is closed at the end of a with block."""
+
+    def close(self) -> None:
+        """Release what is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 class Snapshot(FactSource, AbstractContextManager["Snapshot"], Protocol):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from types import TracebackType
-from typing import Self
 
 from lace.datalog.source import MemorySource
 from lace.errors import Outcome, Status
@@ -13,11 +11,11 @@ from lace.ids import RecordHash
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.record.facts import facts
 from lace.record.model import Record, Versioned
-from lace.recordstore.base import StoredRecord, StoreRecordId, in_tip_order
+from lace.recordstore.base import Closes, StoredRecord, StoreRecordId, in_tip_order
 from lace.urc import Coordinate
 
 
-class MemorySnapshot(MemorySource):
+class MemorySnapshot(MemorySource, Closes):
     """The facts of one moment; later changes of the store do not reach it."""
 
     def __init__(
@@ -29,19 +27,8 @@ class MemorySnapshot(MemorySource):
             for fact in facts(record):
                 self.add_valid(fact)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        pass
-
-
-class MemoryStore:
+class MemoryStore(Closes):
     """Keeps records in a dict, in the order they came."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:

@@ -13,8 +13,7 @@ from contextlib import closing, contextmanager
 from importlib.resources import files
 from pathlib import Path
 from threading import RLock
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from lace.datalog.ast import Predicate
 from lace.datalog.source import Row
@@ -24,7 +23,7 @@ from lace.record.facts import facts as record_facts
 from lace.record.facts import fields, links
 from lace.record.model import Plex, Record, Seal, Versioned
 from lace.record.validate import reread, validate_record
-from lace.recordstore.base import StoredRecord, StoreRecordId
+from lace.recordstore.base import Closes, StoredRecord, StoreRecordId
 from lace.urc import Coordinate
 
 _APPLICATION: Final = 0x4C616365  # "Lace"
@@ -47,7 +46,7 @@ _CODES: Final = {
 }
 
 
-class SqliteStore:
+class SqliteStore(Closes):
     """A record store in one file; may be used from several threads and processes."""
 
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
@@ -146,17 +145,6 @@ class SqliteStore:
         with self._lock:
             self._listeners.clear()
             self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # --- beyond the contract ---
 
@@ -321,7 +309,7 @@ _TABLES: Final[dict[Predicate, tuple[tuple[str, ...], str]]] = {
 }
 
 
-class SqliteSnapshot:
+class SqliteSnapshot(Closes):
     """The record facts of one moment, read from a transaction of its own."""
 
     def __init__(self, path: Path) -> None:
@@ -366,17 +354,6 @@ class SqliteSnapshot:
 
     def close(self) -> None:
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
