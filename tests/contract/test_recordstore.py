@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import forge
@@ -169,32 +170,35 @@ def test_snapshots_are_fact_sources(
 ) -> None:
     """Every way of asking gives what the records' own facts say."""
     for make in STORES.values():
-        store = make(tmp_path_factory.mktemp("store"))
-        store.save(made)
-        store.forget([made[i].hash for i in forgotten if i < len(made)])
-        gone = {made[i].hash for i in forgotten if i < len(made)}
-        kept = {record.hash: record for record in made if record.hash not in gone}
-        expected: dict[Predicate, set[tuple[str, ...]]] = {p: set() for p in RECORD_FACTS}
-        for record in kept.values():
-            for name, *values in facts(record):
-                expected[Predicate(name, len(values))].add(tuple(values))
-        with store.snapshot() as snapshot:
-            assert set(snapshot.predicates()) == {p for p, rows in expected.items() if rows}
-            for predicate, rows in expected.items():
-                assert set(snapshot.iterate(predicate)) == rows
-                assert snapshot.count(predicate) == len(rows)
-                for row in sorted(rows)[:3]:
-                    columns = data.draw(st.sets(st.integers(0, predicate.arity - 1)))
-                    bound = {c: row[c] for c in columns}
-                    wanted = {r for r in rows if all(r[c] == v for c, v in bound.items())}
-                    assert set(snapshot.select(predicate, bound)) == wanted
-                    assert set(snapshot.query(predicate, row[0])) == {
-                        r for r in rows if r[0] == row[0]
-                    }
-            assert list(snapshot.iterate(Predicate("Nope", 1))) == []
-            with pytest.raises(UsageError):
-                snapshot.query(Predicate("Have", 1), "a", "b")
-        store.close()
+        with closing(make(tmp_path_factory.mktemp("store"))) as store:
+            check_facts(store, made, forgotten, data)
+
+
+def check_facts(
+    store: RecordStore, made: list[Record], forgotten: set[int], data: st.DataObject
+) -> None:
+    store.save(made)
+    store.forget([made[i].hash for i in forgotten if i < len(made)])
+    gone = {made[i].hash for i in forgotten if i < len(made)}
+    kept = {record.hash: record for record in made if record.hash not in gone}
+    expected: dict[Predicate, set[tuple[str, ...]]] = {p: set() for p in RECORD_FACTS}
+    for record in kept.values():
+        for name, *values in facts(record):
+            expected[Predicate(name, len(values))].add(tuple(values))
+    with store.snapshot() as snapshot:
+        assert set(snapshot.predicates()) == {p for p, rows in expected.items() if rows}
+        for predicate, rows in expected.items():
+            assert set(snapshot.iterate(predicate)) == rows
+            assert snapshot.count(predicate) == len(rows)
+            for row in sorted(rows)[:3]:
+                columns = data.draw(st.sets(st.integers(0, predicate.arity - 1)))
+                bound = {c: row[c] for c in columns}
+                wanted = {r for r in rows if all(r[c] == v for c, v in bound.items())}
+                assert set(snapshot.select(predicate, bound)) == wanted
+                assert set(snapshot.query(predicate, row[0])) == {r for r in rows if r[0] == row[0]}
+        assert list(snapshot.iterate(Predicate("Nope", 1))) == []
+        with pytest.raises(UsageError):
+            snapshot.query(Predicate("Have", 1), "a", "b")
 
 
 def test_rules_run_on_a_snapshot(store: RecordStore) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from lace.datalog.ast import Predicate
@@ -260,5 +262,18 @@ def evaluate(
         raise LacegramError((problem,))
     virtual = frozenset() if outputs is None else program.only_counted - frozenset(outputs)
     evaluation = Evaluation(program, source, limits, virtual)
-    evaluation.load()
+    with _no_collection():
+        evaluation.load()
     return evaluation
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the cyclic collector from walking over and over through rows that form no cycles."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable
+from operator import itemgetter
 
 from lace.datalog.source import Row
 
@@ -35,10 +36,15 @@ class Relation:
         """Return rows by their values in some columns; made when first asked for, then kept."""
         index = self._indexes.get(columns)
         if index is None:
-            index = {}
+            index = self._indexes[columns] = {}
+            key_of = itemgetter(*columns)
             for row in self.rows:
-                _put(index, _key(row, columns), row)
-            self._indexes[columns] = index
+                key = key_of(row)
+                bucket = index.get(key)
+                if bucket is None:
+                    index[key] = [row]
+                else:
+                    bucket.append(row)  # type: ignore[union-attr]
         return index
 
     def between(self, column: int, *bounds: tuple[str, str]) -> tuple[list[tuple[str, Row]], range]:

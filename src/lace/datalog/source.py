@@ -117,6 +117,8 @@ class _Table:
                 return iter(rows)
             case [(column, value)]:
                 return iter([row for row in rows if row[column] == value])
+            case [(column, value), (other, also)]:
+                return iter([r for r in rows if r[column] == value and r[other] == also])
             case several:
                 return iter([row for row in rows if all(row[c] == v for c, v in several)])
 

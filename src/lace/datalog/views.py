@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Final
 
 from lace.datalog.builtins import integer_compare, text_compare, text_shape
-from lace.datalog.program import Pattern, View, ViewTest
+from lace.datalog.program import Pattern, Slot, View, ViewTest
 from lace.datalog.source import FactSource, Row
 from lace.datalog.wide import WIDE_TABLES
 
@@ -65,51 +65,60 @@ def _star(view: View, source: FactSource) -> set[Row]:
         if size == 1:
             return set(map(pick, [fact for fact in facts if fact[0] in keys]))
         return {pick(fact) for fact in facts if key_of(fact) in keys}
-    return _project(view, _envs(view, source, size, key_slots, keys, carriers))
+    return _project(view, _envs(view, source, key_slots, keys, carriers))
 
 
 def _envs(
     view: View,
     source: FactSource,
-    size: int,
-    key_slots: tuple[str | int | None, ...],
+    key_slots: tuple[Slot, ...],
     keys: set[object] | None,
     carriers: list[Pattern],
-) -> Iterator[Row]:
-    """Yield the local columns of every way in which a key satisfies all patterns."""
+) -> Iterable[Row]:
+    """Return the local columns of every way in which a key satisfies all patterns.
+
+    Rows grow by one pattern at a time: the key first, then what each pattern adds to it.
+    """
+    size = len(key_slots)
     key_of = _key_picker(size)
-    partial: dict[object, list[dict[int, str]]]
     if keys is None:
-        first = carriers[0]
-        partial = {key_of(fact): [{}] for fact in _facts(first, source)}
-    else:
-        partial = {key: [{}] for key in keys}
-    for key, envs in partial.items():
-        values = (key,) if size == 1 else key
-        assert isinstance(values, tuple)
-        for slot, value in zip(key_slots, values, strict=True):
-            if isinstance(slot, int):
-                envs[0][slot] = value
+        keys = set(map(key_of, _facts(carriers[0], source)))
+    place = {slot: at for at, slot in enumerate(key_slots) if isinstance(slot, int)}
+    rows: list[tuple[object, Row]] = [
+        (key, (key,) if size == 1 else key)  # type: ignore[misc]
+        for key in keys
+    ]
     for pattern in carriers:
-        extended: dict[object, list[dict[int, str]]] = {}
+        fresh = {slot: c for slot, c in _columns(pattern).items() if slot not in place}
+        agree = [
+            (place[slot], column)
+            for column, slot in enumerate(pattern.slots)
+            if column >= size and isinstance(slot, int) and slot in place
+        ]
+        agree_new = [
+            (fresh[slot], column)
+            for column, slot in enumerate(pattern.slots)
+            if slot in fresh and fresh[slot] != column
+        ]
+        pick = _picker(fresh.values())
+        found: dict[object, list[tuple[Row, Row]]] = {}
         for fact in _facts(pattern, source):
             key = key_of(fact)
-            for env in partial.get(key, ()):
-                new = _extend(env, pattern, fact)
-                if new is not None:
-                    extended.setdefault(key, []).append(new)
-        partial = extended
-    for envs in partial.values():
-        for env in envs:
-            yield tuple(env[local] for local in range(view.width))
-
-
-def _extend(env: dict[int, str], pattern: Pattern, fact: Row) -> dict[int, str] | None:
-    new = dict(env)
-    for slot, value in zip(pattern.slots, fact, strict=True):
-        if isinstance(slot, int) and new.setdefault(slot, value) != value:
-            return None
-    return new
+            if key in keys and all(fact[a] == fact[b] for a, b in agree_new):
+                found.setdefault(key, []).append((pick(fact), fact))
+        width = len(rows[0][1]) if rows else 0
+        if agree:
+            rows = [
+                (key, row + new)
+                for key, row in rows
+                for new, fact in found.get(key, ())
+                if all(row[at] == fact[column] for at, column in agree)
+            ]
+        else:
+            rows = [(key, row + new) for key, row in rows for new, _ in found.get(key, ())]
+        place |= {slot: width + at for at, slot in enumerate(fresh)}
+    order = _picker([place[local] for local in range(view.width)])
+    return [order(row) for _, row in rows]
 
 
 def _project(view: View, envs: Iterable[Row]) -> set[Row]:
@@ -154,7 +163,13 @@ def _repeats(pattern: Pattern) -> bool:
 
 
 def _consistent(pattern: Pattern, fact: Row) -> bool:
-    return _extend({}, pattern, fact) is not None
+    """Whether places of one local column agree."""
+    columns = _columns(pattern)
+    return all(
+        fact[columns[slot]] == value
+        for slot, value in zip(pattern.slots, fact, strict=True)
+        if isinstance(slot, int)
+    )
 
 
 def _picker(columns: Iterable[int]) -> Callable[[Row], Row]:

@@ -315,11 +315,15 @@ class SqliteSnapshot(Closes):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._connection = _connect(path, read_only=True)
-        # The first read fixes what all later ones see.
-        self._connection.execute("BEGIN")
-        row = self._connection.execute(
-            "SELECT seq FROM sqlite_sequence WHERE name = 'record'"
-        ).fetchone()
+        try:
+            # The first read fixes what all later ones see.
+            self._connection.execute("BEGIN")
+            row = self._connection.execute(
+                "SELECT seq FROM sqlite_sequence WHERE name = 'record'"
+            ).fetchone()
+        except BaseException:
+            self._connection.close()
+            raise
         self.high_water = StoreRecordId(row[0] if row else 0)
 
     def predicates(self) -> Iterable[Predicate]:
@@ -362,8 +366,12 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(
         address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA foreign_keys = ON")
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
