@@ -117,8 +117,7 @@ class Evaluation:
     def load(self) -> None:
         """Read the views from the source and compute everything from scratch."""
         for number, view in enumerate(self.program.views):
-            self.relations[number].clear()
-            self.relations[number].add_all(view_rows(view, self.source))
+            self.relations[number].replace(view_rows(view, self.source))
         for component in self.program.components:
             self.compute(component)
 
@@ -126,7 +125,7 @@ class Evaluation:
         """Compute the predicates of a component from scratch; what it needs is complete."""
         inside = set(component.predicates)
         for predicate in inside:
-            self.relations[predicate].clear()
+            self.relations[predicate].replace(set())
         if inside <= self.virtual:
             return
         rules = [rule for p in component.predicates for rule in self.program.rules_of[p]]

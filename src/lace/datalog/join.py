@@ -39,6 +39,10 @@ class Meter:
     limits: Limits
     work: int = 0
 
+    def left(self) -> int:
+        """Return how many tuples may still be looked at."""
+        return self.limits.work - self.work
+
     def spend(self, tuples: int) -> None:
         self.work += tuples
         if self.work > self.limits.work:
@@ -116,11 +120,17 @@ class _Writer:
         head = self._tuple(self.rule.head_arguments)
         self.emit = f"add({head})"
         self.pending = [*self.rule.tests, *self.rule.absents, *self.rule.counts]
+        self.names["meter"] = self.world.meter
         self._line("add = out.add")
+        self._line("w = 0")
+        self._line("left = meter.left()")
         if first is not None:
             self._loop("rows", counted=True)
             self._bind(first.arguments)
         self._body(skip=first if isinstance(first, Join) else None)
+        if not self.functions:
+            self.depth = 1
+            self._line("meter.spend(w)")
         return self._compile("rows, out")  # type: ignore[no-any-return]
 
     def enumerate(self, bound: frozenset[int], result: Literal["head", "variables"]) -> Enumerate:
@@ -323,7 +333,12 @@ class _Writer:
     def _loop(self, rows: str, *, counted: bool, item: str = "r") -> None:
         self.names["meter"] = self.world.meter
         if counted and not self.generator:
-            self._line(f"meter.spend(len({rows}))")
+            # Summed up in a local variable, and told to the meter when it matters.
+            if self.functions:
+                self._line(f"meter.spend(len({rows}))")
+            else:
+                self._line(f"w += len({rows})")
+                self._line("if w > left: meter.spend(w)")
         self._line(f"for {item} in {rows}:")
         self.depth += 1
         self.loops += 1
@@ -336,9 +351,11 @@ class _Writer:
         bound = [f"v{v}" for v in sorted(self.bound)]
         arguments = ", ".join(bound if self.generator else ["add", "out", *bound])
         self._line(f"yield from {name}({arguments})" if self.generator else f"{name}({arguments})")
+        self.depth, self.loops = 1, 0
+        if not self.generator and not self.functions:
+            self._line("meter.spend(w)")
         self._finish_function()
         self.header = f"def {name}({arguments}):"
-        self.depth, self.loops = 1, 0
 
     def _finish_function(self) -> None:
         prelude = [f"    {name} = {expression}" for expression, name in self.prelude.items()]

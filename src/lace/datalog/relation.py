@@ -36,15 +36,17 @@ class Relation:
         """Return rows by their values in some columns; made when first asked for, then kept."""
         index = self._indexes.get(columns)
         if index is None:
-            index = self._indexes[columns] = {}
             key_of = itemgetter(*columns)
-            for row in self.rows:
-                key = key_of(row)
-                bucket = index.get(key)
-                if bucket is None:
-                    index[key] = [row]
-                else:
-                    bucket.append(row)  # type: ignore[union-attr]
+            index = {key_of(row): [row] for row in self.rows}
+            if len(index) < len(self.rows):  # not unique: gather the rows of each key
+                index = {}
+                for row in self.rows:
+                    bucket = index.get(key_of(row))
+                    if bucket is None:
+                        index[key_of(row)] = [row]
+                    else:
+                        bucket.append(row)  # type: ignore[union-attr]
+            self._indexes[columns] = index
         return index
 
     def between(self, column: int, *bounds: tuple[str, str]) -> tuple[list[tuple[str, Row]], range]:
@@ -93,8 +95,9 @@ class Relation:
         for row in rows:
             self.remove(row)
 
-    def clear(self) -> None:
-        self.rows.clear()
+    def replace(self, rows: set[Row]) -> None:
+        """Begin anew with these rows; the set becomes the relation's own."""
+        self.rows = rows
         self._indexes.clear()
         self._ordered.clear()
 
