@@ -211,7 +211,7 @@ def check_fact(fact: Fact, limits: Limits = DEFAULT_LIMITS) -> None:
 
 
 _FACT: Final = re.compile(r"(_?[A-Za-z][A-Za-z0-9_~-]*)\((.*)\)")
-_VALUES: Final = re.compile(r"'((?:[^'\\\n\r]|\\[\\'])*+)'(,|$)")
+_VALUES: Final = re.compile(r"'([^'\\\n\r]*(?:\\[\\'][^'\\\n\r]*)*)'(,|$)")
 _ESCAPE: Final = re.compile(r"\\(.)")
 
 

@@ -1,8 +1,9 @@
 """The record grammar as regular expressions, innermost part first (spec 010).
 
 A well-formed record matches exactly one of these; what they cannot say (digests, sorted extras,
-normal form, limits) is checked beside them in ``validate``. No quantifier can backtrack into
-another, so a match costs time in proportion to its headers.
+normal form, limits) is checked beside them in ``validate``. Whatever a quantifier gives back cannot
+be matched by what follows it, so a match costs time in proportion to the headers. (Possessive
+quantifiers stand on single characters only: over groups they fail in Python before 3.11.5.)
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _HASH: Final = rb"\.((?s:.{43}))\.H3\n"
 _TEXT: Final = rb"[^\x00-\x1f\x7f]++"
 _NAME: Final = rb"[^\x00-\x20\x7f:]++"
 _SEGMENT: Final = rb"(?!(?:\.\.?|\|)[/\n])[^\x00-\x1f\x7f/]++"
-_PATH: Final = _SEGMENT + rb"(?:/" + _SEGMENT + rb")*+"
+_PATH: Final = _SEGMENT + rb"(?:/" + _SEGMENT + rb")*"
 
 _BLOB: Final = MARK + rb"B" + _HASH + rb"Data-Length: (0|[1-9][0-9]{0,14})\n\n"
 _PLEX: Final = (
@@ -29,7 +30,7 @@ _PLEX: Final = (
     + rb"App: (" + _PATH + rb")\n"
     + rb"Name: (" + _PATH + rb")\n"
     + rb"TAI: (" + tai.PATTERN + rb")\n"
-    + rb"((?:(?!" + MARK + rb")" + _NAME + rb": " + _TEXT + rb"\n)*+)"
+    + rb"((?:(?!" + MARK + rb")" + _NAME + rb": " + _TEXT + rb"\n)*)"
     + _BLOB
 )  # fmt: skip
 _SEAL: Final = (
@@ -50,9 +51,9 @@ HEADERS: Final = re.compile(rb"([^:]++): ([^\n]++)\n")
 # For records that are known to be valid: only where the parts are.
 _LINE: Final = rb"[^\n]++"
 KNOWN: Final = re.compile(
-    rb"(?:" + MARK + rb"S\.(.{43})\.H3\nSigned-By: V\.(.{43})\.H3\nSignature: (.{86})\n)?+"
+    rb"(?:" + MARK + rb"S\.(.{43})\.H3\nSigned-By: V\.(.{43})\.H3\nSignature: (.{86})\n)?"
     rb"(?:" + MARK + rb"P\.(.{43})\.H3\nGroup: (" + _LINE + rb")\nApp: (" + _LINE + rb")\n"
-    rb"Name: (" + _LINE + rb")\nTAI: (.{20})\n((?:(?!" + MARK + rb"B)" + _LINE + rb"\n)*+))?+"
+    rb"Name: (" + _LINE + rb")\nTAI: (.{20})\n((?:(?!" + MARK + rb"B)" + _LINE + rb"\n)*))?"
     + MARK + rb"B\.(.{43})\.H3\nData-Length: ([0-9]++)\n\n"
 )  # fmt: skip
 
