@@ -11,7 +11,14 @@ import pytest
 
 from lace import b64a
 from lace.crypto import SigningKey, native, reference
+from lace.datalog.source import MemorySource, parse_facts
 from lace.errors import EncodingError
+from lace.ids import Verifier
+from lace.policy.executable import ExchangePolicy
+from lace.policy.module import Facet, module_from_text
+from lace.policy.origin import Operand, Origin, Party, label_operands
+from lace.policy.plan import ExchangePlan
+from lace.policy.view import Exposure
 from lace.record import (
     Plex,
     Seal,
@@ -150,3 +157,30 @@ def test_urc_invalid(case: dict[str, str]) -> None:
     with pytest.raises(EncodingError) as caught:
         parse_urc(case["text"])
     assert caught.value.code == case["code"]
+
+
+@pytest.mark.req("040-PLN-03", "040-PLN-12")
+@pytest.mark.parametrize("case", load("policy.json")["plans"], ids=by("why"))
+def test_plans(case: dict[str, Any]) -> None:
+    first, second = (
+        Operand(index=index, module=module_from_text(text), origin=Origin(origin))
+        for index, (text, origin) in enumerate(zip(case["operands"], case["origins"], strict=True))
+    )
+    plan = ExchangePlan((first, second))
+    assert plan.transcript == case["transcript"]
+    assert plan.id == case["id"]
+
+
+@pytest.mark.req("040-DIS-05", "040-EXP-06", "040-EXP-07", "040-EXP-10")
+@pytest.mark.parametrize("case", load("policy.json")["exchanges"], ids=by("why"))
+def test_exchanges(case: dict[str, Any]) -> None:
+    mine = Party(index=0, module=module_from_text(case["mine"]))
+    theirs = Party(
+        index=1, module=module_from_text(case["theirs"]), verifier=Verifier(case["viewer"])
+    )
+    exposure = Exposure(tuple(module_from_text(text, Facet.EXPOSE) for text in case["expose"]))
+    source = MemorySource(parse_facts(case["facts"]))
+    policy = ExchangePolicy(ExchangePlan(label_operands(mine, theirs)), 0, source, exposure)
+    assert sorted(policy.visible) == case["visible"]
+    assert sorted(row[0] for row in policy.may_send) == case["may_send"]
+    assert sorted(row[0] for row in policy.may_request) == case["may_request"]
