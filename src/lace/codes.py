@@ -485,6 +485,21 @@ class Code(StrEnum):
         "A tick is malformed, not aligned, or goes back in time.",
         "Ticks are the start plus whole intervals, and never decrease.",
     )
+    INTERLACE_UNASKED = (
+        "interlace.unasked",
+        "The peer sent something that was not asked for.",
+        "Send only records of the current request list.",
+    )
+    INTERLACE_TIMEOUT = (
+        "interlace.timeout",
+        "A phase took longer than the limit.",
+        "Try again; raise phase_timeout for slow links.",
+    )
+    INTERLACE_GONE = (
+        "interlace.gone",
+        "The connection ended in the middle of an exchange.",
+        "Connect again; what was stored is still there.",
+    )
     STORE_OPEN = (
         "store.open",
         "The store's file cannot be opened.",
