@@ -523,7 +523,7 @@ class Code(StrEnum):
     STORE_CORRUPT = (
         "store.corrupt",
         "The file is not a sound record store.",
-        "Keep a copy, run 'lace store check', and restore from a peer or a backup.",
+        "If it should be a store, keep a copy and restore it from a peer or a backup.",
     )
     STORE_NEWER = (
         "store.newer",

@@ -32,6 +32,8 @@ class Limits:
     """Most facts that one derived predicate may have."""
     rules: int = 1024
     """Most rules in one lacegram."""
+    body_atoms: int = 128
+    """Most atoms in the body of one rule."""
     iterations: int = 10_000
     """Most rounds until a stratum reaches its fixed point."""
     arity: int = 16

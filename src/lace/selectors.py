@@ -33,7 +33,7 @@ from lace.policy.module import (
     module_from_text,
     renamed,
 )
-from lace.text import shown
+from lace.text import line_fault, shown
 from lace.urc import Coordinate, HashAddress, Prefix, parse_urc
 
 _ANY: Final = Anonymous()
@@ -105,6 +105,10 @@ def selector(text: str, fields: Mapping[str, str] | None = None) -> PolicyModule
         return hashes([address.hash])
     version = address.selector if isinstance(address, Coordinate) else None
     record = Constant(version.hash) if version is not None and version.hash is not None else _P
+    for word in (item for pair in (fields or {}).items() for item in pair):
+        code = line_fault(word)
+        if code is not None:
+            raise PolicyError(f"field filter {shown(word)}: {code.meaning}", code=code)
     extra = tuple((name, Constant(value)) for name, value in (fields or {}).items())
     rules: list[Rule] = []
     for place in _filters(address):

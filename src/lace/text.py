@@ -16,6 +16,7 @@ from lace.errors import Code, EncodingError
 UNICODE_VERSION = "16.0.0"
 
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
+_SECRET = re.compile(r"&\.[0-9A-Z_a-z~]{16,}(?:\.H3)?")
 
 
 def fault(text: str) -> Code | None:
@@ -75,8 +76,14 @@ def fact_line(predicate: str, arguments: Iterable[str]) -> str:
     return f"{predicate}({','.join(map(quote, arguments))})"
 
 
+def redact(message: str) -> str:
+    """Return a message without anything that looks like a signing secret."""
+    return _SECRET.sub("&.…", message)
+
+
 def shown(value: str | bytes, limit: int = 60) -> str:
     """Return a bounded, printable rendering of untrusted text for messages."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+    text = redact(text)
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
     return ascii(cut) if not cut.isprintable() else f"'{cut}'"

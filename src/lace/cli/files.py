@@ -16,6 +16,7 @@ from lace.limits import DEFAULT_LIMITS
 from lace.record.facts import facts
 from lace.record.split import BrokenFrame, Frame, split_records
 from lace.record.validate import validate_record
+from lace.text import redact
 
 STANDARD_INPUT: Final = "-"
 _CHUNK: Final = 1 << 20
@@ -60,6 +61,16 @@ def read_limited(name: str, limit: int) -> bytes:
     return b"".join(parts)
 
 
+def read_at_most(name: str, limit: int) -> bytes:
+    """Return the first ``limit`` bytes of a file; whoever reads them says if that is too much."""
+    content = b""
+    for chunk in read_chunks(name):
+        content += chunk
+        if len(content) >= limit:
+            break
+    return content[:limit]
+
+
 def read_lines(limit: int = DEFAULT_LIMITS.input_line_bytes) -> Iterator[bytes]:
     """Yield the lines of standard input without LF; a line over the limit ends the command."""
     number = 0
@@ -82,11 +93,8 @@ def write_output(name: str, content: bytes, *, overwrite: bool) -> None:
         with Path(name).open("wb" if overwrite else "xb") as file:
             file.write(content)
     except FileExistsError:
-        raise UsageError(
-            f"{name} exists already",
-            code=Code.INPUT_FILE,
-            hint="Choose another name, or add --force.",
-        ) from None
+        hint = "Choose another name, or add --force."
+        raise UsageError(f"{name} exists already", code=Code.INPUT_FILE, hint=hint) from None
     except OSError as error:
         raise _file_error("write", name, error) from None
 
@@ -103,8 +111,12 @@ def write_key(name: str, key: SigningKey) -> None:
         ) from None
     except OSError as error:
         raise _file_error("write", name, error) from None
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(key.reveal() + "\n")
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(key.reveal() + "\n")
+    except OSError as error:
+        Path(name).unlink()  # half a key is no key
+        raise _file_error("write", name, error) from None
 
 
 def read_key(name: str) -> SigningKey:
@@ -114,7 +126,10 @@ def read_key(name: str) -> SigningKey:
     else:
         try:
             with Path(name).open("rb") as file:
-                if os.name == "posix" and os.fstat(file.fileno()).st_mode & _OTHERS:
+                mode = os.fstat(file.fileno()).st_mode
+                if not stat.S_ISREG(mode):
+                    raise UsageError(f"{name} is not a file", code=Code.KEY_FILE)
+                if os.name == "posix" and mode & _OTHERS:
                     raise UsageError(
                         f"{name} can be read by others",
                         code=Code.KEY_FILE,
@@ -158,4 +173,6 @@ def name_and_value(entry: str) -> tuple[str, str]:
 
 
 def _file_error(what: str, name: str, error: OSError) -> UsageError:
-    return UsageError(f"cannot {what} {name}: {error.strerror}", code=Code.INPUT_FILE)
+    hint = "Give the name of a file that holds the secret." if name.startswith("&.") else ""
+    message = f"cannot {what} {redact(name)}: {error.strerror}"
+    return UsageError(message, code=Code.INPUT_FILE, hint=hint)

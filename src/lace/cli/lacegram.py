@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from lace.cli.exitcodes import Exit
-from lace.cli.files import read_limited, write_output
+from lace.cli.files import read_at_most, write_output
 from lace.cli.plumbing_lacegram import role_option
 from lace.datalog.ast import Rule
 from lace.datalog.canonical import canonical_atom, canonical_part, canonical_rule
@@ -17,6 +17,7 @@ from lace.datalog.check import CheckedText, check_lacegram
 from lace.datalog.roles import ROLES
 from lace.errors import Diagnostic, Severity
 from lace.limits import DEFAULT_LIMITS
+from lace.text import redact
 
 _WIDTH: Final = 100
 
@@ -90,7 +91,7 @@ def _rule_lines(rule: Rule) -> list[str]:
 
 
 def _read(file: str) -> bytes:
-    return read_limited(file, DEFAULT_LIMITS.lacegram_bytes + 1)
+    return read_at_most(file, DEFAULT_LIMITS.lacegram_bytes + 1)
 
 
 def _show(file: str, source: bytes, checked: CheckedText) -> None:
@@ -120,7 +121,7 @@ def _caret(file: str, lines: list[str], diagnostic: Diagnostic) -> list[str]:
     indent = " " * (len(number) + diagnostic.column - 1)
     return [
         f"{place}: {word}: {diagnostic.message} [{diagnostic.code}]",
-        f"{number}{line}",
+        f"{number}{redact(line)}",
         f"{indent}{carets}",
         f"        {diagnostic.code.meaning}",
         f"        {diagnostic.hint}",

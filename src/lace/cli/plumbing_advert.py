@@ -16,7 +16,7 @@ from lace.interlace.advertise import Advertisement, advertise
 from lace.interlace.partition import Partitions
 from lace.policy.origin import SourceLabel
 from lace.record import BrokenFrame, fields, validate_record
-from lace.text import fact_line
+from lace.text import fact_line, line_fault
 
 
 def _options(command: Callable[..., int]) -> Callable[..., int]:
@@ -93,6 +93,8 @@ def partitions(prefix_length: int, **options: Any) -> int:
 def _adverts(
     *, file: str, source: str, names: str | None, all_fields: bool
 ) -> tuple[list[Advertisement], int]:
+    if line_fault(source) is not None:
+        raise click.UsageError("--source takes one line of text")
     if (names is None) == (not all_fields):
         raise click.UsageError("give --fields or --all-fields")
     schema = None if names is None else frozenset(filter(None, names.split(",")))

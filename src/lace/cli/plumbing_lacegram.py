@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from lace.cli.exitcodes import Exit
-from lace.cli.files import read_limited
+from lace.cli.files import read_at_most, read_limited
 from lace.cli.render import print_json, print_line
 from lace.datalog.ast import Predicate
 from lace.datalog.canonical import Lacegram
@@ -22,9 +22,10 @@ from lace.datalog.roles import ROLES
 from lace.datalog.source import MemorySource, parse_fact, parse_facts
 from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded, UsageError
 from lace.limits import DEFAULT_LIMITS, Limits
-from lace.text import fact_line
+from lace.text import fact_line, redact
 
 _FACTS_BYTES = 1 << 30
+_PROOF_NODES = 1_000_000
 
 role_option = click.option(
     "--role",
@@ -197,6 +198,11 @@ def why(file: str, facts_file: str, fact_text: str, role: str, limits_json: str 
     explainer = Explainer(result)
     proof = explainer.why(predicate, row)
     if proof is not None:
+        if proof.size > _PROOF_NODES:
+            print_json(
+                LimitExceeded("proof nodes", configured=_PROOF_NODES, observed=proof.size).to_dict()
+            )
+            return Exit.LIMIT
         print_line(_proof_json(proof))
         return Exit.OK
     refusals = [
@@ -231,7 +237,7 @@ def _proof_json(proof: Proof) -> str:
 
 
 def _check(file: str, role: str, limits: Limits) -> CheckedText:
-    source = read_limited(file, limits.lacegram_bytes + 1)
+    source = read_at_most(file, limits.lacegram_bytes + 1)  # one more, so that too long is seen
     return check_lacegram(source, ROLES[role], limits=limits)
 
 
@@ -277,7 +283,10 @@ def _wanted(lacegram: Lacegram, names: tuple[str, ...]) -> set[Predicate]:
     derived = {rule.head.predicate for rule in lacegram.rules}
     wanted: set[Predicate] = set()
     for name in names:
-        wanted.update(p for p in derived if name in {p.name, str(p)})
+        found = {p for p in derived if name in {p.name, str(p)}}
+        if not found:
+            click.echo(f"no rule defines {redact(name)}", err=True)
+        wanted |= found
     return wanted
 
 
@@ -293,6 +302,8 @@ def _limits(text: str | None) -> Limits:
         reason = "not a JSON object of whole numbers"
     except ValueError as error:
         reason = str(error)
+    except RecursionError:
+        reason = "nested too deeply"
     except TypeError:
         reason = "an unknown limit"
     raise UsageError(f"--limits: {reason}", code=Code.INPUT_JSON, hint=hint)

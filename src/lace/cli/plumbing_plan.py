@@ -7,7 +7,7 @@ import sys
 import click
 
 from lace.cli.exitcodes import Exit
-from lace.cli.files import read_facts, read_limited
+from lace.cli.files import read_at_most, read_facts, read_limited
 from lace.cli.plumbing_lacegram import print_diagnostic
 from lace.datalog.source import parse_facts
 from lace.errors import LacegramError, LimitExceeded
@@ -123,7 +123,7 @@ def evaluate_command(
 
 
 def _module(file: str, facet: Facet) -> PolicyModule:
-    return module_from_text(read_limited(file, DEFAULT_LIMITS.lacegram_bytes + 1), facet)
+    return module_from_text(read_at_most(file, DEFAULT_LIMITS.lacegram_bytes + 1), facet)
 
 
 def _refused(error: LacegramError) -> int:

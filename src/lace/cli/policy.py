@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lace.cli.exitcodes import Exit
-from lace.cli.files import name_and_value, read_facts, read_limited
+from lace.cli.files import name_and_value, read_at_most, read_facts
 from lace.ids import Verifier, is_verifier
 from lace.limits import DEFAULT_LIMITS
 from lace.policy.audit import audit
@@ -128,13 +128,13 @@ def _explain(verdict: Verdict) -> None:
 def _selector(text: str, fields: dict[str, str]) -> PolicyModule:
     if text.startswith("//") or ":-" in text:
         return selector(text, fields)
-    return module_from_text(read_limited(text, DEFAULT_LIMITS.lacegram_bytes + 1))
+    return module_from_text(read_at_most(text, DEFAULT_LIMITS.lacegram_bytes + 1))
 
 
 def _exposure(choices: tuple[str, ...]) -> Exposure:
     files = [choice for choice in choices if choice not in {"none", "selected"}]
     modules = tuple(
-        module_from_text(read_limited(file, DEFAULT_LIMITS.lacegram_bytes + 1), Facet.EXPOSE)
+        module_from_text(read_at_most(file, DEFAULT_LIMITS.lacegram_bytes + 1), Facet.EXPOSE)
         for file in files
     )
     return Exposure(modules, "selected" if "selected" in choices else "none")

@@ -93,7 +93,7 @@ def make(
             code=Code.URC_FORM,
             hint="Write //group//app//name.",
         )
-    data = (text_data or "").encode()
+    data = (text_data or "").encode("utf-8", "surrogateescape")  # any bytes a shell can pass
     if data_file is not None:
         data = read_limited(data_file, DEFAULT_LIMITS.blob_bytes)
     plex = build_plex(

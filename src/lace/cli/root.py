@@ -9,7 +9,8 @@ import click
 
 from lace._version import __version__
 from lace.cli.exitcodes import Exit
-from lace.errors import LaceError, LimitExceeded, UsageError
+from lace.errors import Code, LaceError, LimitExceeded, UsageError
+from lace.text import redact
 
 # Loaded when used: a command pays for its own imports only. Module, attribute, one line of help.
 _COMMANDS: Final = {
@@ -68,14 +69,24 @@ def run(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        where = (
+            error.ctx.get_usage() + "\n"
+            if isinstance(error, click.UsageError) and error.ctx
+            else ""
+        )
+        click.echo(f"{where}lace: {redact(error.format_message())}", err=True)
         return Exit.USAGE
     except SystemExit:
         # Click leaves this way when the reader of a pipe went away: nobody is left to tell.
         return Exit.OK
     except LaceError as error:
-        click.echo(f"lace: {error.message} [{error.code}]\n  {error.hint}", err=True)
+        click.echo(f"lace: {redact(error.message)} [{error.code}]\n  {error.hint}", err=True)
         return _exit_code(error)
+    except (OSError, UnicodeError, RecursionError) as error:
+        click.echo(
+            f"lace: {redact(str(error))} [{Code.INPUT_FILE}]\n  {Code.INPUT_FILE.fix}", err=True
+        )
+        return Exit.BAD_INPUT
     return result if isinstance(result, int) else Exit.OK
 
 

@@ -70,7 +70,7 @@ def forget(file: str, selector_text: str, yes: bool) -> None:
       lace store forget notes.lace //notes-demo//notes/draft// --yes
     """
     module = selector(selector_text)
-    with SqliteStore(file, read_only=not yes) as opened:
+    with SqliteStore(file, read_only=not yes, create=False) as opened:
         with opened.snapshot() as snapshot:
             rows = evaluate_local(module, snapshot).rows(SELECT_HAVE)
         if yes:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-_INTEGER: Final = re.compile(r"(-?)0*([0-9]*)")
 _NINES: Final = str.maketrans("0123456789", "9876543210")
 
 IntegerKey = tuple[int, int, str]
@@ -14,11 +12,11 @@ IntegerKey = tuple[int, int, str]
 
 def integer_key(text: str) -> IntegerKey | None:
     """Return a key that orders ``text`` as an integer, or None if it is none (A5, A6)."""
-    match = _INTEGER.fullmatch(text)
-    if match is None or not text.lstrip("-"):
+    digits = text.removeprefix("-")
+    if not digits.isascii() or not digits.isdecimal():
         return None
-    sign, digits = match.groups()
-    if not sign or not digits:  # leading zeros change nothing, and -0 is 0
+    digits = digits.lstrip("0")  # leading zeros change nothing, and -0 is 0
+    if not digits or not text.startswith("-"):
         return 1, len(digits), digits
     return 0, -len(digits), digits.translate(_NINES)
 

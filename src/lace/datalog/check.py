@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from lace.datalog.ast import (
     Anonymous,
@@ -28,6 +29,8 @@ from lace.datalog.roles import PLAIN, Role
 from lace.datalog.stratify import Cycle, stratify
 from lace.errors import Code, Diagnostic, LacegramError, Severity
 from lace.limits import DEFAULT_LIMITS, Limits
+
+_MOST_ADVICE: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,21 +60,31 @@ def check_lacegram(
 ) -> CheckedText:
     """Read a text and judge it under a role; never raises for what is in it."""
     parsed = parse_lacegram(source, form, limits)
-    found = [*parsed.diagnostics, *check_rules(parsed.rules, role, limits)]
+    found = [*parsed.diagnostics, *check_rules(parsed.rules, role, limits, advice=True)]
     found.sort(key=lambda d: (d.line, d.column, d.code))
     return CheckedText(parsed=parsed, diagnostics=tuple(found))
 
 
-def check_rules(rules: list[Rule], role: Role, limits: Limits) -> Iterator[Diagnostic]:
-    """Yield what is wrong with parsed rules, and advice."""
+def check_rules(
+    rules: list[Rule], role: Role, limits: Limits, *, advice: bool = False
+) -> Iterator[Diagnostic]:
+    """Yield what is wrong with parsed rules, and advice for their author if asked for."""
     if len(rules) > limits.rules:
         message = f"{len(rules)} rules, at most {limits.rules}"
         yield _at(rules[limits.rules].span, Code.LACEGRAM_LIMIT, message)
+        return
+    long = [rule for rule in rules if len(rule.body) > limits.body_atoms]
+    for rule in long:
+        message = f"{len(rule.body)} body atoms, at most {limits.body_atoms}"
+        yield _at(rule.span, Code.LACEGRAM_LIMIT, message)
+    if long:
+        return
     for rule in rules:
         yield from _check_names(rule, role, limits)
         yield from _check_safety(rule)
     yield from _check_strata(rules)
-    yield from _advice(rules, role)
+    if advice:
+        yield from islice(_advice(rules, role), _MOST_ADVICE)
 
 
 def _check_names(rule: Rule, role: Role, limits: Limits) -> Iterator[Diagnostic]:
@@ -160,10 +173,11 @@ def _check_strata(rules: list[Rule]) -> Iterator[Diagnostic]:
 def _advice(rules: list[Rule], role: Role) -> Iterator[Diagnostic]:
     derived = {rule.head.predicate for rule in rules}
     known = derived | role.base
+    names = sorted({p.name for p in known})
     for rule in rules:
         for atom in _atoms(rule)[1:]:
             if atom.predicate not in known:
-                near = get_close_matches(atom.name, {p.name for p in known}, n=1, cutoff=0.75)
+                near = get_close_matches(atom.name, names, n=1, cutoff=0.75)
                 hint = f"Did you mean {near[0]}?" if near and near[0] != atom.name else ""
                 if near and near[0] == atom.name:
                     arities = sorted(p.arity for p in known if p.name == atom.name)

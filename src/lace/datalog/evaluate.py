@@ -11,12 +11,12 @@ from lace.datalog.ast import Predicate
 from lace.datalog.join import (
     Counter,
     Enumerate,
-    Meter,
     Run,
     World,
     compile_enumerate,
     compile_run,
 )
+from lace.datalog.meter import Meter
 from lace.datalog.program import (
     Absent,
     CompiledRule,
@@ -48,6 +48,7 @@ class Evaluation:
     _world: World = field(init=False)
     _runs: dict[tuple[int, int], Run] = field(default_factory=dict)
     _enumerations: dict[tuple[int, frozenset[int]], Enumerate] = field(default_factory=dict)
+    _derivations: dict[int, Enumerate] = field(default_factory=dict)
     _windows: dict[tuple[int, int, int], tuple[CompiledRule, ...] | None] = field(
         default_factory=dict
     )
@@ -68,7 +69,7 @@ class Evaluation:
 
     def facts(self) -> Iterator[tuple[Predicate, Row]]:
         """Yield every stored derived fact."""
-        for predicate in self.program.derived - self.virtual:
+        for predicate in sorted(self.program.derived - self.virtual):
             for row in self.rows(predicate):
                 yield predicate, row
 
@@ -93,8 +94,12 @@ class Evaluation:
 
     def derivations(self, rule: CompiledRule, row: Row) -> Iterator[Row]:
         """Yield the values of all variables of a rule for each way it derives a fact."""
-        bound = frozenset(range(len(row)))
-        return compile_enumerate(rule, bound, self._world, "variables")(*row)
+        function = self._derivations.get(id(rule))
+        if function is None:
+            bound = frozenset(range(len(row)))
+            function = compile_enumerate(rule, bound, self._world, "variables")
+            self._derivations[id(rule)] = function
+        return function(*row)
 
     def prepare(self) -> None:
         """Make every function and index that an update may need, so that no update has to wait."""
@@ -116,8 +121,12 @@ class Evaluation:
 
     def load(self) -> None:
         """Read the views from the source and compute everything from scratch."""
+        self.meter.work = 0
+        base = sum(self.source.count(p) for p in self.program.base)
+        if base > self.limits.base_facts:
+            raise LimitExceeded("base_facts", configured=self.limits.base_facts, observed=base)
         for number, view in enumerate(self.program.views):
-            self.relations[number].replace(view_rows(view, self.source))
+            self.relations[number].replace(view_rows(view, self.source, self.meter))
         for component in self.program.components:
             self.compute(component)
 

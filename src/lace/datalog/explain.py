@@ -33,7 +33,7 @@ from lace.datalog.join import decide
 from lace.datalog.program import CompiledRule, view_test
 from lace.datalog.source import Row
 from lace.datalog.views import compile_test
-from lace.errors import LimitExceeded
+from lace.errors import Code, LimitExceeded, UsageError
 from lace.text import fact_line
 
 Binding = dict[str, str]
@@ -41,21 +41,27 @@ GroundFact = tuple[Predicate, Row]
 
 _MOST_FACTS = 200_000
 _NEAR_MISSES = 3
+_MOST_WAYS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Proof:
-    """A fact, the rule that derived it (None for a base fact), and the proofs of its premises."""
+    """A fact, the rule that derived it (None for a base fact), and the proofs of its premises.
+
+    A premise that is used twice is one object used twice: written out as a tree, a proof can be far
+    larger than what is held.
+    """
 
     fact: str
     rule: RuleId | None = None
     because: tuple[Proof, ...] = ()
     conditions: tuple[str, ...] = ()
     """What else had to hold: negations, counts and tests, with the values they were about."""
+    size: int = 1
+    """How many nodes the tree has."""
 
-    @property
-    def size(self) -> int:
-        return 1 + sum(proof.size for proof in self.because)
+    def __repr__(self) -> str:
+        return f"<Proof of {self.fact} with {self.size} nodes>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,8 @@ class Explainer:
 
     def holds(self, predicate: Predicate, row: Row) -> bool:
         evaluation = self.evaluation
+        if len(row) != predicate.arity:
+            raise UsageError(f"{predicate} has no {len(row)} values", code=Code.FACT_ARITY)
         if predicate in evaluation.virtual:
             return evaluation.derivable(predicate, row)
         if predicate in evaluation.program.derived:
@@ -208,33 +216,48 @@ class Explainer:
                     for values in self.evaluation.derivations(rule, row)
                 }
                 for binding in sorted(bindings):
-                    whole = self._complete(rule, dict(binding))
-                    if whole is not None:
-                        found.append(whole)
+                    found.extend(self._completions(rule, dict(binding)))
+                    if len(found) > _MOST_FACTS:
+                        raise LimitExceeded(
+                            "derivations", configured=_MOST_FACTS, observed=len(found)
+                        )
             self._found[fact] = found
         return found
 
-    def _complete(self, rule: CompiledRule, binding: Binding) -> _Derivation | None:
-        """Find the facts behind one match: values that the join did not need are filled in."""
-        positive = [part for part in rule.source.body if isinstance(part, Atom)]
-        tests = [part for part in rule.source.body if atom_of(part) is None]
-        for filled, premises in self._match(positive, binding):
-            if all(_test_holds(part, filled) for part in tests):
-                return _Derivation(rule, filled, tuple(premises))
-        return None
+    def _completions(self, rule: CompiledRule, binding: Binding) -> Iterator[_Derivation]:
+        """Yield the derivations behind one match of a rule: values it did not need are filled in.
+
+        Every choice of derived premises is a derivation of its own, because their proofs differ;
+        for base facts the smallest that fit stand for all.
+        """
+        body = rule.source.body
+        atoms = [part for part in body if isinstance(part, Atom)]
+        tests = [part for part in body if atom_of(part) is None]
+        derived = self.evaluation.program.derived
+        first = [atom for atom in atoms if atom.predicate in derived]
+        rest = [atom for atom in atoms if atom.predicate not in derived]
+        for filled, premises in self._match(first, tests, binding):
+            for whole, facts in self._match(rest, tests, filled):
+                found = iter(premises), iter(facts)
+                ordered = tuple(
+                    next(found[0] if atom.predicate in derived else found[1]) for atom in atoms
+                )
+                yield _Derivation(rule, whole, ordered)
+                break
 
     def _match(
-        self, atoms: list[Atom], binding: Binding
+        self, atoms: list[Atom], tests: list[BodyAtom], binding: Binding
     ) -> Iterator[tuple[Binding, list[GroundFact]]]:
-        """Yield ways to satisfy all atoms, smallest facts first."""
+        """Yield ways to satisfy all atoms, smallest facts first; tests cut as soon as they can."""
         if not atoms:
             yield binding, []
             return
         first, *rest = atoms
         for row in sorted(self._rows(first, binding)):
+            self.evaluation.meter.spend(1)
             extended = _unify(first.terms, row, binding)
-            if extended is not None:
-                for filled, premises in self._match(rest, extended):
+            if extended is not None and all(_test_holds(test, extended) for test in tests):
+                for filled, premises in self._match(rest, tests, extended):
                     yield filled, [(first.predicate, row), *premises]
 
     def _rows(self, atom: Atom, binding: Binding) -> Iterator[Row]:
@@ -303,7 +326,9 @@ class Explainer:
                     extended = _unify(part.terms, row, way)
                     if extended is not None:
                         result.setdefault(tuple(sorted(extended.items())), extended)
-                        self.evaluation.meter.spend(1)
+                    self.evaluation.meter.spend(1)
+                    if len(result) >= _MOST_WAYS:
+                        return list(result.values())  # enough to tell how far the rule gets
             elif self._holds_now(part, way):
                 result.setdefault(tuple(sorted(way.items())), way)
         return list(result.values())
@@ -353,7 +378,8 @@ def _assemble(fact: GroundFact, derivation: _Derivation, built: dict[GroundFact,
         if not isinstance(part, Atom | Truth)
     )
     because = tuple(built[premise] for premise in derivation.premises)
-    return Proof(_text(fact), derivation.rule.id, because, conditions)
+    size = 1 + sum(proof.size for proof in because)
+    return Proof(_text(fact), derivation.rule.id, because, conditions, size)
 
 
 def _ground(part: BodyAtom, binding: Binding) -> BodyAtom:

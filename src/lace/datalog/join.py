@@ -14,11 +14,10 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from lace.datalog.builtins import integer_compare, text_shape
+from lace.datalog.meter import Meter
 from lace.datalog.program import Absent, Argument, CompiledRule, Count, Join, ViewTest
 from lace.datalog.relation import Relation
 from lace.datalog.source import Row
-from lace.errors import LimitExceeded
-from lace.limits import Limits
 
 _MOST_LOOPS: Final = 12  # Python allows 20 nested blocks in one function
 
@@ -30,23 +29,6 @@ Enumerate = Callable[..., Iterator[Row]]
 
 Counter = Callable[[tuple[str | None, ...], int], int]
 """Count the facts of a predicate that fit some values, but no further than needed."""
-
-
-@dataclass(slots=True)
-class Meter:
-    """Counts the tuples looked at; the same for the same input, whatever the machine does."""
-
-    limits: Limits
-    work: int = 0
-
-    def left(self) -> int:
-        """Return how many tuples may still be looked at."""
-        return self.limits.work - self.work
-
-    def spend(self, tuples: int) -> None:
-        self.work += tuples
-        if self.work > self.limits.work:
-            raise LimitExceeded("work", configured=self.limits.work, observed=self.work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +241,8 @@ class _Writer:
         counter = self.world.counter(part)
         place = len(self.names)
         if counter is None:
-            counter = _stored_counter(part, self.world.relation(part.relation))
+            relation = self.world.relation(part.relation)
+            counter = _stored_counter(part, relation, self.world.meter)
         self.names[f"n{place}"] = counter
         self.names["decide"] = decide
         values = ", ".join("None" if a is None else self._value(a) for a in part.arguments)
@@ -393,7 +376,7 @@ def _integer(text: str) -> int | None:
     return -value if text.startswith("-") else value
 
 
-def _stored_counter(part: Count, relation: Relation) -> Counter:
+def _stored_counter(part: Count, relation: Relation, meter: Meter) -> Counter:
     """Count the rows of a stored relation through the index on the columns that are given."""
     columns = tuple(c for c, a in enumerate(part.arguments) if a is not None)
     same = part.same
@@ -412,6 +395,7 @@ def _stored_counter(part: Count, relation: Relation) -> Counter:
     def count(values: tuple[str | None, ...], stop: int) -> int:
         found = 0
         for row in matching(values):
+            meter.spend(1)
             found += all(row[a] == row[b] for a, b in same)
             if found >= stop:
                 break

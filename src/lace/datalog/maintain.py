@@ -21,9 +21,10 @@ from dataclasses import dataclass, field
 
 from lace.datalog.ast import Predicate
 from lace.datalog.evaluate import Evaluation
+from lace.datalog.meter import Meter
 from lace.datalog.program import Absent, CompiledRule, Count, Join, View
 from lace.datalog.program import Relation as RelationName
-from lace.datalog.source import Fact, FactSource, MemorySource, Row
+from lace.datalog.source import Fact, FactSource, MemorySource, Row, check_fact
 from lace.datalog.stratify import Component
 from lace.datalog.views import view_rows
 from lace.datalog.wide import WIDE_TABLES
@@ -61,17 +62,31 @@ class Maintained:
     ) -> dict[Predicate, Change]:
         """Change the base facts; return how the derived predicates changed.
 
-        A fact that is both removed and added is there afterwards.
+        A fact that is both removed and added is there afterwards. If a limit stops the update,
+        everything is as it was before.
         """
         came, gone = net_change(self.source, added, removed)
+        for fact in came:
+            check_fact(fact, self.evaluation.limits)
         touched = touched_by(gone + came)
         before = facts_around(self.source, touched)
-        for fact in gone:
-            self.source.discard(fact)
-        for fact in came:
-            self.source.add(fact)
-        after = facts_around(self.source, touched)
-        return follow(self.evaluation, before, after)
+        try:
+            exchange(self.source, gone, came)
+            after = facts_around(self.source, touched)
+            return follow(self.evaluation, before, after)
+        except BaseException:
+            # All of it or nothing: back to the facts before, and to what follows from them.
+            exchange(self.source, came, gone)
+            self.evaluation.load()
+            raise
+
+
+def exchange(source: MemorySource, gone: Iterable[Fact], came: Iterable[Fact]) -> None:
+    """Take some facts out of a source and put others in."""
+    for fact in gone:
+        source.discard(fact)
+    for fact in came:
+        source.add_valid(fact)
 
 
 def follow(
@@ -82,11 +97,12 @@ def follow(
     ``before`` and ``after`` hold everything around the change: for wide tables all facts of each
     key that is touched, for others the facts that went or came.
     """
+    evaluation.meter.work = 0
     predicates = {*before.predicates(), *after.predicates()}
     changes: Changes = {}
     for number, view in enumerate(evaluation.program.views):
         if view.predicates & predicates:
-            change = _view_change(view, before, after)
+            change = _view_change(view, before, after, evaluation.meter)
             if change:
                 changes[number] = change
     return update(evaluation, changes)
@@ -94,7 +110,6 @@ def follow(
 
 def update(evaluation: Evaluation, changes: Changes) -> dict[Predicate, Change]:
     """Bring everything in line with changed views; return what changed in derived predicates."""
-    evaluation.meter.work = 0
     for name, change in changes.items():
         _apply(evaluation, name, change)
     for component in evaluation.program.components:
@@ -224,6 +239,8 @@ class _Updater:
         """
         if not isinstance(literal, Join) or len(change.removed) != 1 or len(change.added) != 1:
             return False
+        if any(other is not literal and other.relation in self._changes for other in rule.literals):
+            return False  # two moves together can break what neither breaks alone
         (old,), (new,) = change.removed, change.added
         moved = [c for c, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
         if len(moved) != 1:
@@ -322,11 +339,11 @@ def facts_around(source: FactSource, touched: Iterable[Touched]) -> MemorySource
     return near
 
 
-def _view_change(view: View, before: MemorySource, after: MemorySource) -> Change:
+def _view_change(view: View, before: MemorySource, after: MemorySource, meter: Meter) -> Change:
     """Return how a view changed, from the facts around the change alone.
 
-    A row of a star belongs to one key and is decided by that key's facts. A row of any other view
-    that leaves columns out may still be held up by a fact that was not touched.
+    A row of a star belongs to one key and is decided by that key's facts; a row of any other view
+    stands for one fact.
     """
-    old, new = view_rows(view, before), view_rows(view, after)
+    old, new = view_rows(view, before, meter), view_rows(view, after, meter)
     return Change(old - new, new - old)

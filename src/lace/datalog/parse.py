@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
@@ -118,6 +119,10 @@ def _not_canonical(expected: str, got: str) -> Diagnostic:
     )
 
 
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
 def _line_starts(source: str) -> list[int]:
     return [0, *(match.end() for match in re.finditer("\n", source))]
 
@@ -131,7 +136,7 @@ class _Parser:
         self._text = self._decode(source)
         self._tokens: list[Token] = []
         self._next = 0
-        self._notes: list[tuple[int, dict[str, Any]]] = []  # place, content; in order
+        self._notes: deque[tuple[int, dict[str, Any]]] = deque()  # place, content; in order
 
     # --- the whole text ---
 
@@ -160,7 +165,8 @@ class _Parser:
     def _decode(self, source: str | bytes) -> str:
         """Return the text to parse: nothing, with the reason reported, if it is no text at all."""
         limit = self._limits.lacegram_bytes
-        if len(source) > limit:
+        size = len(source) if isinstance(source, bytes) else len(source.encode("utf-8", "replace"))
+        if size > limit:
             self._report(0, Code.LACEGRAM_TOO_LONG, f"the text is longer than {limit} bytes")
             return ""
         if isinstance(source, bytes):
@@ -199,7 +205,7 @@ class _Parser:
 
     def _note(self, at: int, content: str) -> None:
         try:
-            value = json.loads(content)
+            value = json.loads(content, parse_constant=_no_constant)
         except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
@@ -211,15 +217,12 @@ class _Parser:
         end = self._tokens[self._next - 1].at
         self._result.rules.append(rule)
         self._result.lines.append((self._line(start), self._line(end)))
-        mine = [note for note in self._notes if note[0] < start]
-        for at, _ in self._notes:
-            if start <= at < end:
+        while self._notes and self._notes[0][0] < end:
+            at, note = self._notes.popleft()
+            if at < start:
+                self._result.notes.setdefault(rule_id(canonical_rule(rule)), {}).update(note)
+            else:
                 self._report(at, Code.LACEGRAM_COMMENT, "a note stands inside a rule")
-        self._notes = [note for note in self._notes if note[0] > end]
-        if mine:
-            kept = self._result.notes.setdefault(rule_id(canonical_rule(rule)), {})
-            for _, note in mine:
-                kept.update(note)
 
     def _check_lines(self, first: Token, last_rule_end: int) -> None:
         if last_rule_end >= 0 and self._line(first.at) == self._line(last_rule_end):

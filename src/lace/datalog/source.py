@@ -215,8 +215,8 @@ _VALUES: Final = re.compile(r"'([^'\\\n\r]*(?:\\[\\'][^'\\\n\r]*)*)'(,|$)")
 _ESCAPE: Final = re.compile(r"\\(.)")
 
 
-def parse_facts(source: str | bytes) -> list[Fact]:
-    """Return the facts of a fact block; raise ``LacegramError`` with every bad line (G6).
+def parse_facts(source: str | bytes, *, most_problems: int = 200) -> list[Fact]:
+    """Return the facts of a fact block; raise ``LacegramError`` with the bad lines (G6).
 
     Blank lines are passed over; duplicates merge when the facts are added to a source.
     """
@@ -233,6 +233,8 @@ def parse_facts(source: str | bytes) -> list[Fact]:
             problems.append(
                 Diagnostic(code=code, message=code.meaning, line=number, column=1, hint=code.fix)
             )
+            if len(problems) >= most_problems:
+                break
         else:
             facts.append(fact)
     if problems:

@@ -12,18 +12,22 @@ from operator import itemgetter
 from typing import Final
 
 from lace.datalog.builtins import integer_compare, text_compare, text_shape
+from lace.datalog.meter import Meter
 from lace.datalog.program import Pattern, Slot, View, ViewTest
 from lace.datalog.source import FactSource, Row
 from lace.datalog.wide import WIDE_TABLES
+from lace.errors import LimitExceeded
 
 _KEY_SIZE: Final = {t.predicate: t.key for t in WIDE_TABLES} | {
     t.presence: t.key for t in WIDE_TABLES
 }
 
 
-def view_rows(view: View, source: FactSource) -> set[Row]:
-    """Return the rows of a view over the facts of a source."""
-    return _single(view, source) if len(view.patterns) == 1 else _star(view, source)
+def view_rows(view: View, source: FactSource, meter: Meter) -> set[Row]:
+    """Return the rows of a view over the facts of a source; what it makes counts as work."""
+    if len(view.patterns) == 1:
+        return _single(view, source)
+    return _star(view, source, meter)
 
 
 def _single(view: View, source: FactSource) -> set[Row]:
@@ -37,7 +41,7 @@ def _single(view: View, source: FactSource) -> set[Row]:
     return _project(view, envs)
 
 
-def _star(view: View, source: FactSource) -> set[Row]:
+def _star(view: View, source: FactSource, meter: Meter) -> set[Row]:
     size = _KEY_SIZE[view.patterns[0].predicate]
     key_of = _key_picker(size)
     key_slots = view.patterns[0].slots[:size]
@@ -65,7 +69,7 @@ def _star(view: View, source: FactSource) -> set[Row]:
         if size == 1:
             return set(map(pick, [fact for fact in facts if fact[0] in keys]))
         return {pick(fact) for fact in facts if key_of(fact) in keys}
-    return _project(view, _envs(view, source, key_slots, keys, carriers))
+    return _project(view, _envs(view, source, key_slots, keys, carriers, meter))
 
 
 def _envs(
@@ -74,6 +78,7 @@ def _envs(
     key_slots: tuple[Slot, ...],
     keys: set[object] | None,
     carriers: list[Pattern],
+    meter: Meter,
 ) -> Iterable[Row]:
     """Return the local columns of every way in which a key satisfies all patterns.
 
@@ -107,6 +112,13 @@ def _envs(
             if key in keys and all(fact[a] == fact[b] for a, b in agree_new):
                 found.setdefault(key, []).append((pick(fact), fact))
         width = len(rows[0][1]) if rows else 0
+        # Fields with many values multiply; the product is paid for before it is made.
+        product = sum(len(found.get(key, ())) for key, _ in rows)
+        meter.spend(product)
+        if product > meter.limits.derived_facts:
+            raise LimitExceeded(
+                "derived_facts", configured=meter.limits.derived_facts, observed=product
+            )
         if agree:
             rows = [
                 (key, row + new)

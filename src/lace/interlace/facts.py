@@ -56,12 +56,15 @@ def parse_block(
     if content and not content.endswith(b"\n"):
         raise ProtocolError("a block ends within a line", code=Code.INTERLACE_BLOCK)
     try:
-        facts = list(dict.fromkeys(parse_facts(content)))
+        facts = list(dict.fromkeys(parse_facts(content, most_problems=1)))
     except LaceError as error:
         raise ProtocolError(error.message, code=Code.INTERLACE_BLOCK) from None
     for fact in facts:
         if PREDICATES.get(fact[0]) != len(fact) - 1:
             message = f"{fact[0]}/{len(fact) - 1} is not part of the protocol"
+            raise ProtocolError(message, code=Code.INTERLACE_BLOCK)
+        if any(len(value.encode()) > limits.value_bytes for value in fact[1:]):
+            message = f"a value of more than {limits.value_bytes} bytes"
             raise ProtocolError(message, code=Code.INTERLACE_BLOCK)
         if fact[0] not in allowed:
             message = f"{fact[0]} has no place in this phase"

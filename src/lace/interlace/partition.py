@@ -18,6 +18,7 @@ STANDARD_PREFIX: Final = 2
 _LEAF: Final = b"lace-advertisement-leaf/v1"
 _NODE: Final = b"lace-advertisement-node/v1"
 EMPTY: Final = digest(b"lace-advertisement-empty/v1")
+_LONGEST_PREFIX: Final = 43
 _PREFIX: Final = re.compile(r"[0-9A-Z_a-z~]*")
 _ROOT: Final = re.compile(b64a.PATTERN_32.decode("ascii"))
 _CHARACTERS: Final = b64a.ALPHABET.decode("ascii")
@@ -34,6 +35,11 @@ def merkle_root(digests: Iterable[bytes]) -> bytes:
     while len(row) > 1:
         row = [digest(_NODE + row[i] + row[i + 1]) for i in range(0, len(row), 2)]
     return row[0]
+
+
+def is_prefix(text: str) -> bool:
+    """Whether ``text`` can be the beginning of a hash payload."""
+    return len(text) <= _LONGEST_PREFIX and _PREFIX.fullmatch(text) is not None
 
 
 def payload(record: str) -> str:
@@ -57,7 +63,7 @@ def parse_summary(fact: Fact) -> Summary:
     """Return the summary that a fact states, or raise ``ProtocolError``."""
     _, prefix, count, root = fact
     number = decimal(count)
-    if number is None or not _ROOT.fullmatch(root) or not _PREFIX.fullmatch(prefix):
+    if number is None or not _ROOT.fullmatch(root) or not is_prefix(prefix):
         raise ProtocolError("a malformed partition summary", code=Code.INTERLACE_SUMMARY)
     return Summary(prefix, number, b64a.decode(root))
 
@@ -107,7 +113,8 @@ class Partitions:
         if known is None:
             digests = [self._digests[record] for record in self.records(prefix)]
             known = Summary(prefix, len(digests), merkle_root(digests))
-            self._summaries[prefix] = known
+            if digests:  # a peer may ask for any number of prefixes that are empty
+                self._summaries[prefix] = known
         return known
 
     def summaries(self, length: int) -> Iterator[Summary]:

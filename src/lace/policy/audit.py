@@ -138,10 +138,12 @@ def _declassified(
 def _records_in(proof: Proof) -> set[str]:
     """Return the records that a proof rests on."""
     records: set[str] = set()
-    stack = [proof]
+    stack, seen = [proof], {id(proof)}
     while stack:
         node = stack.pop()
-        stack.extend(node.because)
+        fresh = [premise for premise in node.because if id(premise) not in seen]
+        seen.update(map(id, fresh))
+        stack.extend(fresh)
         if node.rule is None:
             name, *values = parse_fact(node.fact)
             if name in _RECORD_NAMES:
@@ -186,9 +188,8 @@ def _hidden_matter(policy: ExchangePolicy, visible: set[str]) -> bool:
         for row in policy.source.iterate(predicate):
             if predicate not in RECORD_FACTS or row[0] in visible:
                 rest.add_valid((predicate.name, *row))
-    alone = ExchangePolicy(
-        policy.plan, policy.index, rest, replace(policy.exposure, modules=(), default="everything")
-    )
+    everything = replace(policy.exposure, modules=(), default="everything")
+    alone = ExchangePolicy(policy.plan, policy.index, rest, everything, policy.limits)
     return any(
         set(alone.peer_selects(facet)) != set(policy.peer_selects(facet))
         for facet in (SELECT_HAVE, SELECT_ADVERTISED)

@@ -17,6 +17,7 @@ from lace.datalog.maintain import (
     Change,
     Maintained,
     Touched,
+    exchange,
     facts_around,
     follow,
     net_change,
@@ -29,7 +30,7 @@ from lace.datalog.roles import (
     SELECT_ADVERTISED,
     SELECT_HAVE,
 )
-from lace.datalog.source import Fact, MemorySource, Row
+from lace.datalog.source import Fact, MemorySource, Row, check_fact
 from lace.ids import is_record_hash
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.lowering import MAY_REQUEST, MAY_SEND, scoped
@@ -154,12 +155,20 @@ class ExchangePolicy:
     def apply(self, added: Iterable[Fact] = (), removed: Iterable[Fact] = ()) -> PolicyChange:
         """Change the facts of this side; return how MaySend and MayRequest changed."""
         came, gone = net_change(self.source, added, removed)
+        for fact in came:
+            check_fact(fact, self.limits)
+        try:
+            return self._apply(came, gone)
+        except BaseException:
+            # All of it or nothing: back to the facts before, and to what follows from them.
+            exchange(self.source, came, gone)
+            self.__post_init__()
+            raise
+
+    def _apply(self, came: list[Fact], gone: list[Fact]) -> PolicyChange:
         touched = _whole_records(touched_by(came + gone))
         before = facts_around(self.source, touched)
-        for fact in gone:
-            self.source.discard(fact)
-        for fact in came:
-            self.source.add(fact)
+        exchange(self.source, gone, came)
         after = facts_around(self.source, touched)
         mine = follow(self._local, before, after)
 

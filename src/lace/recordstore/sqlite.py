@@ -28,7 +28,6 @@ from lace.urc import Coordinate
 
 _APPLICATION: Final = 0x4C616365  # "Lace"
 _BUSY_SECONDS: Final = 10.0
-_BATCH: Final = 500
 
 #: The scripts that bring a file from version n to n + 1; a new file gets all of them.
 MIGRATIONS: Final = (files("lace.recordstore").joinpath("schema.sql").read_text("utf-8"),)
@@ -42,21 +41,21 @@ _CODES: Final = {
     sqlite3.SQLITE_CORRUPT: Code.STORE_CORRUPT,
     sqlite3.SQLITE_NOTADB: Code.STORE_CORRUPT,
     sqlite3.SQLITE_CANTOPEN: Code.STORE_OPEN,
-    sqlite3.SQLITE_IOERR: Code.STORE_FULL,
 }
 
 
 class SqliteStore(Closes):
     """A record store in one file; may be used from several threads and processes."""
 
-    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+    def __init__(self, path: str | Path, *, read_only: bool = False, create: bool = True) -> None:
         self.path = Path(path)
         self._read_only = read_only
         self._lock = RLock()
         self._listeners: list[Callable[[list[StoredRecord]], None]] = []
         self._names: dict[str, int] = {}
         with _errors(self.path):
-            self._connection = _connect(self.path, read_only=read_only)
+            mode = "ro" if read_only else "rwc" if create else "rw"
+            self._connection = _connect(self.path, mode)
             try:
                 self._prepare()
             except BaseException:
@@ -154,35 +153,21 @@ class SqliteStore(Closes):
             for (line,) in self._all("PRAGMA integrity_check", ()):
                 if line != "ok":
                     yield f"file: {line}"
-            after = StoreRecordId(0)
             with self.snapshot() as snapshot:
-                while batch := self.read(after, _BATCH):
-                    for stored in batch:
-                        yield from self._check_record(stored, snapshot)
-                    after = batch[-1].id
-
-    def _check_record(self, stored: StoredRecord, snapshot: SqliteSnapshot) -> Iterator[str]:
-        row = self._one("SELECT raw FROM record WHERE id = ?", (stored.id,))
-        outcome = validate_record(row[0] if row else b"")
-        if outcome.value is None or outcome.value.hash != stored.hash:
-            yield f"record {stored.hash}: {outcome.detail or 'stored under another hash'}"
-            return
-        expected = set(record_facts(outcome.value))
-        found = {
-            (predicate.name, *values)
-            for predicate in _TABLES
-            for values in snapshot.query(predicate, stored.hash)
-        }
-        if found != expected:
-            yield f"record {stored.hash}: its facts are not those of its bytes"
+                for hash, raw in snapshot.raw_records():
+                    yield from _check_record(hash, raw, snapshot)
 
     # --- writing ---
 
     def _prepare(self) -> None:
         connection = self._connection
+        connection.execute("BEGIN")  # one look, whatever other processes do meanwhile
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        connection.execute("COMMIT")
+        if self._read_only and not tables:
+            raise StoreError(f"{self.path} is not a record store", code=Code.STORE_CORRUPT)
         if tables and application != _APPLICATION:
             raise StoreError(f"{self.path} is another program's database", code=Code.STORE_CORRUPT)
         if version > VERSION:
@@ -314,7 +299,7 @@ class SqliteSnapshot(Closes):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._connection = _connect(path, read_only=True)
+        self._connection = _connect(path, "ro")
         try:
             # The first read fixes what all later ones see.
             self._connection.execute("BEGIN")
@@ -356,12 +341,32 @@ class SqliteSnapshot(Closes):
         with _errors(self._path):
             yield from self._connection.execute(query, tuple(bound.values()))
 
+    def raw_records(self) -> Iterator[tuple[str, bytes]]:
+        """Yield hash and bytes of every record, in the order they came."""
+        with _errors(self._path):
+            yield from self._connection.execute("SELECT hash, raw FROM record ORDER BY id")
+
     def close(self) -> None:
         self._connection.close()
 
 
-def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    mode = "ro" if read_only else "rwc"
+def _check_record(hash: str, raw: bytes, snapshot: SqliteSnapshot) -> Iterator[str]:
+    """Yield what is wrong with one record of a snapshot."""
+    outcome = validate_record(raw)
+    if outcome.value is None or outcome.value.hash != hash:
+        yield f"record {hash}: {outcome.detail or 'stored under another hash'}"
+        return
+    expected = set(record_facts(outcome.value))
+    found = {
+        (predicate.name, *values)
+        for predicate in _TABLES
+        for values in snapshot.query(predicate, hash)
+    }
+    if found != expected:
+        yield f"record {hash}: its facts are not those of its bytes"
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
     address = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(
         address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -389,6 +394,8 @@ def _errors(path: Path) -> Iterator[None]:
     """Turn what SQLite says into a StoreError with a code."""
     try:
         yield
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{path}: text that is no text", code=Code.STORE_CORRUPT) from error
     except sqlite3.Error as error:
         primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
         code = _CODES.get(primary, Code.STORE_FAILED)
@@ -397,5 +404,5 @@ def _errors(path: Path) -> Iterator[None]:
 
 def schema_version(path: str | Path) -> int:
     """Return the schema version of a file without changing it."""
-    with _errors(Path(path)), closing(_connect(Path(path), read_only=True)) as connection:
+    with _errors(Path(path)), closing(_connect(Path(path), "ro")) as connection:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
