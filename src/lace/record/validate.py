@@ -36,12 +36,10 @@ _BLOB_DIGEST_AT: Final = len(MARK) + len("B.")
 _SEALED_PAYLOAD_AT: Final = SEAL_HEAD_BYTES + MARKLINE_BYTES
 _COPY_BELOW: Final = 1 << 16  # slicing small bytes is cheaper than a memoryview of them
 
-# The class of each type, and where its parts begin among those of a Seal.
-_KINDS: Final[dict[str, tuple[type[Record], int]]] = {
-    "B": (Blob, 9),
-    "P": (Plex, 3),
-    "S": (Seal, 0),
-}
+_HASH_END: Final = MARKLINE_BYTES - len("\n")
+# Where the parts of embedded records begin among those of a Seal.
+_PLEX_PARTS: Final = 3
+_BLOB_PARTS: Final = 9
 
 # The number of the group that holds the Blob digest, by pattern.
 _PLEX_BLOB: Final = 7
@@ -117,10 +115,13 @@ def reread(raw: bytes) -> Record:
     match = KNOWN.match(raw)
     if match is None:
         raise RecordError("these bytes were never valid", code=Code.RECORD_MALFORMED)
-    kind = raw[_TYPE_AT : _TYPE_AT + 1].decode()
-    made, start = _KINDS[kind]
-    parts = match.groups()[start:]
-    return made(RecordHash(f"{kind}.{parts[0].decode()}.H3"), raw, parts)
+    hash = RecordHash(raw[_TYPE_AT:_HASH_END].decode())
+    parts = match.groups()
+    if parts[0] is not None:
+        return Seal(hash, raw, parts)
+    if parts[_PLEX_PARTS] is not None:
+        return Plex(hash, raw, parts[_PLEX_PARTS:])
+    return Blob(hash, raw, parts[_BLOB_PARTS:])
 
 
 def _recognise_blob(raw: bytes, limits: Limits) -> Record | None:

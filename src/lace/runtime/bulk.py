@@ -60,10 +60,15 @@ def validate_frames(
         crew.close()
 
 
-def judge(batch: Batch, limits: Limits) -> list[Verdict]:
+def judge(joined: bytes, lengths: list[int], limits: Limits) -> list[Verdict]:
     """What a worker does: one verdict a record."""
-    outcomes = (validate_record(raw, limits) for raw in batch)
-    return [(o.code, o.detail) if o.code is not None else None for o in outcomes]
+    verdicts: list[Verdict] = []
+    at = 0
+    for length in lengths:
+        outcome = validate_record(joined[at : at + length], limits)
+        verdicts.append((outcome.code, outcome.detail) if outcome.code is not None else None)
+        at += length
+    return verdicts
 
 
 class _Crew:
@@ -118,7 +123,8 @@ class _Crew:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(workers, mp_context=get_context(_start_method()))
         try:
-            return self._pool.submit(judge, batch, self._limits)
+            # One long string of bytes travels faster than many short ones.
+            return self._pool.submit(judge, b"".join(batch), [*map(len, batch)], self._limits)
         except BrokenProcessPool as error:  # died between two batches
             failed: Future[list[Verdict]] = Future()
             failed.set_exception(error)

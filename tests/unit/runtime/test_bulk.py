@@ -12,7 +12,7 @@ from lace.errors import Code, Outcome
 from lace.limits import Limits
 from lace.record import Record, build_blob, validate_record
 from lace.runtime import bulk
-from lace.runtime.bulk import Batch, Verdict, validate_frames
+from lace.runtime.bulk import Verdict, validate_frames
 
 KILLER = b"kills whoever looks at it"
 
@@ -66,18 +66,18 @@ def test_memory_is_bounded_by_reading_only_a_few_batches_ahead() -> None:
 real_judge = bulk.judge
 
 
-def deadly_judge(batch: Batch, limits: Limits) -> list[Verdict]:
-    if KILLER in batch:
+def deadly_judge(joined: bytes, lengths: list[int], limits: Limits) -> list[Verdict]:
+    if KILLER in joined:
         os.kill(os.getpid(), signal.SIGKILL)
-    return real_judge(batch, limits)
+    return real_judge(joined, lengths, limits)
 
 
-def once_deadly_judge(batch: Batch, limits: Limits) -> list[Verdict]:
+def once_deadly_judge(joined: bytes, lengths: list[int], limits: Limits) -> list[Verdict]:
     flag = Path(os.environ["LACE_TEST_FLAG"])
-    if KILLER in batch and not flag.exists():
+    if KILLER in joined and not flag.exists():
         flag.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return real_judge(batch, limits)
+    return real_judge(joined, lengths, limits)
 
 
 def test_a_record_that_kills_workers_is_found_and_the_rest_is_judged(
