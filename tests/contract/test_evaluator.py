@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
+from lacegrams import run
 
 from lace.datalog.ast import Predicate
 from lace.datalog.source import MemorySource, parse_facts
@@ -13,7 +14,6 @@ from lace.errors import Code, LacegramError, LimitExceeded
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.view import QueryView
 from lace.text import fact_line
-from rules import run
 
 Engine = Callable[..., set[str]]
 

@@ -7,7 +7,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rules import derive
+from lacegrams import derive
 
 from lace import b64a
 from lace.datalog.builtins import integer_compare, integer_key, text_compare, text_shape

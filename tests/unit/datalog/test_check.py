@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rules import codes, derive, run
+from lacegrams import codes, derive, run
 
 from lace.datalog.ast import Predicate
 from lace.datalog.check import check_lacegram

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from lacegrams import codes, derive, run
 
 from lace.datalog.ast import Predicate
 from lace.datalog.builtins import integer_key
@@ -15,7 +16,6 @@ from lace.datalog.source import MemorySource, parse_facts
 from lace.errors import Code, LaceError, LacegramError, LimitExceeded, ProtocolError, UsageError
 from lace.interlace.facts import parse_block
 from lace.limits import DEFAULT_LIMITS, Limits
-from rules import codes, derive, run
 
 P = Predicate("P", 1)
 

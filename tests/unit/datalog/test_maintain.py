@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rules import run
+from lacegrams import run
 
 from lace.datalog.ast import Predicate
 from lace.datalog.maintain import Change, Maintained

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lacegrams import codes, derive, run
 from programs import programs
-from rules import codes, derive, run
 
 from lace.datalog.canonical import canonical_lacegram, parse_lacegram_id, rule_id
 from lace.datalog.check import check_lacegram
