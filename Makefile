@@ -32,8 +32,10 @@ lint: $(READY) ## check style, types and layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(READY) ## measure, as ratios against floors in the same run
+bench: $(READY) ## measure, as ratios against floors and competitors in the same run
 	@$(BIN)/python bench/run.py
+	@$(PIP) --group bench
+	@$(BIN)/python bench/rules
 
 docs: $(READY) ## write the generated pages again
 	@$(BIN)/python tools/generate_docs.py

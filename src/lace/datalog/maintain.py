@@ -345,5 +345,5 @@ def _view_change(view: View, before: MemorySource, after: MemorySource, meter: M
     A row of a star belongs to one key and is decided by that key's facts; a row of any other view
     stands for one fact.
     """
-    old, new = view_rows(view, before, meter), view_rows(view, after, meter)
+    old, new = set(view_rows(view, before, meter)), set(view_rows(view, after, meter))
     return Change(old - new, new - old)

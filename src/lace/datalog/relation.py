@@ -19,10 +19,11 @@ _LONG = 64  # from this length on, a bucket that loses a row becomes a dict
 class Relation:
     """A set of rows. Rows and indexes change together, or not at all."""
 
-    __slots__ = ("_indexes", "_ordered", "rows")
+    __slots__ = ("_indexes", "_order", "_ordered", "rows")
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.rows: set[Row] = set(rows)
+        self._order: Collection[Row] | None = None  # all rows, until something changes
         self._indexes: dict[tuple[int, ...], dict[Key, Bucket]] = {}
         self._ordered: dict[int, list[tuple[str, Row]]] = {}
 
@@ -37,10 +38,11 @@ class Relation:
         index = self._indexes.get(columns)
         if index is None:
             key_of = itemgetter(*columns)
-            index = {key_of(row): [row] for row in self.rows}
-            if len(index) < len(self.rows):  # not unique: gather the rows of each key
+            rows = self.rows if self._order is None else self._order
+            index = {key_of(row): [row] for row in rows}
+            if len(index) < len(rows):  # not unique: gather the rows of each key
                 index = {}
-                for row in self.rows:
+                for row in rows:
                     bucket = index.get(key_of(row))
                     if bucket is None:
                         index[key_of(row)] = [row]
@@ -69,6 +71,7 @@ class Relation:
         return ordered, range(start, stop)
 
     def add(self, row: Row) -> None:
+        self._order = None
         self.rows.add(row)
         for columns, index in self._indexes.items():
             _put(index, _key(row, columns), row)
@@ -76,6 +79,7 @@ class Relation:
             insort(ordered, (row[column], row))
 
     def remove(self, row: Row) -> None:
+        self._order = None
         self.rows.remove(row)
         for columns, index in self._indexes.items():
             _drop(index, _key(row, columns), row)
@@ -85,6 +89,7 @@ class Relation:
     def add_all(self, rows: Collection[Row]) -> None:
         """Add rows that are all new."""
         if not self._indexes and not self._ordered:
+            self._order = None
             self.rows.update(rows)
         else:
             for row in rows:
@@ -95,9 +100,12 @@ class Relation:
         for row in rows:
             self.remove(row)
 
-    def replace(self, rows: set[Row]) -> None:
-        """Begin anew with these rows; the set becomes the relation's own."""
-        self.rows = rows
+    def replace(self, rows: Collection[Row]) -> None:
+        """Begin anew with these rows; a set becomes the relation's own."""
+        self.rows = rows if isinstance(rows, set) else set(rows)
+        # Rows in the order they were made lie side by side in memory: an index is made faster.
+        unique = isinstance(rows, list) and len(rows) == len(self.rows)
+        self._order = rows if unique else None
         self._indexes.clear()
         self._ordered.clear()
 

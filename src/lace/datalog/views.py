@@ -7,7 +7,7 @@ few facts of one changed record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from operator import itemgetter
 from typing import Final
 
@@ -23,19 +23,22 @@ _KEY_SIZE: Final = {t.predicate: t.key for t in WIDE_TABLES} | {
 }
 
 
-def view_rows(view: View, source: FactSource, meter: Meter) -> set[Row]:
-    """Return the rows of a view over the facts of a source; what it makes counts as work."""
+def view_rows(view: View, source: FactSource, meter: Meter) -> Collection[Row]:
+    """Return the rows of a view over the facts of a source; what it makes counts as work.
+
+    A list is in the order of the facts, and may hold a row twice.
+    """
     if len(view.patterns) == 1:
         return _single(view, source)
     return _star(view, source, meter)
 
 
-def _single(view: View, source: FactSource) -> set[Row]:
+def _single(view: View, source: FactSource) -> Collection[Row]:
     pattern = view.patterns[0]
     facts = _facts(pattern, source)
     columns = _columns(pattern)
     if not view.tests and not _repeats(pattern):
-        return set(map(_picker([columns[local] for local in view.outputs]), facts))
+        return list(map(_picker([columns[local] for local in view.outputs]), facts))
     local_columns = [columns[local] for local in range(view.width)]
     envs = map(_picker(local_columns), (f for f in facts if _consistent(pattern, f)))
     return _project(view, envs)
