@@ -16,6 +16,8 @@ from lace.text import fact_line
 
 _DOMAIN: Final = b"lace-advertisement-record/v1"
 
+ADVERT_FACTS: Final = frozenset(("Advertised", "AdvertisedField"))
+
 FieldValue = tuple[str, int, str]
 """Name, index among its name, value."""
 
@@ -39,6 +41,10 @@ class Advertisement:
     def canonical(self) -> bytes:
         """Return the one spelling, LF after every line."""
         return "".join(f"{fact_line(f[0], f[1:])}\n" for f in self.facts()).encode()
+
+    def said_by(self, source: SourceLabel) -> Advertisement:
+        """Return the same claim by another source."""
+        return Advertisement(self.record, source, self.fields)
 
     def digest(self) -> bytes:
         return digest(_DOMAIN + self.canonical())

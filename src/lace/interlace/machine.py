@@ -8,97 +8,60 @@ nothing but the exchange.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from lace.codes import Code
 from lace.datalog.source import Fact
-from lace.errors import LaceError, LimitExceeded, Status
-from lace.ids import Verifier
+from lace.errors import LaceError, ProtocolError
 from lace.interlace import messages as m
-from lace.interlace.advertise import advertise
 from lace.interlace.facts import block, parse_block
-from lace.interlace.negotiate import WIRE_LIMITS, Agreement, Hello, negotiate, parse_hello
+from lace.interlace.opening import Epoch, Opening
+from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
 from lace.interlace.phases import FACTS, Occasion, Phase, next_phase
-from lace.interlace.reconcile import OwnAdverts, PeerAdverts
-from lace.limits import DEFAULT_LIMITS, Limits
-from lace.policy.module import PolicyModule, facet_of, module_from_peer
-from lace.policy.origin import Operand, Party, check_announced_origin, label_operands
-from lace.policy.plan import ExchangePlan
-from lace.record.validate import validate_record
-from lace.tai import Tai
+from lace.interlace.reconcile import OwnAdverts, PeerAdverts, Saying
+from lace.interlace.tick import Ticking
+from lace.interlace.transfer import Transfer
+from lace.policy.module import PolicyModule
+from lace.tai import NS_PER_SECOND, Tai, add_ns, difference_ns
 
-_MARKLINE_START: Final = len("🖧: ".encode())
-_MARKLINE_END: Final = 100
-_REQUEST_AT_ONCE: Final = 10_000
-_SEND_AT_ONCE: Final = 32 * 1024 * 1024  # bytes in one transfer phase; the rest is deferred
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """What this side brings to an exchange."""
-
-    index: int
-    module: PolicyModule
-    nonce: str = ""
-    peer_nonce: str = ""
-    verifier: Verifier | None = None
-    """Proven to the peer by the binding, if any."""
-    peer_verifier: Verifier | None = None
-    """Proven by the peer, as the binding found out."""
-    transport: str = ""
-    encrypted: bool = False
-    tick_interval: int = 10_000_000_000
-    coarse: bool = True
-    """Offer to start reconciliation at one root partition."""
-    limits: Limits = DEFAULT_LIMITS
-
-
-class _Abort(Exception):
-    def __init__(self, code: Code, detail: str) -> None:
-        super().__init__(detail)
-        self.code, self.detail = code, detail
-
-
-@dataclass(slots=True)
-class _Tally:
-    received: list[str] = field(default_factory=list)
-    rejected: list[str] = field(default_factory=list)
-    not_available: list[str] = field(default_factory=list)
-    bytes_received: int = 0
-    bytes_sent: int = 0
-    loops: int = 0
+_DESCRIBE_AT_ONCE: Final = 1000
+_Ending = Callable[[m.InterlaceResult], m.Event]
 
 
 class InterlaceMachine:
-    """One side of one bounded exchange."""
+    """One side of one exchange."""
 
     def __init__(self, side: Side) -> None:
         self._side = side
         self.phase = Phase.SETUP
         self._effects: list[m.Effect] = []
-        self._ended = False  # our own end of this phase was sent
+        self._awaiting: deque[m.Question] = deque()  # answers of the driver that are still due
+        # This phase.
+        self._ended = False
         self._peer_ended = False
-        self._facts: list[Fact] = []  # the peer's, in this phase
-        self._peer_module: PolicyModule | None = None
-        self._operands: tuple[Operand, Operand] | None = None
-        self._plan: ExchangePlan | None = None
-        self._hello: Hello | None = None
-        self._agreement: Agreement | None = None
-        self._own: OwnAdverts | None = None
+        self._facts: list[Fact] = []  # the peer's
+        self._saying: Saying | None = None
+        self._again = False  # we have more to advertise, whatever is requested
+        self._peer_again = False
+        # The epoch: one plan, and everything that goes by it.
+        self._module = side.module
+        self._next_module: PolicyModule | None = None
+        self._opening = Opening(side, self._module, side.peer_verifier)
+        self._epoch: Epoch | None = None
+        self._passing_over = False  # an advertise phase that crossed with our set-up
+        self._own = OwnAdverts({})
         self._peers: PeerAdverts | None = None
-        self._may_send: set[str] = set()
-        self._may_request: set[str] = set()
-        self._have: set[str] = set()
-        self._refused: set[str] = set()  # rejected or not available, until advertised anew (A34)
+        self._ticking: Ticking | None = None
         self._asked: list[Fact] = []
         self._peer_asks: list[Fact] = []
-        self._phase_bytes = 0
-        self._outstanding: set[str] = set()
-        self._to_serve: list[str] = []
-        self._awaiting = 0  # answers of the driver that a phase still needs
-        self._round_bytes = 0
-        self._tally = _Tally()
+        # The round.
+        self._transfer = Transfer(side.limits, side.limits.max_total_transferred_bytes)
+        self._evaluated = False  # just before this loop began
+        self._woken = False
+        self._ending: _Ending | None = None
+        self._crossing = False  # we woke, and the peer has not said anything since
 
     # --- the one entrance ---
 
@@ -107,385 +70,444 @@ class InterlaceMachine:
         self._effects = []
         if self.phase is Phase.CLOSED:
             return []
+        if self._ending is not None:
+            self._finish(given)
+            return self._effects
         try:
-            self._take(given)
+            self._take(given, now)
+            if self._transfer.over is not None:
+                raise self._transfer.over
             self._advance(now)
-        except _Abort as abort:
-            self._abort(abort.code, abort.detail)
         except LaceError as error:  # malformed data, a limit, a module that cannot be used
-            self._abort(error.code, error.message)
+            self._abort(error.code, error.message, m.Blame.REMOTE)
         return self._effects
 
-    def _take(self, given: m.Input) -> None:
+    def _take(self, given: m.Input, now: Tai) -> None:
         match given:
-            case m.Started():
-                self._do(m.SetTimer(self._side.limits.phase_timeout))
-                self._do(m.SendModule(self._side.module.id, self._side.module.text.encode()))
             case m.PeerModule():
-                self._take_module(given)
-            case m.PeerFacts():
-                allowed = FACTS[self.phase]
-                if self._peer_ended:
-                    raise _Abort(Code.INTERLACE_PHASE, "facts after the end of their phase")
-                self._facts += parse_block(given.content, allowed, self._side.limits)
-            case m.PeerRecord():
-                self._take_record(given.raw)
-            case m.PeerPhaseEnd():
-                if self._peer_ended:
-                    raise _Abort(Code.INTERLACE_PHASE, "a phase was ended twice")
-                self._peer_ended = True
-            case m.Evaluated():
-                self._take_evaluation(given)
-            case m.EvaluationFailed():
-                raise _Abort(given.code, given.detail)
-            case m.Loaded():
-                self._take_loaded(given)
-            case m.Saved():
-                self._take_saved(given)
+                self._hear_module(given)
+            case m.PeerFacts() | m.PeerRecord() | m.PeerPhaseEnd():
+                self._hear(given, now)
+            case m.Started():
+                self._say_module()
+            case m.PeerProven():
+                self._opening.proven = given.verifier
+            case m.Woken():
+                self._woken = True
+            case m.OperandChanged():
+                self._next_module = given.module
             case m.TimerFired():
-                raise _Abort(Code.INTERLACE_TIMEOUT, f"{self.phase} took too long")
+                self._take_timer()
+            case m.StreamFailed():
+                self._abort(given.code, given.detail, m.Blame.REMOTE)
             case m.PeerGone():
-                raise _Abort(Code.INTERLACE_GONE, f"the connection ended during {self.phase}")
+                self._take_end(given)
             case m.CloseRequested():
                 self._close("asked to close")
+            case _:
+                self._take_answer(given, now)
+
+    def _hear_module(self, given: m.PeerModule) -> None:
+        """Take the peer's module; a loop that it has not yet joined gives way to a new epoch."""
+        joined = bool(self._facts) or self._peer_ended
+        if self.phase is Phase.IDLE or (self.phase is Phase.ADVERTISE and not joined):
+            self._begin_epoch(own=False)
+        if self.phase is not Phase.SETUP or self._peer_ended:
+            raise ProtocolError("a module out of place", code=Code.INTERLACE_PHASE)
+        self._passing_over = False
+        self._opening.take_module(given)
+
+    def _hear(self, given: m.PeerFacts | m.PeerRecord | m.PeerPhaseEnd, now: Tai) -> None:
+        """Take what the peer says in a phase; in idle it begins the next loop."""
+        if self.phase is Phase.IDLE:
+            self._begin_round()
+            self._go(Occasion.WAKE, now)
+        if self._peer_ended:
+            raise ProtocolError("more after the end of a phase", code=Code.INTERLACE_PHASE)
+        self._crossing = False
+        if isinstance(given, m.PeerRecord):
+            if self.phase is not Phase.TRANSFER:
+                raise ProtocolError("a record out of place", code=Code.INTERLACE_PHASE)
+            self._do(*self._transfer.take_record(given.raw))
+        elif isinstance(given, m.PeerFacts):
+            if self._passing_over and not given.content.startswith(b"ExchangeOperand("):
+                parse_block(given.content, FACTS[Phase.ADVERTISE], self._side.limits)
+                return
+            self._passing_over = False
+            for fact in parse_block(given.content, FACTS[self.phase], self._side.limits):
+                if fact[0] == "TickReady":
+                    self._hear_tick(fact[1])
+                else:
+                    self._facts.append(fact)
+        elif self._passing_over:
+            self._passing_over = False
+        else:
+            self._peer_ended = True
+            if self.phase is Phase.TRANSFER:
+                self._do(*self._transfer.save())
+
+    def _take_timer(self) -> None:
+        if self.phase is Phase.IDLE:
+            self._woken = True  # a tick may have been reached
+        else:
+            detail = f"{self.phase} took too long"
+            self._abort(Code.INTERLACE_TIMEOUT, detail, m.Blame.LINK)
+
+    def _take_end(self, given: m.PeerGone) -> None:
+        if given.orderly and (self.phase is Phase.IDLE or self._crossing):
+            self._close("the peer closed")
+        else:
+            detail = f"the connection ended during {self.phase}"
+            self._abort(Code.INTERLACE_GONE, detail, m.Blame.LINK)
+
+    # --- answers ---
+
+    def _take_answer(self, given: m.Input, now: Tai) -> None:
+        if not self._awaiting or not isinstance(given, m.ANSWERS[type(self._awaiting[0])]):
+            raise ProtocolError("an answer to no question", code=Code.INTERLACE_PHASE)
+        if not (isinstance(given, m.Evaluated) and given.more):
+            self._awaiting.popleft()
+        match given:
+            case m.Evaluated():
+                self._own.remove(given.unsendable)
+                self._own.put(given.sendable)
+                self._adverts.expect_no_more(given.unsendable)
+                self._adverts.expect(given.expected)
+                self._transfer.take_evaluation(given)
+                if not given.more and self.phase is Phase.IDLE:
+                    self._consider_waking(now)
+            case m.Recalled():
+                self._adverts.recall(given.adverts)
+            case m.Described():
+                facts = [fact for advert in given.adverts for fact in advert.facts()]
+                self._do(m.SendFacts(block(facts)))
+            case m.Loaded():
+                self._do(*self._transfer.take_loaded(given))
+            case m.Saved():
+                self._do(*self._transfer.take_saved(given))
+            case m.EvaluationFailed() | m.StoreFailed():
+                self._abort(given.code, given.detail, m.Blame.LOCAL)
 
     # --- phases ---
 
     def _advance(self, now: Tai) -> None:
         """Say what there is to say, and move on whenever both sides have ended a phase."""
-        while self.phase is not Phase.CLOSED:
-            if not self._ended and not self._awaiting and self._can_speak():
+        while self._ending is None and not self._awaiting:
+            if self.phase is Phase.IDLE:
+                if not self._leave_idle():
+                    return
+                continue
+            if not self._ended and self._can_speak():
                 self._speak(now)
-            if not (self._ended and self._peer_ended) or self._awaiting:
+                continue
+            if not (self._ended and self._peer_ended):
                 return
             facts, self._facts = self._facts, []
             occasion = self._conclude(facts)
-            following = next_phase(self.phase, occasion)
-            if following is None:
-                raise _Abort(Code.INTERLACE_PHASE, f"{occasion} in {self.phase}")
-            self._ended = self._peer_ended = False
-            if following is Phase.CLOSED:
-                self._fixed_point()
-                return
-            self.phase = following
-            self._do(m.SetTimer(self._side.limits.phase_timeout))
-            self._enter()
+            self._go(occasion, now)
+
+    def _go(self, occasion: Occasion, now: Tai) -> None:
+        following = next_phase(self.phase, occasion)
+        if following is None:
+            raise ProtocolError(f"{occasion} in {self.phase}", code=Code.INTERLACE_PHASE)
+        if following is Phase.ADVERTISE and self._next_module is not None and self._epoch:
+            self._begin_epoch(own=True)
+            return
+        self._enter(following, now)
+
+    def _enter(self, phase: Phase, now: Tai) -> None:
+        """Begin a phase, and ask the driver for what it needs before it can speak."""
+        self._clear(phase)
+        if phase is Phase.IDLE:
+            self._reach_fixed_point(now)
+            return
+        self._do(m.SetTimer(self._limit("phase_timeout")))
+        if phase is Phase.ADVERTISE:
+            self._begin_loop()
+        elif phase is Phase.REQUEST:
+            self._evaluate()
 
     def _can_speak(self) -> bool:
-        return self.phase is not Phase.SETUP or self._operands is not None
-
-    def _enter(self) -> None:
-        """Ask the driver for what a phase needs before it can speak."""
-        if self.phase is Phase.ADVERTISE:
-            self._tally.loops += 1
-            limit = self._limit("max_loop_iterations")
-            if self._tally.loops > limit:
-                self._close(f"limit max_loop_iterations of {limit} was reached")
-                return
-            first = self._tally.loops == 1
-            self._evaluate(tuple(self._runtime_facts()) if first else (), ())
-        elif self.phase is Phase.REQUEST:
-            added, removed = self._adverts.take_changes()
-            self._refused -= {fact[1] for fact in added if fact[0] == "Advertised"}
-            self._evaluate(added, removed)
+        return self.phase is not Phase.SETUP or self._opening.has_both_modules
 
     def _speak(self, now: Tai) -> None:
+        """Say one piece of this phase, and end it when there is no more."""
+        if self.phase is Phase.TRANSFER:
+            self._do(*self._transfer.serve(self._own.table))
+            if not self._awaiting and not self._transfer.is_serving:
+                self._end()
+            return
+        if self._saying is None:
+            self._saying = self._sayings(now)
+            if self._saying.facts:
+                self._do(m.SendFacts(block(self._saying.facts)))
+        listing = self._saying.listing
+        if listing:
+            batch = tuple(listing[:_DESCRIBE_AT_ONCE])
+            del listing[:_DESCRIBE_AT_ONCE]
+            self._do(m.Describe(batch))
+        else:
+            self._end()
+
+    def _sayings(self, now: Tai) -> Saying:
         match self.phase:
             case Phase.SETUP:
-                mine = self._mine
-                facet = mine.module.facet
-                fact = ("ExchangeOperand", str(mine.index), mine.module.id, mine.origin, facet)
-                self._say([fact])
+                return Saying(self._opening.setup_facts())
             case Phase.HELLO:
-                self._hello = self._make_hello(now)
-                self._say(self._hello.facts())
+                return Saying(self._opening.hello_facts(now))
             case Phase.ADVERTISE:
-                self._say(self._own_adverts.advertise(self._start_length))
+                saying = self._own.advertise(self._limit("partition_prefix_start"))
+                return Saying(self._tick_facts(now) + saying.facts, saying.listing)
             case Phase.ASK:
-                self._say(self._asked)
+                return Saying(list(self._asked))
             case Phase.ANSWER:
-                self._say(self._own_adverts.answer(self._peer_asks))
-            case Phase.REQUEST:
-                self._outstanding = set(self._requestable())
-                self._say([("MayRequest", record) for record in sorted(self._outstanding)])
-            case Phase.TRANSFER:
-                if self._to_serve:
-                    self._serve()
-                    return
-        if self.phase is not Phase.CLOSED:
-            self._end()
+                return self._own.answer(self._peer_asks)
+            case _:
+                return Saying(self._request_facts())
 
     def _conclude(self, facts: list[Fact]) -> Occasion:
         """Draw the consequences of the peer's phase; say what both ends amount to."""
+        start = self._limit("partition_prefix_start")
         match self.phase:
             case Phase.SETUP:
-                self._conclude_setup(facts)
+                self._opening.conclude_setup(facts)
             case Phase.HELLO:
                 self._conclude_hello(facts)
             case Phase.ADVERTISE:
-                self._asked = self._adverts.take_advertise(facts, self._start_length)
+                self._asked = self._adverts.take_advertise(facts, start)
             case Phase.ASK:
                 self._peer_asks = facts
                 return Occasion.ASKED if facts or self._asked else Occasion.NOTHING
             case Phase.ANSWER:
-                self._asked = self._adverts.take_answer(facts, self._start_length)
+                self._asked = self._adverts.take_answer(facts, start)
             case Phase.REQUEST:
-                self._to_serve = [fact[1] for fact in facts]
-                requested = bool(facts or self._outstanding)
-                return Occasion.ASKED if requested else Occasion.NOTHING
-            case Phase.TRANSFER:
-                self._conclude_transfer(facts)
+                return self._conclude_requests(facts)
+            case _:
+                self._transfer.conclude(facts)
         return Occasion.DONE
 
-    # --- set-up and hello ---
+    # --- epochs: one plan each ---
 
-    def _take_module(self, given: m.PeerModule) -> None:
-        if self.phase is not Phase.SETUP or self._peer_module is not None:
-            raise _Abort(Code.INTERLACE_PHASE, "a module out of place")
-        side = self._side
-        module = module_from_peer(given.content, given.id, facet_of("selector"), side.limits)
-        self._peer_module = module
-        self._operands = label_operands(
-            Party(index=side.index, module=side.module, nonce=side.nonce, verifier=side.verifier),
-            Party(
-                index=1 - side.index, module=module, nonce=side.peer_nonce,
-                verifier=side.peer_verifier,
-            ),
-        )  # fmt: skip
-        self._plan = ExchangePlan(self._operands)
+    def _say_module(self) -> None:
+        self._do(m.SetTimer(self._limit("phase_timeout")))
+        self._do(m.SendModule(self._module.id, self._module.text.encode()))
 
-    def _conclude_setup(self, facts: list[Fact]) -> None:
-        if len(facts) != 1:
-            raise _Abort(Code.INTERLACE_PHASE, "set-up needs exactly one operand")
-        _, index, module, origin, facet = facts[0]
-        theirs = self._theirs
-        facet_of(facet)
-        if index != str(theirs.index):
-            raise _Abort(Code.POLICY_OPERAND, "the peer claims another operand index")
-        if module != theirs.module.id:
-            raise _Abort(Code.POLICY_MODULE_ID, "the operand names another module")
-        check_announced_origin(origin, theirs)
+    def _begin_epoch(self, *, own: bool) -> None:
+        """Set up anew; if it is our wish, the peer may have begun a loop that it does not know of.
 
-    def _make_hello(self, now: Tai) -> Hello:
-        side = self._side
-        offers = {name: int(getattr(side.limits, name)) for name in WIRE_LIMITS}
-        offers["partition_prefix_start"] = 0 if side.coarse else 2
-        return Hello(
-            plan=self._agreed_plan.id, tai=now, tick_interval=side.tick_interval,
-            signer=side.verifier, limits=offers,
-        )  # fmt: skip
+        The peer can be ahead by its advertise phase and no more, because it waits for ours.
+        """
+        self._module, self._next_module = self._next_module or self._module, None
+        self._opening = Opening(self._side, self._module, self._opening.proven)
+        self._clear(Phase.SETUP)
+        self._passing_over = own
+        self._say_module()
 
     def _conclude_hello(self, facts: list[Fact]) -> None:
-        assert self._hello is not None
-        side = self._side
-        theirs = parse_hello(facts)
-        agreement = negotiate(
-            self._hello, theirs, self._agreed_plan, side.peer_verifier, side.limits
+        opening = self._opening
+        opening.conclude_hello(facts)
+        agreement = opening.agreement
+        self._ticking = Ticking.begin(agreement.start, agreement.tick_interval)
+        epoch = opening.epoch
+        if epoch == self._epoch:  # the same plan in the same words: go on from what is known
+            self._own.begin_again()
+            self._adverts.begin_again()
+        else:
+            self._epoch = epoch
+            self._own = OwnAdverts(agreement.limits)
+            self._peers = PeerAdverts(opening.theirs.source_label, agreement.limits)
+            self._transfer = Transfer(self._side.limits, self._limit("max_total_transferred_bytes"))
+            key = opening.cursor_key
+            if key is not None:
+                self._do(m.Recall(key, opening.theirs.source_label, agreement.fields))
+        self._begin_round()
+
+    # --- rounds and loops ---
+
+    def _begin_round(self) -> None:
+        self._transfer.begin_round()
+        self._adverts.begin_round()
+        self._crossing = False
+
+    def _begin_loop(self) -> None:
+        if not self._transfer.is_going_on:
+            self._transfer.tally.loops += 1
+        limit = self._limit("max_loop_iterations")
+        if self._transfer.tally.loops > limit:
+            self._close(f"limit max_loop_iterations of {limit} was reached")
+            return
+        self._own.begin_loop()
+        if self._evaluated:
+            self._evaluated = False  # just now, on waking
+        else:
+            self._evaluate()
+
+    def _reach_fixed_point(self, now: Tai) -> None:
+        came, gone = self._adverts.take_cursor()
+        self._transfer.tally.cursor_updated = bool(came or gone)
+        key = self._opening.cursor_key
+        if key is not None and (came or gone):
+            self._do(m.Remember(key, came, gone))
+        self._do(m.Emit(m.FixedPoint(self._result())))
+        if not self._side.open:
+            self._close("fixed point")
+        else:
+            self._set_tick_timer(now)
+
+    def _leave_idle(self) -> bool:
+        """Return whether there is a reason to leave idle, or at least to look for one."""
+        if self._next_module is not None:
+            self._begin_epoch(own=True)
+            return True
+        if self._woken:
+            self._evaluate()
+            return True
+        return False
+
+    def _consider_waking(self, now: Tai) -> None:
+        """Begin a loop if it could change anything; what the peer may not know wakes nobody."""
+        if self._own.has_changed or self._requestable() or self._is_tick_due(now):
+            self._begin_round()
+            self._crossing = True
+            self._evaluated = True
+            self._go(Occasion.WAKE, now)
+        else:
+            self._set_tick_timer(now)
+
+    # --- time ---
+
+    def _hear_tick(self, text: str) -> None:
+        self._ticking = self._ticks.heard(text)
+        if self.phase is Phase.REQUEST:
+            self._peer_again = True
+
+    def _tick_facts(self, now: Tai) -> list[Fact]:
+        """Say how far the clock is, if the exchange lasts and anyone cares (050-TIC-11)."""
+        if not self._is_tick_due(now):
+            return []
+        self._ticking = self._ticks.reached(now)
+        return [("TickReady", self._ticks.local_ready)]
+
+    def _is_tick_due(self, now: Tai) -> bool:
+        if not self._side.open:
+            return False
+        return self._ticks.reached(now).local_ready > self._ticks.local_ready
+
+    def _set_tick_timer(self, now: Tai) -> None:
+        seconds = None
+        if self._opening.wants_ticks:
+            following = add_ns(self._ticks.local_ready, self._ticks.interval)
+            seconds = max(0, difference_ns(following, now)) / NS_PER_SECOND
+        self._do(m.SetTimer(seconds))
+
+    # --- evaluation, requests ---
+
+    def _evaluate(self) -> None:
+        self._woken = False
+        changes = self._adverts.take_changes()
+        opening = self._opening
+        self._transfer.advertised_anew(advert.record for advert in changes.advertised)
+        self._transfer.advertised_anew(changes.adopted)
+        self._do(
+            m.Evaluate(
+                plan=opening.plan,
+                schema=opening.agreement.fields,
+                runtime=opening.runtime_facts(self._ticks.now),
+                withdrawn=changes.withdrawn,
+                advertised=changes.advertised,
+                adopted=changes.adopted,
+            )
         )
-        self._agreement = agreement
-        self._own = OwnAdverts(self._mine.source_label, agreement.fields, agreement.limits)
-        self._peers = PeerAdverts(self._theirs.source_label, agreement.limits)
-
-    def _runtime_facts(self) -> list[Fact]:
-        assert self._agreement is not None
-        side = self._side
-        facts = self._agreement.runtime_facts()
-        if side.verifier is not None:
-            facts.append(("Here", side.verifier))
-        if side.peer_verifier is not None:
-            facts.append(("Peer", side.peer_verifier))
-        if side.transport:
-            facts.append(("Transport", side.transport))
-        if side.encrypted:
-            facts.append(("TransportEncrypted",))
-        return facts
-
-    # --- evaluation ---
-
-    def _evaluate(self, added: tuple[Fact, ...], removed: tuple[Fact, ...]) -> None:
-        self._awaiting += 1
-        self._do(m.Evaluate(self._agreed_plan, added, removed))
-
-    def _take_evaluation(self, given: m.Evaluated) -> None:
-        self._answered()
-        own = self._own_adverts
-        for record in given.unsendable:
-            self._may_send.discard(record)
-            own.remove(record)
-        for record, fields in given.sendable.items():
-            self._may_send.add(record)
-            own.put(advertise(record, own.source, fields, own.schema))
-        self._may_request -= given.unrequestable
-        self._may_request |= given.requestable
-
-    # --- requests and transfer ---
 
     def _requestable(self) -> list[str]:
-        """Return what may be asked for now: the invariant of 050, in one place (050-STA)."""
-        assert self._agreement is not None
-        wanted = [
-            record
-            for record in sorted(self._may_request)
-            if record in self._adverts.adverts
-            and record not in self._have
-            and record not in self._refused
-            and record.rpartition(".")[2] in self._agreement.formats
-        ]
-        return wanted[:_REQUEST_AT_ONCE]
+        formats = self._opening.agreement.formats
+        return self._transfer.requestable(self._adverts.table, formats)
 
-    def _serve(self) -> None:
-        """Ask the driver for the next record to send, or say that it cannot be had."""
-        while self._to_serve:
-            record = self._to_serve.pop(0)
-            if record in self._may_send:
-                self._awaiting += 1
-                self._do(m.Load(record))
-                return
-            self._do(m.SendFacts(block([("NotAvailable", record)])))
-        self._end()
+    def _request_facts(self) -> list[Fact]:
+        """Say what is requested; a tick says that there is more to advertise (L11)."""
+        records = self._requestable()
+        self._transfer.ask(records)
+        facts: list[Fact] = [("MayRequest", record) for record in records]
+        self._again = self._own.has_changed
+        if self._again:
+            facts.append(("TickReady", self._ticks.local_ready))
+        return facts
 
-    def _take_loaded(self, given: m.Loaded) -> None:
-        self._answered()
-        if given.record is None or given.hash not in self._may_send:
-            self._do(m.SendFacts(block([("NotAvailable", given.hash)])))
-        else:
-            self._tally.bytes_sent += len(given.record.raw)
-            self._phase_bytes += len(given.record.raw)
-            self._do(m.SendRecord(given.record))
-        if self._phase_bytes >= _SEND_AT_ONCE:
-            self._to_serve = []  # deferred: neither sent nor unavailable
-        if not self._to_serve:
-            self._end()
-
-    def _take_record(self, raw: bytes) -> None:
-        if self.phase is not Phase.TRANSFER or self._peer_ended:
-            raise _Abort(Code.INTERLACE_PHASE, "a record out of place")
-        claimed = raw[_MARKLINE_START:_MARKLINE_END].partition(b"\n")[0].decode("ascii", "replace")
-        if claimed not in self._outstanding:
-            raise _Abort(Code.INTERLACE_UNASKED, "a record that was not asked for")
-        self._outstanding.discard(claimed)
-        self._round_bytes += len(raw)
-        self._tally.bytes_received += len(raw)
-        limit = self._limit("max_total_transferred_bytes")
-        if self._round_bytes > limit:
-            raise LimitExceeded(
-                "max_total_transferred_bytes", configured=limit, observed=self._round_bytes
-            )
-        outcome = validate_record(raw, self._side.limits)
-        if outcome.value is None:
-            self._reject(claimed, outcome.code or Code.RECORD_MALFORMED, outcome.detail)
-        else:
-            self._awaiting += 1
-            self._do(m.Save(outcome.value))
-
-    def _take_saved(self, given: m.Saved) -> None:
-        self._answered()
-        match given.outcome.status:
-            case Status.ACCEPTED:
-                self._have.add(given.hash)
-                self._tally.received.append(given.hash)
-                self._do(m.Emit(m.RecordSaved(given.hash)))
-            case Status.DUPLICATE:
-                self._have.add(given.hash)
-                self._do(m.Emit(m.RecordDuplicate(given.hash)))
-            case _:
-                code = given.outcome.code or Code.STORE_FAILED
-                self._reject(given.hash, code, given.outcome.detail)
-
-    def _reject(self, record: str, code: Code, detail: str) -> None:
-        self._refused.add(record)
-        self._tally.rejected.append(record)
-        self._do(m.Emit(m.RecordRejected(record, code, detail)))
-
-    def _conclude_transfer(self, facts: list[Fact]) -> None:
-        for _, record in facts:
-            if record not in self._outstanding:
-                raise _Abort(Code.INTERLACE_UNASKED, "NotAvailable for what was not asked for")
-            self._outstanding.discard(record)
-            self._refused.add(record)
-            self._tally.not_available.append(record)
-        self._outstanding = set()  # what is left was deferred, and may be asked for again
-        self._phase_bytes = 0
+    def _conclude_requests(self, facts: list[Fact]) -> Occasion:
+        if self._transfer.take_requests(fact[1] for fact in facts):
+            return Occasion.ASKED
+        return Occasion.AGAIN if self._again or self._peer_again else Occasion.NOTHING
 
     # --- ends ---
 
-    def _fixed_point(self) -> None:
-        self.phase = Phase.CLOSED
-        self._do(m.Emit(m.FixedPoint(self._result())))
-        self._do(m.Emit(m.Closed("fixed point", self._result())))
-        self._do(m.Close())
-
     def _close(self, reason: str) -> None:
-        self.phase = Phase.CLOSED
-        self._do(m.Emit(m.Closed(reason, self._result())))
-        self._do(m.Close())
+        self._finish_by(lambda result: m.Closed(reason, result))
 
-    def _abort(self, code: Code, detail: str) -> None:
+    def _abort(self, code: Code, detail: str, blame: m.Blame) -> None:
+        self._finish_by(lambda result: m.Aborted(code, detail, blame, result))
+
+    def _finish_by(self, ending: _Ending) -> None:
+        """End the exchange, but store first what was received and is valid."""
+        if self._ending is not None:
+            return
+        self._ending = ending
+        self._awaiting.clear()
+        self._do(*self._transfer.save())
+        if not self._awaiting:
+            self._finish(None)
+
+    def _finish(self, given: m.Input | None) -> None:
+        assert self._ending is not None
+        if self._awaiting and not isinstance(given, m.Saved | m.StoreFailed):
+            return  # nothing else matters now
+        if isinstance(given, m.Saved):
+            self._do(*self._transfer.take_saved(given))
         self.phase = Phase.CLOSED
-        self._do(m.Emit(m.Aborted(code, detail, self._result())))
-        self._do(m.Close())
+        self._do(m.Emit(self._ending(self._result())), m.Close())
 
     def _result(self) -> m.InterlaceResult:
-        tally = self._tally
+        tally, opening = self._transfer.tally, self._opening
         return m.InterlaceResult(
-            plan=self._plan.id if self._plan else None,
-            peer=self._side.peer_verifier,
+            link=opening.proven_link,
+            plan=opening.plan.id if opening.has_plan else None,
+            peer=opening.proven,
             received=tuple(tally.received),
             rejected=tuple(tally.rejected),
             not_available=tuple(tally.not_available),
             bytes_received=tally.bytes_received,
             bytes_sent=tally.bytes_sent,
             loops=tally.loops,
+            cursor_updated=tally.cursor_updated,
         )
 
     # --- small things ---
 
-    def _say(self, facts: list[Fact]) -> None:
-        if facts:
-            self._do(m.SendFacts(block(facts)))
+    def _clear(self, phase: Phase) -> None:
+        self.phase = phase
+        self._ended = self._peer_ended = False
+        self._again = self._peer_again = False
+        self._facts = []
+        self._saying = None
 
     def _end(self) -> None:
         self._ended = True
         self._do(m.EndPhase(self.phase))
 
-    def _do(self, effect: m.Effect) -> None:
-        self._effects.append(effect)
-
-    def _answered(self) -> None:
-        if not self._awaiting:
-            raise _Abort(Code.INTERLACE_PHASE, "an answer to no question")
-        self._awaiting -= 1
+    def _do(self, *effects: m.Effect) -> None:
+        self._effects += effects
+        self._awaiting += [effect for effect in effects if isinstance(effect, m.Question)]
 
     def _limit(self, name: str) -> int:
-        if self._agreement is not None:
-            return self._agreement.limits[name]
+        if self._opening.has_agreement:
+            return self._opening.agreement.limits[name]
         return int(getattr(self._side.limits, name))
-
-    @property
-    def _start_length(self) -> int:
-        return self._limit("partition_prefix_start")
-
-    @property
-    def _mine(self) -> Operand:
-        assert self._operands is not None
-        return self._operands[self._side.index]
-
-    @property
-    def _theirs(self) -> Operand:
-        assert self._operands is not None
-        return self._operands[1 - self._side.index]
-
-    @property
-    def _agreed_plan(self) -> ExchangePlan:
-        assert self._plan is not None
-        return self._plan
-
-    @property
-    def _own_adverts(self) -> OwnAdverts:
-        assert self._own is not None
-        return self._own
 
     @property
     def _adverts(self) -> PeerAdverts:
         assert self._peers is not None
         return self._peers
+
+    @property
+    def _ticks(self) -> Ticking:
+        assert self._ticking is not None
+        return self._ticking

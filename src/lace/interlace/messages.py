@@ -1,25 +1,29 @@
-"""What goes into the machine, what comes out of it, and what an application hears."""
+"""What goes into the machine, what comes out of it, and what an application hears.
+
+A driver answers questions (``Evaluate``, ``Recall``, ``Describe``, ``Load``, ``Save``) in the order
+in which they were asked, and before it hands over anything else that the peer sent.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
 
 from lace.codes import Code
 from lace.datalog.canonical import LacegramId
 from lace.datalog.source import Fact
 from lace.errors import Outcome
-from lace.ids import Verifier
-from lace.interlace.advertise import FieldValue
+from lace.ids import RecordHash, Verifier
+from lace.interlace.advertise import Advertisement
 from lace.interlace.phases import Phase
+from lace.policy.module import PolicyModule
+from lace.policy.origin import SourceLabel
 from lace.policy.plan import ExchangePlan, PlanId
 from lace.record.model import Record
 
-# --- inputs ---
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """Begin: the connection stands, both nonces are known."""
+# --- inputs: from the peer ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +53,79 @@ class PeerPhaseEnd:
     """The peer has said everything it has to say in this phase."""
 
 
+# --- inputs: from the binding ---
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Begin: the connection stands, both nonces are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerProven:
+    """The peer has proven that it controls a verifier; comes before the end of its hello."""
+
+    verifier: Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFailed:
+    """What the peer sent cannot be read any further."""
+
+    code: Code
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeerGone:
+    """The connection ended."""
+
+    orderly: bool = False
+    """At the end of a phase, and not in the middle of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The time that was set has passed."""
+
+
+# --- inputs: from this side ---
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """Records may have been stored since the last evaluation, or runtime facts changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperandChanged:
+    """The application exchanges by another selector from now on."""
+
+    module: PolicyModule
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRequested:
+    """The application wants to stop."""
+
+
+# --- inputs: answers ---
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluated:
     """The answer to ``Evaluate``: how the local policy's decisions changed."""
 
-    sendable: dict[str, tuple[FieldValue, ...]] = field(default_factory=dict)
-    """Records that may now be sent, with their fields."""
+    sendable: Mapping[str, bytes] = field(default_factory=dict)
+    """Records that may now be sent, with the digests of their advertisements."""
+    expected: Mapping[str, bytes] = field(default_factory=dict)
+    """The same records, with the digests they would have if the peer advertised them."""
     unsendable: frozenset[str] = frozenset()
     requestable: frozenset[str] = frozenset()
+    """Records that may now be requested and are not here."""
     unrequestable: frozenset[str] = frozenset()
+    more: bool = False
+    """Another part of the answer follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,42 +137,51 @@ class EvaluationFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """The answer to ``Load``: a record, or None if it is gone."""
+class Recalled:
+    """The answer to ``Recall``: advertisements that the peer made last time, by digest."""
 
-    hash: str
-    record: Record | None
+    adverts: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The answer to ``Describe``, in the order asked."""
+
+    adverts: tuple[Advertisement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The answer to ``Load``: the first of the records asked for, None for one that is gone."""
+
+    records: tuple[Record | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The answer to ``Save``."""
+    """The answer to ``Save``, in the order asked."""
 
-    hash: str
-    outcome: Outcome[Record]
-
-
-@dataclass(frozen=True, slots=True)
-class TimerFired:
-    """A deadline has passed."""
+    outcomes: tuple[tuple[RecordHash, Outcome[Record]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PeerGone:
-    """The connection ended."""
+class StoreFailed:
+    """The answer to any question when the store could not be read or written."""
+
+    code: Code
+    detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class CloseRequested:
-    """The application wants to stop."""
-
-
+Answer = (
+    Evaluated | EvaluationFailed | Recalled | Described | Loaded | Saved | StoreFailed
+)  # fmt: skip
 Input = (
-    Started | PeerModule | PeerFacts | PeerRecord | PeerPhaseEnd | Evaluated | EvaluationFailed
-    | Loaded | Saved | TimerFired | PeerGone | CloseRequested
+    PeerModule | PeerFacts | PeerRecord | PeerPhaseEnd
+    | Started | PeerProven | StreamFailed | PeerGone | TimerFired
+    | Woken | OperandChanged | CloseRequested | Answer
 )  # fmt: skip
 
-# --- effects ---
+# --- effects: to the peer ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,30 +205,71 @@ class EndPhase:
     phase: Phase
 
 
-@dataclass(frozen=True, slots=True)
+# --- effects: questions ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluate:
-    """Bring the local policy in line with these facts and whatever is stored, and answer."""
+    """Bring the local policy in line with this and with whatever is stored; say what changed."""
 
     plan: ExchangePlan
-    added: tuple[Fact, ...] = ()
-    removed: tuple[Fact, ...] = ()
+    schema: frozenset[str] | None
+    """Fields that advertisements have; None for all."""
+    runtime: tuple[Fact, ...]
+    """All runtime facts that hold now."""
+    withdrawn: tuple[str, ...] = ()
+    """Records that the peer no longer advertises as it did."""
+    advertised: tuple[Advertisement, ...] = ()
+    adopted: tuple[str, ...] = ()
+    """Records that the peer advertises exactly as this side would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Say what the peer advertised when this link was last used."""
+
+    link: bytes
+    source: SourceLabel
+    schema: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Make the advertisements of records that may be sent, as of the last evaluation."""
+
+    records: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    hash: str
+    """Load records in this order, up to so many bytes, but at least one."""
+
+    hashes: tuple[str, ...]
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    record: Record
+    records: tuple[Record, ...]
+
+
+# --- effects: the rest ---
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Keep for the next use of this link what the peer advertises now; no answer is needed."""
+
+    link: bytes
+    known: frozenset[str]
+    gone: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """Fire after so many seconds, unless another timer is set before."""
+    """Fire after so many seconds, unless another timer is set before; None: not at all."""
 
-    seconds: int
+    seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +285,20 @@ class Close:
 # --- events ---
 
 
+class Blame(StrEnum):
+    """Where the reason of an abort lies."""
+
+    LOCAL = "local"
+    REMOTE = "remote"
+    LINK = "link"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterlaceResult:
-    """What an exchange did."""
+    """What one round did: a bounded exchange is one, each wake of an open exchange another."""
 
+    link: bytes | None = None
+    """The key of a link between two proven verifiers."""
     plan: PlanId | None = None
     peer: Verifier | None = None
     received: tuple[str, ...] = ()
@@ -179,6 +307,8 @@ class InterlaceResult:
     bytes_received: int = 0
     bytes_sent: int = 0
     loops: int = 0
+    cursor_updated: bool = False
+    """Whether what the peer advertises has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,20 +349,21 @@ class Aborted:
 
     code: Code
     detail: str
+    blame: Blame
     result: InterlaceResult
 
 
 Event = RecordSaved | RecordDuplicate | RecordRejected | FixedPoint | Closed | Aborted
 
+Question = Evaluate | Recall | Describe | Load | Save
 Effect = (
-    SendModule
-    | SendFacts
-    | SendRecord
-    | EndPhase
-    | Evaluate
-    | Load
-    | Save
-    | SetTimer
-    | Emit
-    | Close
-)
+    SendModule | SendFacts | SendRecord | EndPhase | Question | Remember | SetTimer | Emit | Close
+)  # fmt: skip
+
+ANSWERS: Final[dict[type[Question], tuple[type[Input], ...]]] = {
+    Evaluate: (Evaluated, EvaluationFailed, StoreFailed),
+    Recall: (Recalled, EvaluationFailed, StoreFailed),
+    Describe: (Described, EvaluationFailed, StoreFailed),
+    Load: (Loaded, StoreFailed),
+    Save: (Saved, StoreFailed),
+}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final
 
 from lace import b64a
 from lace.crypto.native import digest
 from lace.datalog.source import Fact
 from lace.errors import Code, ProtocolError
+from lace.ids import is_record_hash
 from lace.interlace.facts import decimal
 
 STANDARD_PREFIX: Final = 2
@@ -22,7 +24,6 @@ _LONGEST_PREFIX: Final = 43
 _PREFIX: Final = re.compile(r"[0-9A-Z_a-z~]*")
 _ROOT: Final = re.compile(b64a.PATTERN_32.decode("ascii"))
 _CHARACTERS: Final = b64a.ALPHABET.decode("ascii")
-_LAST: Final = chr(ord(_CHARACTERS[-1]) + 1)  # sorts after every character of a payload
 
 
 def merkle_root(digests: Iterable[bytes]) -> bytes:
@@ -68,63 +69,109 @@ def parse_summary(fact: Fact) -> Summary:
     return Summary(prefix, number, b64a.decode(root))
 
 
-@dataclass(slots=True)
-class Partitions:
-    """Digests of advertisements by record, with the summaries of their partitions.
+class Standing(IntEnum):
+    """What is known of an entry: merely expected, or said and checked."""
 
-    A change forgets only the summaries of the partitions that it lies in; all others stay as they
-    were computed.
+    EXPECTED = 0
+    KNOWN = 1
+
+
+class Partitions:
+    """Digests of advertisements by record, compact: 66 bytes a record, and little else.
+
+    Entries lie sorted in one run of bytes for each prefix of two characters. A change makes the
+    runs that it touches anew; the rest stays as it is. Hashes of other formats, which only a peer
+    can bring up, are few and kept aside.
     """
 
-    _digests: dict[str, bytes] = field(default_factory=dict)
-    _order: list[tuple[str, str]] = field(default_factory=list)
-    """Payload and record, sorted: a partition is a run of it."""
-    _summaries: dict[str, Summary] = field(default_factory=dict)
+    __slots__ = ("_odd", "_runs")
+
+    def __init__(self) -> None:
+        self._runs: list[bytes] = [b""] * _RUNS
+        self._odd: dict[str, dict[str, tuple[bytes, Standing]]] = {}
 
     @classmethod
-    def of(cls, digests: dict[str, bytes]) -> Partitions:
-        return cls(dict(digests), sorted((payload(record), record) for record in digests))
+    def of(cls, digests: Mapping[str, bytes]) -> Partitions:
+        made = cls()
+        made.put(digests)
+        return made
 
     def __len__(self) -> int:
-        return len(self._digests)
+        return sum(map(len, self._runs)) // _ENTRY + sum(map(len, self._odd.values()))
 
-    def put(self, record: str, digest: bytes) -> None:
-        """Add an advertisement, or replace it."""
-        if record not in self._digests:
-            insort(self._order, (payload(record), record))
-        self._digests[record] = digest
-        self._forget(record)
+    def __contains__(self, record: object) -> bool:
+        return isinstance(record, str) and self.standing(record) is Standing.KNOWN
 
-    def remove(self, record: str) -> None:
-        """Remove an advertisement that is there."""
-        del self._digests[record]
-        del self._order[bisect_left(self._order, (payload(record), record))]
-        self._forget(record)
+    def digest(self, record: str) -> bytes | None:
+        """Return the digest of a record, known or expected."""
+        found = self._find(record)
+        return None if found is None else found[0]
 
-    def records(self, prefix: str) -> Iterator[str]:
-        """Yield the records of a partition, in the order of their payloads."""
-        start = bisect_left(self._order, (prefix,))
-        stop = bisect_left(self._order, (prefix + _LAST,)) if prefix else len(self._order)
-        return (record for _, record in self._order[start:stop])
+    def standing(self, record: str) -> Standing | None:
+        found = self._find(record)
+        return None if found is None else found[1]
 
-    def summary(self, prefix: str) -> Summary:
-        """Return the summary of a partition, also of an empty one."""
-        known = self._summaries.get(prefix)
-        if known is None:
-            digests = [self._digests[record] for record in self.records(prefix)]
-            known = Summary(prefix, len(digests), merkle_root(digests))
-            if digests:  # a peer may ask for any number of prefixes that are empty
-                self._summaries[prefix] = known
-        return known
+    # --- changes ---
+
+    def put(self, digests: Mapping[str, bytes], standing: Standing = Standing.KNOWN) -> None:
+        """Set the digests of records."""
+        state = bytes((standing,))
+        runs: dict[int, dict[bytes, bytes]] = {}
+        for record, leaf in digests.items():
+            key = _key(record)
+            if key is None:
+                run = payload(record)[:STANDARD_PREFIX]
+                self._odd.setdefault(run, {})[record] = leaf, standing
+            else:
+                runs.setdefault(_run_of(key), {})[key] = leaf + state
+        for number, entries in runs.items():
+            self._set(number, self._entries(number) | entries)
+
+    def remove(self, records: Iterable[str]) -> None:
+        """Forget records; those that are not here are passed over."""
+        runs: dict[int, set[bytes]] = {}
+        for record in records:
+            key = _key(record)
+            if key is None:
+                self._odd.get(payload(record)[:STANDARD_PREFIX], {}).pop(record, None)
+            else:
+                runs.setdefault(_run_of(key), set()).add(key)
+        for run, gone in runs.items():
+            kept = {key: rest for key, rest in self._entries(run).items() if key not in gone}
+            self._set(run, kept)
+
+    # --- what is in a partition ---
+
+    def runs(self) -> tuple[bytes, ...]:
+        """Return the state of each standard partition; equal bytes mean an equal partition."""
+        return tuple(self._runs)
+
+    def records(self, prefix: str, standing: Standing | None = Standing.KNOWN) -> Iterator[str]:
+        """Yield the records of a partition in order; with None those merely expected too."""
+        for entry in self._within(prefix):
+            if standing is None or entry[_STATE] == standing:
+                yield f"{chr(entry[32])}.{b64a.encode(entry[:32])}.H3"
+        for record, _, state in self._odd_within(prefix):
+            if standing in {None, state}:
+                yield record
+
+    def summary(self, prefix: str, *, expected: bool = False) -> Summary:
+        """Return the summary of a partition; ``expected`` counts what is merely expected too."""
+        leaves = [e[33:65] for e in self._within(prefix) if expected or e[_STATE]]
+        leaves += [leaf for _, leaf, state in self._odd_within(prefix) if expected or state]
+        return Summary(prefix, len(leaves), merkle_root(leaves))
 
     def summaries(self, length: int) -> Iterator[Summary]:
         """Yield the summaries of all non-empty partitions of this prefix length, in order."""
-        at = 0
-        while at < len(self._order):
-            prefix = self._order[at][0][:length]
+        if length <= STANDARD_PREFIX:
+            runs = {standard_prefix(run) for run, data in enumerate(self._runs) if data}
+            prefixes = {run[:length] for run in runs | self._odd.keys()}
+        else:
+            prefixes = {payload(record)[:length] for record in self.records("")}
+        for prefix in sorted(prefixes):
             found = self.summary(prefix)
-            yield found
-            at += found.count
+            if found.count:
+                yield found
 
     def children(self, prefix: str) -> Iterator[Summary]:
         """Yield the summaries of the non-empty partitions one character below."""
@@ -133,10 +180,97 @@ class Partitions:
             if found.count:
                 yield found
 
-    def _forget(self, record: str) -> None:
-        name = payload(record)
-        for length in range(len(name) + 1):
-            self._summaries.pop(name[:length], None)
+    # --- entries: 32 bytes of hash, type letter, 32 bytes of digest, standing ---
+
+    def _find(self, record: str) -> tuple[bytes, Standing] | None:
+        key = _key(record)
+        if key is None:
+            return self._odd.get(payload(record)[:STANDARD_PREFIX], {}).get(record)
+        run = self._runs[_run_of(key)]
+        at = _position(run, key) * _ENTRY
+        if run[at : at + _KEY] != key:
+            return None
+        return run[at + _KEY : at + _STATE], Standing(run[at + _STATE])
+
+    def _entries(self, run: int) -> dict[bytes, bytes]:
+        data = self._runs[run]
+        cuts = range(0, len(data), _ENTRY)
+        return {data[i : i + _KEY]: data[i + _KEY : i + _ENTRY] for i in cuts}
+
+    def _set(self, run: int, entries: dict[bytes, bytes]) -> None:
+        self._runs[run] = b"".join([key + entries[key] for key in sorted(entries)])
+
+    def _odd_within(self, prefix: str) -> Iterator[tuple[str, bytes, Standing]]:
+        run = prefix[:STANDARD_PREFIX]
+        whole = len(prefix) < STANDARD_PREFIX
+        for aside in sorted(self._odd) if whole else [run] if run in self._odd else []:
+            for record, (leaf, standing) in sorted(self._odd[aside].items()):
+                if payload(record).startswith(prefix):
+                    yield record, leaf, standing
+
+    def _within(self, prefix: str) -> Iterator[bytes]:
+        first, last = _bounds(prefix)
+        for run in range(*_runs_of(prefix)):
+            data = self._runs[run]
+            start, stop = 0, len(data)
+            if len(prefix) > STANDARD_PREFIX:
+                start = _position(data, first) * _ENTRY
+                stop = _position(data, last) * _ENTRY
+            for at in range(start, stop, _ENTRY):
+                yield data[at : at + _ENTRY]
+
+
+_KEY: Final = 33
+_STATE: Final = 65
+_ENTRY: Final = 66
+_RUNS: Final = 64**STANDARD_PREFIX
+
+
+def _key(record: str) -> bytes | None:
+    """Return hash and type of a record, or None for a format that we cannot pack."""
+    if not is_record_hash(record):
+        return None
+    return b64a.decode_trusted(record[2:-3].encode("ascii")) + record[:1].encode("ascii")
+
+
+def _run_of(key: bytes) -> int:
+    return key[0] << 4 | key[1] >> 4  # the first two characters are the first twelve bits
+
+
+def _position(run: bytes, key: bytes) -> int:
+    entries = range(len(run) // _ENTRY)
+    return bisect_left(entries, key, key=lambda i: run[i * _ENTRY : i * _ENTRY + _KEY])
+
+
+def standard_prefix(run: int) -> str:
+    """Return the prefix of a standard partition by its number."""
+    return _CHARACTERS[run >> 6] + _CHARACTERS[run & 63]
+
+
+def _runs_of(prefix: str) -> tuple[int, int]:
+    missing = max(0, STANDARD_PREFIX - len(prefix))
+    number = _number(prefix[:STANDARD_PREFIX]) << 6 * missing
+    return number, number + 64**missing
+
+
+def _bounds(prefix: str) -> tuple[bytes, bytes]:
+    """Return the least hash with a prefix, and the least one after all of them."""
+    below = 6 * (_LONGEST_PREFIX - len(prefix))
+    number = _number(prefix)
+    return _least(number << below), _least((number + 1) << below)
+
+
+def _least(number: int) -> bytes:
+    """Return the least hash whose 43 characters, as a number, are not below this one."""
+    value = (number + 3) >> 2  # the last character has two bits that are not part of the hash
+    return value.to_bytes(32, "big") if value < 2**256 else b"\xff" * _KEY
+
+
+def _number(prefix: str) -> int:
+    number = 0
+    for character in prefix:
+        number = number << 6 | _CHARACTERS.index(character)
+    return number
 
 
 def check_listing(summary: Summary, digests: dict[str, bytes]) -> None:

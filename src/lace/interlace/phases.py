@@ -19,6 +19,7 @@ class Phase(StrEnum):
     ANSWER = "answer"
     REQUEST = "request"
     TRANSFER = "transfer"
+    IDLE = "idle"
     CLOSED = "closed"
 
 
@@ -28,6 +29,9 @@ class Occasion(StrEnum):
     DONE = "done"
     ASKED = "something was asked"
     NOTHING = "nothing was asked or requested"
+    AGAIN = "nothing was requested, but something changed"
+    WAKE = "there is something new"
+    OPERAND = "an operand changed"
     OVER = "over"
 
 
@@ -39,8 +43,12 @@ TRANSITIONS: Final[dict[tuple[Phase, Occasion], Phase]] = {
     (Phase.ASK, Occasion.NOTHING): Phase.REQUEST,
     (Phase.ANSWER, Occasion.DONE): Phase.ASK,
     (Phase.REQUEST, Occasion.ASKED): Phase.TRANSFER,
-    (Phase.REQUEST, Occasion.NOTHING): Phase.CLOSED,
+    (Phase.REQUEST, Occasion.AGAIN): Phase.ADVERTISE,
+    (Phase.REQUEST, Occasion.NOTHING): Phase.IDLE,
     (Phase.TRANSFER, Occasion.DONE): Phase.ADVERTISE,
+    (Phase.IDLE, Occasion.WAKE): Phase.ADVERTISE,
+    (Phase.IDLE, Occasion.OPERAND): Phase.SETUP,
+    (Phase.ADVERTISE, Occasion.OPERAND): Phase.SETUP,
     **{(phase, Occasion.OVER): Phase.CLOSED for phase in Phase},
 }
 
@@ -62,6 +70,7 @@ FACTS: Final[dict[Phase, frozenset[str]]] = {
     )),
     Phase.REQUEST: frozenset(("MayRequest", "TickReady")),
     Phase.TRANSFER: frozenset(("NotAvailable", "TickReady")),
+    Phase.IDLE: frozenset(),
     Phase.CLOSED: frozenset(),
 }  # fmt: skip
 

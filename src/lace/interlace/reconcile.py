@@ -1,23 +1,50 @@
 """Finding out what the peer advertises: from listings and summaries to one current state.
 
-The outcome is the same however it was reached: the advertisements of a valid full listing. A
-summary that equals what is known already costs nothing more; one that differs is listed if it is
-small, and narrowed if it is not.
+The outcome is the same however it was reached: the advertisements of a valid full listing. What a
+side may send itself, the peer would advertise in the same words; so a summary that equals what is
+known together with what is expected settles a partition without a listing. One that differs is
+listed if it is small, and narrowed if it is not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from lace.codes import Code
 from lace.datalog.source import Fact
 from lace.errors import LimitExceeded, ProtocolError
-from lace.interlace.advertise import Advertisement, gather
-from lace.interlace.partition import Partitions, Summary, check_listing, parse_summary, payload
+from lace.interlace.advertise import ADVERT_FACTS, Advertisement, gather
+from lace.interlace.partition import (
+    EMPTY,
+    STANDARD_PREFIX,
+    Partitions,
+    Standing,
+    Summary,
+    check_listing,
+    is_prefix,
+    parse_summary,
+    payload,
+    standard_prefix,
+)
 from lace.policy.origin import SourceLabel
 
-_LIST_UP_TO: Final = 64  # a listing of so many costs less than another round trip
+_LIST_UP_TO: Final = 8  # a listing of so many costs less than another round trip
+_LIST_AT_ONCE: Final = 20_000  # held in memory at one time
+_CHILDREN: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertChanges:
+    """How the peer's advertisements changed; what was withdrawn goes first."""
+
+    withdrawn: tuple[str, ...] = ()
+    advertised: tuple[Advertisement, ...] = ()
+    adopted: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.withdrawn or self.advertised or self.adopted)
 
 
 @dataclass(slots=True)
@@ -25,15 +52,19 @@ class PeerAdverts:
     """The current advertisements of the peer: claims, never more."""
 
     source: SourceLabel
-    limits: dict[str, int]
-    adverts: dict[str, Advertisement] = field(default_factory=dict)
-    _partitions: Partitions = field(default_factory=Partitions)
-    _wanted: dict[str, Summary] = field(default_factory=dict)
-    """Summaries whose listing was asked for."""
-    _narrowed: dict[str, Summary] = field(default_factory=dict)
-    """Summaries whose children were asked for."""
-    _added: list[Fact] = field(default_factory=list)
-    _removed: list[Fact] = field(default_factory=list)
+    limits: Mapping[str, int]
+    table: Partitions = field(default_factory=Partitions)
+    _to_list: list[Summary] = field(default_factory=list)
+    """Partitions whose listing is still to be asked for."""
+    _listing: dict[str, Summary] = field(default_factory=dict)
+    """Partitions whose listing was asked for."""
+    _narrowing: dict[str, Summary] = field(default_factory=dict)
+    """Partitions whose children were asked for."""
+    _withdrawn: list[str] = field(default_factory=list)
+    _advertised: list[Advertisement] = field(default_factory=list)
+    _adopted: list[str] = field(default_factory=list)
+    _cursor: dict[str, bool] = field(default_factory=dict)
+    """Records that came (True) or went (False) since the cursor was last kept."""
     _summaries: int = 0
     _first: bool = True
 
@@ -41,68 +72,92 @@ class PeerAdverts:
         """Start counting summaries anew (A31)."""
         self._summaries = 0
 
+    def begin_again(self) -> None:
+        """Hear everything anew, starting from what is known."""
+        self._first = True
+        self._to_list, self._listing, self._narrowing = [], {}, {}
+
+    # --- what is expected, and what is remembered ---
+
+    def expect(self, digests: Mapping[str, bytes]) -> None:
+        """Expect the peer to advertise these, if it advertises them at all."""
+        table = self.table
+        fresh = {r: d for r, d in digests.items() if table.standing(r) is not Standing.KNOWN}
+        table.put(fresh, Standing.EXPECTED)
+
+    def expect_no_more(self, records: Iterable[str]) -> None:
+        table = self.table
+        table.remove([r for r in records if table.standing(r) is Standing.EXPECTED])
+
+    def recall(self, digests: Mapping[str, bytes]) -> None:
+        """Start from what the peer advertised when the link was last used."""
+        self.table.put(digests)
+
+    # --- what the peer says ---
+
     def take_advertise(self, facts: list[Fact], start: int) -> list[Fact]:
         """Take the peer's advertise phase; return what has to be asked."""
         summaries = self._parse(facts)
         listed = _adverts_in(facts)
+        first, self._first = self._first, False
         if not summaries:
             # A later phase that says nothing says that nothing changed.
-            if self._first or listed:
-                self._replace_all(gather(listed, self.source))
-            self._first = False
+            if first or listed:
+                adverts = gather(listed, self.source)
+                self._check_count(len(adverts))
+                self._replace("", adverts)
             return []
-        if any(fact[0] == "Advertised" for fact in facts):
+        if listed:
             raise ProtocolError("summaries and a listing in one", code=Code.INTERLACE_BLOCK)
-        if any(len(summary.prefix) != start for summary in summaries):
+        lengths = {start} if first else {start, STANDARD_PREFIX}
+        if any(len(summary.prefix) not in lengths for summary in summaries):
             raise ProtocolError("partitions of another length", code=Code.INTERLACE_SUMMARY)
-        if self._first:
+        if first and start:
             # The first summaries name every partition that is not empty.
             named = {summary.prefix for summary in summaries}
-            for record in list(self.adverts):
-                if payload(record)[:start] not in named:
-                    self._drop(record)
-        self._first = False
+            known = list(self.table.records(""))
+            self._withdraw(r for r in known if payload(r)[:start] not in named)
         return self._compare(summaries, depth=0)
 
     def take_answer(self, facts: list[Fact], start: int) -> list[Fact]:
         """Take the peer's answers; return what has to be asked next."""
         summaries = self._parse(facts)
         listed = gather(_adverts_in(facts), self.source)
-        if len(listed) > self.limits["max_advertisement_records_listed"]:
-            raise ProtocolError("too many advertisements listed", code=Code.INTERLACE_LISTING)
-        for prefix, summary in self._wanted.items():
-            mine = {r: a for r, a in listed.items() if payload(r).startswith(prefix)}
-            check_listing(summary, {record: advert.digest() for record, advert in mine.items()})
-            self._replace(prefix, mine)
-            listed = {r: a for r, a in listed.items() if r not in mine}
-        if listed:
-            raise ProtocolError("advertisements nobody asked for", code=Code.INTERLACE_LISTING)
-        self._wanted = {}
+        self._take_listings(listed)
         asks: list[Fact] = []
-        narrowed, self._narrowed = self._narrowed, {}
-        for parent in narrowed.values():
-            children = [
-                s for s in summaries
-                if s.prefix[:-1] == parent.prefix and len(s.prefix) == len(parent.prefix) + 1
-            ]  # fmt: skip
-            if sum(child.count for child in children) != parent.count:
+        narrowing, self._narrowing = self._narrowing, {}
+        children: dict[str, list[Summary]] = {prefix: [] for prefix in narrowing}
+        for summary in summaries:
+            if summary.prefix[:-1] not in children or not summary.prefix:
+                raise ProtocolError("summaries nobody asked for", code=Code.INTERLACE_SUMMARY)
+            children[summary.prefix[:-1]].append(summary)
+        for parent in narrowing.values():
+            found = children[parent.prefix]
+            if sum(child.count for child in found) != parent.count:
                 raise ProtocolError("children do not add up", code=Code.INTERLACE_SUMMARY)
-            summaries = [s for s in summaries if s not in children]
-            named = {child.prefix for child in children}
+            named = {child.prefix for child in found}
             length = len(parent.prefix) + 1
-            for record in list(self._partitions.records(parent.prefix)):
-                if payload(record)[:length] not in named:
-                    self._drop(record)
-            asks += self._compare(children, depth=length - start)
-        if summaries:
-            raise ProtocolError("summaries nobody asked for", code=Code.INTERLACE_SUMMARY)
-        return asks
+            known = list(self.table.records(parent.prefix))
+            self._withdraw(r for r in known if payload(r)[:length] not in named)
+            asks += self._compare(found, depth=length - start)
+        return asks or self._ask()
 
-    def take_changes(self) -> tuple[tuple[Fact, ...], tuple[Fact, ...]]:
-        """Return the facts that came and went since this was last asked."""
-        added, removed = tuple(self._added), tuple(self._removed)
-        self._added, self._removed = [], []
-        return added, removed
+    # --- what follows from it ---
+
+    def take_changes(self) -> AdvertChanges:
+        """Return what changed since this was last asked."""
+        changes = AdvertChanges(
+            tuple(self._withdrawn), tuple(self._advertised), tuple(self._adopted)
+        )
+        self._withdrawn, self._advertised, self._adopted = [], [], []
+        return changes
+
+    def take_cursor(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Return what came and what went since this was last asked, for the cursor of the link."""
+        came = frozenset(record for record, known in self._cursor.items() if known)
+        gone = frozenset(self._cursor.keys() - came)
+        self._cursor = {}
+        return came, gone
 
     def _parse(self, facts: list[Fact]) -> list[Summary]:
         summaries = [parse_summary(f) for f in facts if f[0] == "AdvertisementPartition"]
@@ -117,87 +172,171 @@ class PeerAdverts:
         return summaries
 
     def _compare(self, summaries: list[Summary], *, depth: int) -> list[Fact]:
-        asks: list[Fact] = []
         for summary in summaries:
-            known = self._partitions.summary(summary.prefix)
-            if (known.count, known.root) == (summary.count, summary.root):
+            if self.table.summary(summary.prefix) == summary:
                 continue
-            if not summary.count:
+            if self.table.summary(summary.prefix, expected=True) == summary:
+                self._adopt(summary.prefix)
+            elif not summary.count:
                 self._replace(summary.prefix, {})
-            elif summary.count <= _LIST_UP_TO or depth >= self.limits["max_narrowing_depth"]:
-                self._wanted[summary.prefix] = summary
-                asks.append(("ListAdvertisementPartition", summary.prefix))
+            elif self._is_to_be_listed(summary, depth):
+                self._check_count(summary.count)
+                self._to_list.append(summary)
             else:
-                self._narrowed[summary.prefix] = summary
-                asks.append(("NarrowAdvertisementPartition", summary.prefix))
+                self._narrowing[summary.prefix] = summary
+        return self._ask()
+
+    def _is_to_be_listed(self, summary: Summary, depth: int) -> bool:
+        if summary.count <= _LIST_UP_TO or depth >= self.limits["max_narrowing_depth"]:
+            return True
+        if (
+            self._summaries + _CHILDREN * (len(self._narrowing) + 1)
+            > self.limits["max_partition_summaries"]
+        ):
+            return True  # narrowing on would break the limit
+        if summary.count > _LIST_AT_ONCE:
+            return False
+        # Where nothing of ours lies, there is nothing that narrowing could settle.
+        return next(self.table.records(summary.prefix, None), None) is None
+
+    def _ask(self) -> list[Fact]:
+        asks: list[Fact] = [("NarrowAdvertisementPartition", prefix) for prefix in self._narrowing]
+        size = 0
+        while self._to_list and (not size or size + self._to_list[0].count <= _LIST_AT_ONCE):
+            summary = self._to_list.pop(0)
+            size += summary.count
+            self._listing[summary.prefix] = summary
+            asks.append(("ListAdvertisementPartition", summary.prefix))
         return asks
 
-    def _replace_all(self, adverts: dict[str, Advertisement]) -> None:
-        if len(adverts) > self.limits["max_advertisement_records_listed"]:
-            raise ProtocolError("too many advertisements listed", code=Code.INTERLACE_LISTING)
-        self._replace("", adverts)
+    def _take_listings(self, listed: dict[str, Advertisement]) -> None:
+        wanted, self._listing = self._listing, {}
+        found: dict[str, dict[str, Advertisement]] = {prefix: {} for prefix in wanted}
+        lengths = sorted({len(prefix) for prefix in wanted})
+        for record, advert in listed.items():
+            name = payload(record)
+            prefix = next((name[:n] for n in lengths if name[:n] in wanted), None)
+            if prefix is None:
+                raise ProtocolError("advertisements nobody asked for", code=Code.INTERLACE_LISTING)
+            found[prefix][record] = advert
+        for prefix, summary in wanted.items():
+            adverts = found[prefix]
+            check_listing(summary, {record: advert.digest() for record, advert in adverts.items()})
+            self._replace(prefix, adverts)
+
+    def _check_count(self, count: int) -> None:
+        limit = self.limits["max_advertisement_records_listed"]
+        if count > limit:
+            raise LimitExceeded(
+                "max_advertisement_records_listed", configured=limit, observed=count
+            )
+
+    # --- changes of the state ---
 
     def _replace(self, prefix: str, adverts: dict[str, Advertisement]) -> None:
-        for record in list(self._partitions.records(prefix)):
-            if adverts.get(record) != self.adverts[record]:
-                self._drop(record)
-        for record, advert in adverts.items():
-            if record not in self.adverts:
-                self.adverts[record] = advert
-                self._partitions.put(record, advert.digest())
-                self._added += advert.facts()
+        digests = {record: advert.digest() for record, advert in adverts.items()}
+        table = self.table
+        known = {record: table.digest(record) for record in table.records(prefix)}
+        self._withdraw(r for r, leaf in known.items() if digests.get(r) != leaf)
+        fresh = {r: leaf for r, leaf in digests.items() if known.get(r) != leaf}
+        table.put(fresh)
+        self._advertised += [adverts[record] for record in fresh]
+        self._cursor |= dict.fromkeys(fresh, True)
 
-    def _drop(self, record: str) -> None:
-        self._removed += self.adverts.pop(record).facts()
-        self._partitions.remove(record)
+    def _adopt(self, prefix: str) -> None:
+        table = self.table
+        fresh = {r: table.digest(r) or EMPTY for r in table.records(prefix, Standing.EXPECTED)}
+        table.put(fresh)
+        self._adopted += fresh
+        self._cursor |= dict.fromkeys(fresh, True)
+
+    def _withdraw(self, records: Iterable[str]) -> None:
+        gone = list(records)
+        self.table.remove(gone)
+        self._withdrawn += gone
+        self._cursor |= dict.fromkeys(gone, False)
 
 
 def _adverts_in(facts: list[Fact]) -> list[Fact]:
-    return [fact for fact in facts if fact[0] in {"Advertised", "AdvertisedField"}]
+    return [fact for fact in facts if fact[0] in ADVERT_FACTS]
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """What a phase is to say: facts, and records whose advertisements go with them."""
+
+    facts: list[Fact] = field(default_factory=list)
+    listing: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class OwnAdverts:
     """What this side advertises: exactly what it may send, under the negotiated schema."""
 
-    source: SourceLabel
-    schema: frozenset[str] | None
-    limits: dict[str, int]
-    adverts: dict[str, Advertisement] = field(default_factory=dict)
-    _partitions: Partitions = field(default_factory=Partitions)
-    _told: dict[str, Summary] | None = None
-    """What the last advertise phase said, by prefix; None before the first."""
+    limits: Mapping[str, int]
+    table: Partitions = field(default_factory=Partitions)
+    _told: tuple[bytes, ...] | None = None
+    """The partitions that the last advertise phase spoke of; None before the first."""
+    _answered: set[Fact] = field(default_factory=set)
 
-    def put(self, advert: Advertisement) -> None:
-        self.adverts[advert.record] = advert
-        self._partitions.put(advert.record, advert.digest())
+    def begin_loop(self) -> None:
+        """Let the peer ask anew."""
+        self._answered = set()
 
-    def remove(self, record: str) -> None:
-        if self.adverts.pop(record, None) is not None:
-            self._partitions.remove(record)
+    def begin_again(self) -> None:
+        """Tell everything anew."""
+        self._told = None
 
-    def advertise(self, start: int) -> list[Fact]:
-        """Return the facts of an advertise phase: a short listing, or summaries that changed."""
-        now = {summary.prefix: summary for summary in self._partitions.summaries(start)}
-        told, self._told = self._told, now
+    def put(self, digests: Mapping[str, bytes]) -> None:
+        self.table.put(digests)
+
+    def remove(self, records: Iterable[str]) -> None:
+        self.table.remove(records)
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether there is anything that the peer has not been told."""
+        return self._told is None or bool(self._changed(self._told))
+
+    def advertise(self, start: int) -> Saying:
+        """Return an advertise phase: a short listing, or the summaries that changed."""
+        told, self._told = self._told, self.table.runs()
         if told is None:
-            if len(self.adverts) <= _LIST_UP_TO:
-                return [f for record in sorted(self.adverts) for f in self.adverts[record].facts()]
-            told = {}
-        gone = [Summary(prefix, 0, _EMPTY_ROOT) for prefix in told if prefix not in now]
-        changed = [summary for prefix, summary in now.items() if told.get(prefix) != summary]
-        return [summary.fact() for summary in sorted(gone + changed, key=lambda s: s.prefix)]
+            if len(self.table) <= _LIST_UP_TO:
+                return Saying(listing=list(self.table.records("")))
+            summaries = list(self.table.summaries(start))
+        else:
+            summaries = [self.table.summary(standard_prefix(run)) for run in self._changed(told)]
+        if len(summaries) > self.limits["max_partition_summaries"]:
+            return Saying(listing=self._list(""))
+        return Saying([summary.fact() for summary in summaries])
 
-    def answer(self, asks: list[Fact]) -> list[Fact]:
+    def answer(self, asks: list[Fact]) -> Saying:
         """Return what a peer asked for, and nothing else."""
         facts: list[Fact] = []
-        for name, prefix in asks:
+        listing: list[str] = []
+        for ask in asks:
+            name, prefix = ask
+            if not is_prefix(prefix):
+                raise ProtocolError("a question about no partition", code=Code.INTERLACE_SUMMARY)
+            if ask in self._answered:  # each costs work; an honest peer asks once a loop
+                raise ProtocolError("a question asked twice", code=Code.INTERLACE_PHASE)
+            self._answered.add(ask)
             if name == "ListAdvertisementPartition":
-                for record in self._partitions.records(prefix):
-                    facts += self.adverts[record].facts()
+                listing += self._list(prefix)
             else:
-                facts += [child.fact() for child in self._partitions.children(prefix)]
-        return facts
+                facts += [child.fact() for child in self.table.children(prefix)]
+        return Saying(facts, listing)
 
+    def _list(self, prefix: str) -> list[str]:
+        records = list(self.table.records(prefix))
+        limit = self.limits["max_advertisement_records_listed"]
+        if len(records) > limit:
+            raise LimitExceeded(
+                "max_advertisement_records_listed", configured=limit, observed=len(records)
+            )
+        return records
 
-_EMPTY_ROOT: Final = Partitions().summary("").root
+    def _changed(self, told: tuple[bytes, ...]) -> list[int]:
+        now = self.table.runs()
+        return [run for run, was in enumerate(told) if was != now[run]]

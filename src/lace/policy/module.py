@@ -88,6 +88,14 @@ class PolicyModule:
                     names.add(name.value)
         return frozenset(names)
 
+    def mentions(self, name: str) -> bool:
+        """Whether any rule looks at a predicate of this name."""
+        return any(
+            atom is not None and atom.name == name
+            for rule in self.lacegram.rules
+            for atom in map(atom_of, rule.body)
+        )
+
     def viewers(self) -> frozenset[str] | None:
         """Return the viewers an expose module speaks of; None if it speaks of any (A18)."""
         viewers: set[str] = set()

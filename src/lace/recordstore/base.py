@@ -7,7 +7,7 @@ from a snapshot that does not change under it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -56,6 +56,12 @@ class Snapshot(FactSource, AbstractContextManager["Snapshot"], Protocol):
     def high_water(self) -> StoreRecordId:
         """The id of the newest record when the snapshot was taken; 0 if there was none."""
 
+    def record(self, hash: RecordHash) -> Record | None:
+        """Return a record that was there, or None."""
+
+    def close(self) -> None:
+        """Let go of the moment."""
+
 
 class RecordStore(Protocol):
     """Validated records, in the order they came, found by hash and by place."""
@@ -86,6 +92,12 @@ class RecordStore(Protocol):
 
     def forget(self, hashes: Iterable[RecordHash]) -> int:
         """Remove records from this store, and from nowhere else; return how many were there."""
+
+    def cursor(self, link: bytes) -> dict[str, bytes]:
+        """Return what is kept for a link: advertised records, each with its text or nothing."""
+
+    def move_cursor(self, link: bytes, put: Mapping[str, bytes], gone: Iterable[str]) -> None:
+        """Change what is kept for a link."""
 
     def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:
         """Tell a listener of what is stored from now on; return a function that ends it."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import islice
 
-from lace.datalog.source import MemorySource
+from lace.datalog.ast import Predicate
+from lace.datalog.source import MemorySource, Row
 from lace.errors import Outcome, Status
 from lace.ids import RecordHash
 from lace.limits import DEFAULT_LIMITS, Limits
@@ -14,18 +17,47 @@ from lace.record.model import Record, Versioned
 from lace.recordstore.base import Closes, StoredRecord, StoreRecordId, in_tip_order
 from lace.urc import Coordinate
 
+_Records = dict[RecordHash, tuple[StoreRecordId, Record]]
 
-class MemorySnapshot(MemorySource, Closes):
-    """The facts of one moment; later changes of the store do not reach it."""
 
-    def __init__(
-        self, records: Iterable[Record], high_water: StoreRecordId, limits: Limits
-    ) -> None:
-        super().__init__(limits=limits)
+class MemorySnapshot(Closes):
+    """The facts of one moment; later changes of the store do not reach it.
+
+    Records are shared with the store, which never takes any out of the dict that it shared.
+    """
+
+    def __init__(self, records: _Records, high_water: StoreRecordId, limits: Limits) -> None:
         self.high_water = high_water
-        for record in records:
-            for fact in facts(record):
-                self.add_valid(fact)
+        self._records = records
+        self._limits = limits
+
+    def record(self, hash: RecordHash) -> Record | None:
+        id, record = self._records.get(hash, (None, None))
+        return record if id is not None and id <= self.high_water else None
+
+    @cached_property
+    def _facts(self) -> MemorySource:
+        source = MemorySource(limits=self._limits)
+        for id, record in list(self._records.values()):
+            if id <= self.high_water:
+                for fact in facts(record):
+                    source.add_valid(fact)
+        return source
+
+    def predicates(self) -> Iterable[Predicate]:
+        return self._facts.predicates()
+
+    def iterate(self, predicate: Predicate, /) -> Iterator[Row]:
+        return self._facts.iterate(predicate)
+
+    def query(self, predicate: Predicate, /, *values: str) -> Iterator[Row]:
+        return self._facts.query(predicate, *values)
+
+    def count(self, predicate: Predicate, /) -> int:
+        return self._facts.count(predicate)
+
+    def select(self, predicate: Predicate, bound: Mapping[int, str], /) -> Iterator[Row]:
+        return self._facts.select(predicate, bound)
 
 
 class MemoryStore(Closes):
@@ -33,7 +65,9 @@ class MemoryStore(Closes):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
-        self._records: dict[RecordHash, tuple[StoreRecordId, Record]] = {}
+        self._records: _Records = {}
+        self._order: list[StoredRecord] = []
+        self._cursors: dict[bytes, dict[str, bytes]] = {}
         self._places: dict[tuple[str, str, str], dict[RecordHash, Versioned]] = {}
         self._last = StoreRecordId(0)
         self._listeners: list[Callable[[list[StoredRecord]], None]] = []
@@ -50,6 +84,7 @@ class MemoryStore(Closes):
             if isinstance(record, Versioned):
                 self._places.setdefault(_place(record), {})[record.hash] = record
             fresh.append(StoredRecord(self._last, record.hash))
+            self._order.append(fresh[-1])
             outcomes.append(Outcome(Status.ACCEPTED, record))
         if fresh:
             for listener in list(self._listeners):
@@ -64,8 +99,8 @@ class MemoryStore(Closes):
         return hash in self._records
 
     def read(self, after: StoreRecordId, limit: int) -> list[StoredRecord]:
-        later = (StoredRecord(id, h) for h, (id, _) in self._records.items() if id > after)
-        return list(islice(later, limit))
+        start = bisect_right(self._order, after, key=lambda stored: stored.id)
+        return self._order[start : start + limit]
 
     def high_water(self) -> StoreRecordId:
         return self._last
@@ -78,18 +113,26 @@ class MemoryStore(Closes):
         return list(islice(in_tip_order(here.values(), place.selector), limit))
 
     def snapshot(self) -> MemorySnapshot:
-        records = [record for _, record in self._records.values()]
-        return MemorySnapshot(records, self._last, self._limits)
+        return MemorySnapshot(self._records, self._last, self._limits)
 
     def forget(self, hashes: Iterable[RecordHash]) -> int:
-        gone = 0
-        for hash in hashes:
-            found = self._records.pop(hash, None)
-            if found is not None:
-                gone += 1
-                if isinstance(found[1], Versioned):
-                    self._places[_place(found[1])].pop(hash)
-        return gone
+        gone = {hash: self._records[hash][1] for hash in hashes if hash in self._records}
+        if gone:
+            self._records = {h: held for h, held in self._records.items() if h not in gone}
+            self._order = [stored for stored in self._order if stored.hash not in gone]
+        for hash, record in gone.items():
+            if isinstance(record, Versioned):
+                self._places[_place(record)].pop(hash)
+        return len(gone)
+
+    def cursor(self, link: bytes) -> dict[str, bytes]:
+        return dict(self._cursors.get(link, {}))
+
+    def move_cursor(self, link: bytes, put: Mapping[str, bytes], gone: Iterable[str]) -> None:
+        kept = self._cursors.setdefault(link, {})
+        for record in gone:
+            kept.pop(record, None)
+        kept.update(put)
 
     def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:
         self._listeners.append(listener)

@@ -30,7 +30,10 @@ _APPLICATION: Final = 0x4C616365  # "Lace"
 _BUSY_SECONDS: Final = 10.0
 
 #: The scripts that bring a file from version n to n + 1; a new file gets all of them.
-MIGRATIONS: Final = (files("lace.recordstore").joinpath("schema.sql").read_text("utf-8"),)
+MIGRATIONS: Final = tuple(
+    files("lace.recordstore").joinpath(name).read_text("utf-8")
+    for name in ("schema.sql", "schema-2.sql")
+)
 VERSION: Final = len(MIGRATIONS)
 
 _CODES: Final = {
@@ -135,6 +138,20 @@ class SqliteStore(Closes):
                 # (As a script, because one execute() would give back one page.)
                 self._connection.executescript("PRAGMA incremental_vacuum")
         return gone
+
+    def cursor(self, link: bytes) -> dict[str, bytes]:
+        return dict(self._all("SELECT record, advert FROM cursor WHERE link = ?", (link,)))
+
+    def move_cursor(self, link: bytes, put: Mapping[str, bytes], gone: Iterable[str]) -> None:
+        with self._lock, _errors(self.path), self._writing() as connection:
+            connection.executemany(
+                "DELETE FROM cursor WHERE link = ? AND record = ?", [(link, r) for r in gone]
+            )
+            connection.executemany(
+                "INSERT INTO cursor (link, record, advert) VALUES (?, ?, ?)"
+                " ON CONFLICT (link, record) DO UPDATE SET advert = excluded.advert",
+                [(link, record, advert) for record, advert in put.items()],
+            )
 
     def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:
         self._listeners.append(listener)
@@ -340,6 +357,13 @@ class SqliteSnapshot(Closes):
         query = f"SELECT {', '.join(columns)} FROM {source}{where}"  # noqa: S608 (ours)
         with _errors(self._path):
             yield from self._connection.execute(query, tuple(bound.values()))
+
+    def record(self, hash: RecordHash) -> Record | None:
+        with _errors(self._path):
+            row = self._connection.execute(
+                "SELECT raw FROM record WHERE hash = ?", (hash,)
+            ).fetchone()
+        return reread(row[0]) if row else None
 
     def raw_records(self) -> Iterator[tuple[str, bytes]]:
         """Yield hash and bytes of every record, in the order they came."""

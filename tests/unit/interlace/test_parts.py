@@ -194,9 +194,9 @@ def test_partitions_kept_up_to_date_equal_those_made_afresh(
         name = names[index]
         if add:
             now[name] = digest(b"%d" % number)
-            made.put(name, now[name])
+            made.put({name: now[name]})
         elif name in now:
-            made.remove(name)
+            made.remove([name])
             del now[name]
         list(made.summaries(length))
         fresh = Partitions.of(now)

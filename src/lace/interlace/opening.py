@@ -1,0 +1,223 @@
+"""Set-up and hello: from two modules to one plan, and from two hellos to one agreement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from lace.codes import Code
+from lace.datalog.source import Fact
+from lace.errors import PolicyError, ProtocolError
+from lace.ids import Verifier
+from lace.interlace.messages import PeerModule
+from lace.interlace.negotiate import (
+    WIRE_LIMITS,
+    Agreement,
+    Hello,
+    link_id,
+    negotiate,
+    parse_hello,
+)
+from lace.interlace.partition import STANDARD_PREFIX
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.module import PolicyModule, facet_of, module_from_peer
+from lace.policy.origin import (
+    Operand,
+    Party,
+    SourceLabel,
+    bind_verifier,
+    check_announced_origin,
+    label_operands,
+)
+from lace.policy.plan import ExchangePlan, PlanId
+from lace.tai import NS_PER_SECOND, Tai
+
+_TICK: Final = 10 * NS_PER_SECOND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """What this side brings to an exchange."""
+
+    index: int
+    """0 for the side that was connected to, 1 for the one that connected (A24)."""
+    module: PolicyModule
+    open: bool = False
+    """Stay after the fixed point, and go on when there is something new."""
+    nonce: str = ""
+    peer_nonce: str = ""
+    verifier: Verifier | None = None
+    """Proven to the peer by the binding, if any."""
+    peer_verifier: Verifier | None = None
+    """Proven by the peer before the exchange began; else the binding tells later."""
+    expected_peer: Verifier | None = None
+    """The only peer to exchange with, if that matters."""
+    transport: str = ""
+    encrypted: bool = False
+    tick_interval: int = _TICK
+    """In nanoseconds."""
+    ticks: bool = False
+    """Ask for ticks even if the plan does not look at TickTAI, because an exposure does."""
+    coarse: bool = True
+    """Offer to start reconciliation at one root partition."""
+    link: bytes | None = None
+    """Where to keep the cursor of a link without two proven verifiers; never proof of anything."""
+    limits: Limits = DEFAULT_LIMITS
+
+
+Epoch = tuple[PlanId, SourceLabel, SourceLabel, frozenset[str] | None]
+"""What a state of advertisements belongs to: the plan, both labels, the schema."""
+
+
+class Opening:
+    """One epoch's set-up and hello."""
+
+    def __init__(self, side: Side, module: PolicyModule, proven: Verifier | None) -> None:
+        self._side = side
+        self._module = module
+        self.proven = proven
+        self._operands: tuple[Operand, Operand] | None = None
+        self._plan: ExchangePlan | None = None
+        self._hello: Hello | None = None
+        self._agreement: Agreement | None = None
+
+    # --- set-up ---
+
+    @property
+    def has_both_modules(self) -> bool:
+        return self._operands is not None
+
+    def take_module(self, given: PeerModule) -> None:
+        """Take the peer's module; the labels of both operands follow from the two."""
+        if self._operands is not None:
+            raise ProtocolError("a second module", code=Code.INTERLACE_PHASE)
+        side = self._side
+        module = module_from_peer(given.content, given.id, facet_of("selector"), side.limits)
+        # Verifiers are proven in hello, so labels cannot depend on them.
+        self._operands = label_operands(
+            Party(index=side.index, module=self._module, nonce=side.nonce),
+            Party(index=1 - side.index, module=module, nonce=side.peer_nonce),
+        )
+        self._plan = ExchangePlan(self._operands)
+
+    def setup_facts(self) -> list[Fact]:
+        mine = self.mine
+        return [
+            ("ExchangeOperand", str(mine.index), mine.module.id, mine.origin, mine.module.facet)
+        ]
+
+    def conclude_setup(self, facts: list[Fact]) -> None:
+        """Hold the peer's set-up block against what was computed."""
+        if len(facts) != 1:
+            raise ProtocolError("set-up needs exactly one operand", code=Code.INTERLACE_PHASE)
+        _, index, module, origin, facet = facts[0]
+        theirs = self.theirs
+        facet_of(facet)
+        if index != str(theirs.index):
+            raise PolicyError("the peer claims another operand index", code=Code.POLICY_OPERAND)
+        if module != theirs.module.id:
+            raise PolicyError("the operand names another module", code=Code.POLICY_MODULE_ID)
+        check_announced_origin(origin, theirs)
+
+    # --- hello ---
+
+    def hello_facts(self, now: Tai) -> list[Fact]:
+        side = self._side
+        offers = {name: int(getattr(side.limits, name)) for name in WIRE_LIMITS}
+        offers["partition_prefix_start"] = 0 if side.coarse else STANDARD_PREFIX
+        self._hello = Hello(
+            plan=self.plan.id, tai=now, tick_interval=side.tick_interval, signer=side.verifier,
+            fields=self.plan.required_fields,  # no more than the plan looks at
+            limits=offers,
+        )  # fmt: skip
+        return self._hello.facts()
+
+    def conclude_hello(self, facts: list[Fact]) -> None:
+        """Agree with the peer's hello, and bind what was proven to the operands."""
+        assert self._hello is not None
+        side = self._side
+        theirs = parse_hello(facts)
+        if side.expected_peer is not None and self.proven != side.expected_peer:
+            raise ProtocolError("another peer than the expected one", code=Code.INTERLACE_SIGNER)
+        self._agreement = negotiate(self._hello, theirs, self.plan, self.proven, side.limits)
+        bound = [self.mine, self.theirs]
+        bound[0] = bind_verifier(self.mine, side.verifier, side.verifier)
+        bound[1] = bind_verifier(self.theirs, theirs.signer, self.proven)
+        first, second = sorted(bound, key=lambda operand: operand.index)
+        self._operands = first, second
+        self._plan = ExchangePlan(self._operands)
+
+    # --- what came of it ---
+
+    @property
+    def plan(self) -> ExchangePlan:
+        assert self._plan is not None
+        return self._plan
+
+    @property
+    def has_plan(self) -> bool:
+        return self._plan is not None
+
+    @property
+    def agreement(self) -> Agreement:
+        assert self._agreement is not None
+        return self._agreement
+
+    @property
+    def has_agreement(self) -> bool:
+        return self._agreement is not None
+
+    @property
+    def mine(self) -> Operand:
+        assert self._operands is not None
+        return self._operands[self._side.index]
+
+    @property
+    def theirs(self) -> Operand:
+        assert self._operands is not None
+        return self._operands[1 - self._side.index]
+
+    @property
+    def epoch(self) -> Epoch:
+        mine, theirs = self.mine.source_label, self.theirs.source_label
+        return self.plan.id, mine, theirs, self.agreement.fields
+
+    @property
+    def proven_link(self) -> bytes | None:
+        """The Link-Id, if both verifiers are proven (050-LNK-01)."""
+        mine, theirs = self._side.verifier, self.proven
+        if mine is None or theirs is None or not self.has_plan:
+            return None
+        return link_id(mine, theirs, self.plan.id)
+
+    @property
+    def cursor_key(self) -> bytes | None:
+        """Where the cursor of this link is kept, if anywhere."""
+        if self.proven_link is None and self._side.link is not None:
+            return self._side.link + self.plan.id.encode()
+        return self.proven_link
+
+    def runtime_facts(self, tick: Tai) -> tuple[Fact, ...]:
+        """Return every runtime fact that holds at a tick."""
+        side, agreement = self._side, self.agreement
+        facts: list[Fact] = [
+            ("ClockSkewSeconds", str(agreement.clock_skew_seconds)),
+            ("StartTAI", agreement.start),
+            ("TickTAI", tick),
+        ]
+        if side.verifier is not None:
+            facts.append(("Here", side.verifier))
+        if self.proven is not None:
+            facts.append(("Peer", self.proven))
+        if side.transport:
+            facts.append(("Transport", side.transport))
+        if side.encrypted:
+            facts.append(("TransportEncrypted",))
+        return tuple(facts)
+
+    @property
+    def wants_ticks(self) -> bool:
+        """Whether anything here depends on moving time."""
+        return self._side.ticks or any(
+            operand.module.mentions("TickTAI") for operand in self.plan.operands
+        )

@@ -1,0 +1,215 @@
+"""Requests and transfer: what was asked, what is served, and what came of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from lace.codes import Code
+from lace.datalog.source import Fact
+from lace.errors import LimitExceeded, ProtocolError, Status
+from lace.interlace import messages as m
+from lace.interlace.facts import block
+from lace.limits import Limits
+from lace.record.model import Record
+from lace.record.validate import validate_record
+
+_MARKLINE_START: Final = len("🖧: ".encode())
+_MARKLINE_END: Final = 100
+_REQUEST_AT_ONCE: Final = 100_000
+_SEND_AT_ONCE: Final = 32 * 1024 * 1024  # bytes in one transfer phase; the rest is deferred
+_LOAD_AT_ONCE: Final = 256
+_SAVE_AT_ONCE: Final = 512
+_HOLD_BYTES: Final = 4 * 1024 * 1024  # record bytes held in memory at one time, either way
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a round has done so far."""
+
+    received: list[str] = field(default_factory=list)
+    rejected: list[str] = field(default_factory=list)
+    not_available: list[str] = field(default_factory=list)
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    loops: int = 0
+    cursor_updated: bool = False
+
+
+@dataclass(slots=True)
+class Transfer:
+    """Decides on every single record that is asked for, sent or received."""
+
+    limits: Limits
+    most_bytes: int
+    """Most record bytes of one round, each way."""
+    tally: Tally = field(default_factory=Tally)
+    _wanted: set[str] = field(default_factory=set)
+    """What MayRequest derives and the store lacks, by the last evaluation."""
+    _refused: set[str] = field(default_factory=set)
+    """Rejected or not available, until advertised anew (A34)."""
+    _outstanding: set[str] = field(default_factory=set)
+    _to_serve: deque[str] = field(default_factory=deque)
+    _loading: tuple[str, ...] = ()
+    _phase_bytes: int = 0
+    _unsaved: list[Record] = field(default_factory=list)
+    _unsaved_bytes: int = 0
+    over: LimitExceeded | None = None
+    """Set when a limit was broken: what was received before is stored, and then it ends."""
+    _moved: bool = False
+    _deferred: bool = False
+
+    def begin_round(self) -> None:
+        self.tally = Tally()
+        self._refused = set()
+        self._deferred = False
+
+    def take_evaluation(self, given: m.Evaluated) -> None:
+        self._wanted -= given.unrequestable
+        self._wanted |= given.requestable
+
+    def advertised_anew(self, records: Iterable[str]) -> None:
+        self._refused.difference_update(records)
+
+    # --- requests ---
+
+    def requestable(self, advertised: Container[str], formats: frozenset[str]) -> list[str]:
+        """Return what may be asked for now: the invariant of 050, in one place (050-REQ-01)."""
+        found = [
+            record
+            for record in sorted(self._wanted)
+            if record in advertised
+            and record not in self._refused
+            and record.rpartition(".")[2] in formats
+        ]
+        return found[:_REQUEST_AT_ONCE]
+
+    def ask(self, records: list[str]) -> None:
+        self._outstanding = set(records)
+
+    def take_requests(self, records: Iterable[str]) -> bool:
+        """Take the peer's request list; return whether anything is to be transferred."""
+        self._to_serve = deque(records)
+        self._phase_bytes = 0
+        self._moved = self._deferred = False
+        return bool(self._to_serve or self._outstanding)
+
+    # --- serving ---
+
+    def serve(self, may_send: Container[str]) -> list[m.Effect]:
+        """Return how to go on serving; nothing when all is served or deferred (050-COR-04)."""
+        batch: list[str] = []
+        unsendable: list[Fact] = []
+        while self._to_serve and len(batch) < _LOAD_AT_ONCE:
+            record = self._to_serve.popleft()
+            if record in may_send:
+                batch.append(record)
+            else:
+                unsendable.append(("NotAvailable", record))
+        effects: list[m.Effect] = [m.SendFacts(block(unsendable))] if unsendable else []
+        if batch:
+            self._loading = tuple(batch)
+            effects.append(m.Load(self._loading, _HOLD_BYTES))
+        return effects
+
+    def take_loaded(self, given: m.Loaded) -> list[m.Effect]:
+        """Send what was loaded; say of what is gone that it is not available."""
+        effects: list[m.Effect] = []
+        for hash, record in zip(self._loading, given.records, strict=False):
+            if record is None:
+                effects.append(m.SendFacts(block([("NotAvailable", hash)])))
+            else:
+                self.tally.bytes_sent += len(record.raw)
+                self._phase_bytes += len(record.raw)
+                effects.append(m.SendRecord(record))
+                if self._is_over(self.tally.bytes_sent):
+                    return effects
+        self._moved |= bool(given.records)
+        self._to_serve.extendleft(reversed(self._loading[len(given.records) :]))
+        if self._phase_bytes >= _SEND_AT_ONCE and self._to_serve:
+            self._to_serve.clear()  # neither sent nor unavailable: the peer may ask again
+            self._deferred = True
+        return effects
+
+    @property
+    def is_serving(self) -> bool:
+        return bool(self._to_serve)
+
+    # --- receiving ---
+
+    def take_record(self, raw: bytes) -> list[m.Effect]:
+        """Validate the bytes of a requested record; what is not valid is rejected, and no more."""
+        claimed = raw[_MARKLINE_START:_MARKLINE_END].partition(b"\n")[0].decode("ascii", "replace")
+        if claimed not in self._outstanding:
+            raise ProtocolError("a record that was not asked for", code=Code.INTERLACE_UNASKED)
+        self._outstanding.discard(claimed)
+        self._moved = True
+        self.tally.bytes_received += len(raw)
+        if self._is_over(self.tally.bytes_received):
+            return []
+        outcome = validate_record(raw, self.limits)
+        if outcome.value is None:
+            code = outcome.code or Code.RECORD_MALFORMED
+            return [self._reject(claimed, code, outcome.detail)]
+        self._unsaved.append(outcome.value)
+        self._unsaved_bytes += len(raw)
+        if len(self._unsaved) >= _SAVE_AT_ONCE or self._unsaved_bytes >= _HOLD_BYTES:
+            return self.save()
+        return []
+
+    def save(self) -> list[m.Effect]:
+        """Return the question to store what is held, if anything is."""
+        if not self._unsaved:
+            return []
+        question = m.Save(tuple(self._unsaved))
+        self._unsaved, self._unsaved_bytes = [], 0
+        return [question]
+
+    def take_saved(self, given: m.Saved) -> list[m.Effect]:
+        effects: list[m.Effect] = []
+        for hash, outcome in given.outcomes:
+            if outcome.status not in {Status.ACCEPTED, Status.DUPLICATE}:
+                code = outcome.code or Code.STORE_FAILED
+                effects.append(self._reject(hash, code, outcome.detail))
+                continue
+            self._wanted.discard(hash)
+            if outcome.status is Status.ACCEPTED:
+                self.tally.received.append(hash)
+                effects.append(m.Emit(m.RecordSaved(hash)))
+            else:
+                effects.append(m.Emit(m.RecordDuplicate(hash)))
+        return effects
+
+    def conclude(self, facts: list[Fact]) -> None:
+        """End a transfer phase; what was neither sent nor unavailable may be asked for again."""
+        for fact in facts:
+            record = fact[1]
+            if record not in self._outstanding:
+                raise ProtocolError(
+                    "NotAvailable for what was not asked for", code=Code.INTERLACE_UNASKED
+                )
+            self._outstanding.discard(record)
+            self._refused.add(record)
+            self.tally.not_available.append(record)
+        self._deferred |= bool(self._outstanding)
+        self._outstanding = set()
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether the next loop only goes on with what was deferred; such are not counted (A30)."""
+        return self._deferred and self._moved
+
+    def _reject(self, record: str, code: Code, detail: str) -> m.Emit:
+        self._refused.add(record)
+        self.tally.rejected.append(record)
+        return m.Emit(m.RecordRejected(record, code, detail))
+
+    def _is_over(self, observed: int) -> bool:
+        if observed <= self.most_bytes:
+            return False
+        self.over = LimitExceeded(
+            "max_total_transferred_bytes", configured=self.most_bytes, observed=observed
+        )
+        return True

@@ -1,0 +1,61 @@
+"""Which facts a set of modules can look at, so that nothing else is loaded for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from lace.datalog.ast import Atom, Constant, Predicate, atom_of
+from lace.datalog.roles import RECORD_FACTS
+from lace.datalog.source import Fact, FactSource, MemorySource
+from lace.policy.module import PolicyModule
+
+_HAVE: Final = Predicate("Have", 1)
+_FIELD: Final = Predicate("Field", 4)
+_NAME: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """The record facts that rules can look at: whole predicates, and fields by name."""
+
+    predicates: frozenset[Predicate]
+    fields: frozenset[str]
+
+    @classmethod
+    def of(cls, modules: Iterable[PolicyModule]) -> Mentions:
+        predicates = {_HAVE}  # which records there are matters to everyone
+        fields: set[str] = set()
+        for module in modules:
+            for rule in module.lacegram.rules:
+                for atom in filter(None, map(atom_of, rule.body)):
+                    if atom.predicate not in RECORD_FACTS:
+                        continue
+                    name = _field_name(atom)
+                    if name is None:
+                        predicates.add(atom.predicate)
+                    else:
+                        fields.add(name)
+        return cls(frozenset(predicates), frozenset(fields))
+
+    def cover(self, fact: Fact) -> bool:
+        if fact[0] == "Field" and fact[2] in self.fields:
+            return True
+        return (fact[0], len(fact) - 1) in self.predicates
+
+    def load(self, source: FactSource, into: MemorySource) -> None:
+        """Add the facts of a source that are mentioned, and no others."""
+        for predicate in sorted(self.predicates):
+            into.add_rows(predicate, source.iterate(predicate))
+        if _FIELD not in self.predicates:
+            for name in sorted(self.fields):
+                into.add_rows(_FIELD, source.select(_FIELD, {_NAME: name}))
+
+
+def _field_name(atom: Atom) -> str | None:
+    """Return the name of the field that an atom asks for, or None if it may be any."""
+    if atom.predicate != _FIELD:
+        return None
+    name = atom.terms[_NAME]
+    return name.value if isinstance(name, Constant) else None

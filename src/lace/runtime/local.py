@@ -1,0 +1,213 @@
+"""The local half of an exchange: a store, an exposure, and the policy that follows a plan.
+
+Answers what a machine asks about policy and advertisements. Facts are loaded once for a plan, only
+those that its rules look at, and then follow what is stored; an answer costs in proportion to what
+changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from lace.datalog.ast import Predicate
+from lace.datalog.source import Fact, MemorySource, Row
+from lace.ids import RecordHash
+from lace.interlace import messages as m
+from lace.interlace.advertise import ADVERT_FACTS, Advertisement, advertise, gather
+from lace.interlace.facts import parse_block
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.executable import ExchangePolicy
+from lace.policy.mentions import Mentions
+from lace.policy.origin import SourceLabel
+from lace.policy.plan import ExchangePlan
+from lace.policy.view import Exposure
+from lace.record.facts import facts, fields
+from lace.recordstore.base import RecordStore, Snapshot, StoreRecordId
+
+_READ: Final = 1000
+_ANSWER: Final = 5000  # records in one part of an answer
+_HAVE: Final = Predicate("Have", 1)
+_ADVERTISED: Final = Predicate("Advertised", 2)
+_ADVERTISED_FIELD: Final = Predicate("AdvertisedField", 5)
+
+Schema = frozenset[str] | None
+
+
+@dataclass(slots=True)
+class LocalPolicy:
+    """What one side of one exchange decides, over its store as it is."""
+
+    store: RecordStore
+    index: int
+    exposure: Exposure = field(default_factory=Exposure)
+    limits: Limits = DEFAULT_LIMITS
+    policy: ExchangePolicy | None = None
+    """The plan made executable; None before the first evaluation."""
+    _schema: Schema = None
+    _mentions: Mentions | None = None
+    _seen: StoreRecordId = field(default_factory=lambda: StoreRecordId(0))
+    _runtime: tuple[Fact, ...] = ()
+    _recalled: list[Fact] = field(default_factory=list)
+    _snapshot: Snapshot | None = None
+
+    # --- evaluation ---
+
+    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
+        """Answer ``Evaluate``, in parts of a bounded size."""
+        self._release()
+        self._snapshot = self.store.snapshot()
+        if self.policy is None or not _is_same(self.policy.plan, asked.plan):
+            policy = self._begin(asked)
+            send, request = set(policy.may_send), set(policy.may_request)
+            yield from self._answer(send, set(), request, set())
+            return
+        change = self.policy.apply(
+            added=(*self._new_facts(), *self._advert_facts(asked), *asked.runtime),
+            removed=(
+                *(fact for fact in self._runtime if fact not in asked.runtime),
+                *self._withdrawn_facts(asked.withdrawn, self._peer_label(asked.plan)),
+            ),
+        )
+        self._runtime = asked.runtime
+        send_change, request_change = change.may_send, change.may_request
+        yield from self._answer(
+            send_change.added, send_change.removed, request_change.added, request_change.removed
+        )
+
+    def _begin(self, asked: m.Evaluate) -> ExchangePolicy:
+        """Load what a plan's rules look at, and evaluate it in full."""
+        assert self._snapshot is not None
+        plan = asked.plan
+        viewer = plan.operands[1 - self.index].viewer
+        modules = [operand.module for operand in plan.operands]
+        self._mentions = Mentions.of([*modules, *self.exposure.modules_for(viewer)])
+        self._schema = asked.schema
+        source = MemorySource(limits=self.limits)
+        self._mentions.load(self._snapshot, source)
+        self._seen = self._snapshot.high_water
+        for fact in (*self._recalled, *self._advert_facts(asked), *asked.runtime):
+            source.add(fact)
+        self._recalled = []
+        self._runtime = asked.runtime
+        self.policy = ExchangePolicy(plan, self.index, source, self.exposure, self.limits)
+        return self.policy
+
+    def _answer(
+        self, send: set[Row], unsend: set[Row], request: set[Row], unrequest: set[Row]
+    ) -> Iterator[m.Evaluated]:
+        assert self.policy is not None
+        mine, theirs = self.policy.local.source_label, self.policy.peer.source_label
+        here = self.policy.source
+        missing = [row[0] for row in request if next(here.query(_HAVE, row[0]), None) is None]
+        for part in _parts(sorted(row[0] for row in send)):
+            sendable, expected = {}, {}
+            for record in part:
+                described = self._describe(record, mine)
+                if described is not None:  # a selector may name what is not here
+                    sendable[record] = described.digest()
+                    expected[record] = described.said_by(theirs).digest()
+            yield m.Evaluated(sendable=sendable, expected=expected, more=True)
+        yield m.Evaluated(
+            unsendable=frozenset(row[0] for row in unsend),
+            requestable=frozenset(missing),
+            unrequestable=frozenset(row[0] for row in unrequest),
+        )
+
+    def _new_facts(self) -> Iterator[Fact]:
+        """Yield the facts of records stored since the last evaluation, whoever stored them."""
+        assert self._mentions is not None
+        while batch := self.store.read(self._seen, _READ):
+            for stored in batch:
+                record = self.store.load(stored.hash)
+                if record is not None:
+                    yield from filter(self._mentions.cover, facts(record))
+            self._seen = batch[-1].id
+
+    # --- advertisements ---
+
+    def describe(self, asked: m.Describe) -> m.Described:
+        """Answer ``Describe``, from the store as it was at the last evaluation."""
+        assert self.policy is not None
+        mine = self.policy.local.source_label
+        made = [self._describe(record, mine) for record in asked.records]
+        return m.Described(tuple(advert for advert in made if advert is not None))
+
+    def _describe(self, hash: str, source: SourceLabel) -> Advertisement | None:
+        if self._snapshot is None:
+            self._snapshot = self.store.snapshot()
+        record = self._snapshot.record(RecordHash(hash))
+        return None if record is None else advertise(hash, source, fields(record), self._schema)
+
+    def _advert_facts(self, asked: m.Evaluate) -> Iterator[Fact]:
+        for advert in asked.advertised:
+            yield from advert.facts()
+        for hash in asked.adopted:
+            described = self._describe(hash, self._peer_label(asked.plan))
+            if described is not None:
+                yield from described.facts()
+
+    def _withdrawn_facts(self, records: Iterable[str], source: SourceLabel) -> Iterator[Fact]:
+        for record in records:
+            yield from self._known_facts(record, source)
+
+    def _known_facts(self, record: str, source: SourceLabel) -> Iterator[Fact]:
+        assert self.policy is not None
+        for predicate in (_ADVERTISED, _ADVERTISED_FIELD):
+            for row in self.policy.source.query(predicate, record, source):
+                yield predicate.name, *row
+
+    def _peer_label(self, plan: ExchangePlan) -> SourceLabel:
+        return plan.operands[1 - self.index].source_label
+
+    # --- cursors ---
+
+    def recall(self, asked: m.Recall) -> m.Recalled:
+        """Answer ``Recall``: what the peer advertised, as far as it can still be told."""
+        self._schema = asked.schema
+        adverts: dict[str, bytes] = {}
+        for hash, text in self.store.cursor(asked.link).items():
+            if text:
+                advert = gather(parse_block(text, ADVERT_FACTS), asked.source).get(hash)
+            else:
+                advert = self._describe(hash, asked.source)
+            if advert is not None:
+                adverts[hash] = advert.digest()
+                self._recalled += advert.facts()
+        self._release()
+        return m.Recalled(adverts)
+
+    def remember(self, told: m.Remember) -> None:
+        """Keep a cursor; what the peer says in our own words is kept as a mere name."""
+        assert self.policy is not None
+        source = self.policy.peer.source_label
+        kept: dict[str, bytes] = {}
+        for hash in told.known:
+            known = gather(self._known_facts(hash, source), source).get(hash)
+            if known is not None:
+                is_ours = known == self._describe(hash, source)
+                kept[hash] = b"" if is_ours else known.canonical()
+        self.store.move_cursor(told.link, kept, told.gone)
+        self._release()
+
+    # --- the end ---
+
+    def _release(self) -> None:
+        if self._snapshot is not None:
+            self._snapshot.close()
+            self._snapshot = None
+
+    close = _release
+
+
+def _is_same(one: ExchangePlan, other: ExchangePlan) -> bool:
+    """Whether a policy made for one plan serves the other: same rules, same parties."""
+    return one.id == other.id and all(
+        a.viewer == b.viewer for a, b in zip(one.operands, other.operands, strict=True)
+    )
+
+
+def _parts(records: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(records), _ANSWER):
+        yield records[start : start + _ANSWER]

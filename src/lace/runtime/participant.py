@@ -1,0 +1,116 @@
+"""One side with everything it needs: does what its machine asks for, but for the stream."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from lace.errors import LaceError, StoreError
+from lace.ids import RecordHash
+from lace.interlace import messages as m
+from lace.interlace.machine import InterlaceMachine, Side
+from lace.interlace.phases import Phase
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.view import Exposure
+from lace.record.model import Record
+from lace.recordstore.base import RecordStore
+from lace.runtime.local import LocalPolicy
+from lace.tai import Tai
+
+Crossing = m.PeerModule | m.PeerFacts | m.PeerRecord | m.PeerPhaseEnd
+"""What one side sends, as the other receives it."""
+
+
+@dataclass(slots=True)
+class Participant:
+    """A machine with its store and its policy."""
+
+    store: RecordStore
+    side: Side
+    exposure: Exposure = field(default_factory=Exposure)
+    limits: Limits = DEFAULT_LIMITS
+    events: list[m.Event] = field(default_factory=list)
+    """What the application may hear; whoever reads it may empty it."""
+    timer: float | None = None
+    """The seconds of the latest ``SetTimer``; None if there is none."""
+    machine: InterlaceMachine = field(init=False)
+    local: LocalPolicy = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.machine = InterlaceMachine(self.side)
+        self.local = LocalPolicy(self.store, self.side.index, self.exposure, self.limits)
+
+    @property
+    def closed(self) -> bool:
+        return self.machine.phase is Phase.CLOSED
+
+    @property
+    def idle(self) -> bool:
+        return self.machine.phase is Phase.IDLE
+
+    def give(self, given: m.Input, now: Tai) -> list[Crossing]:
+        """Hand the machine an input, do all it asks for, and return what crosses to the peer."""
+        crossing: list[Crossing] = []
+        inputs: deque[Iterable[m.Input]] = deque([[given]])
+        while inputs:
+            for item in inputs.popleft():
+                for effect in self.machine.receive(item, now):
+                    answers = self._do(effect, crossing)
+                    if answers is not None:
+                        inputs.append(answers)
+        return crossing
+
+    def _do(self, effect: m.Effect, crossing: list[Crossing]) -> Iterable[m.Input] | None:
+        """Do one thing; return the answers if it was a question."""
+        match effect:
+            case m.SendModule():
+                crossing.append(m.PeerModule(effect.id, effect.content))
+            case m.SendFacts():
+                crossing.append(m.PeerFacts(effect.content))
+            case m.SendRecord():
+                crossing.append(m.PeerRecord(effect.record.raw))
+            case m.EndPhase():
+                crossing.append(m.PeerPhaseEnd())
+            case m.SetTimer():
+                self.timer = effect.seconds
+            case m.Emit():
+                self.events.append(effect.event)
+            case m.Close():
+                self.timer = None
+                self.local.close()
+            case m.Remember():
+                self.local.remember(effect)
+            case _:
+                return self._answers(effect)
+        return None
+
+    def _answers(self, question: m.Question) -> Iterator[m.Input]:
+        """Answer a question; a failure is an answer too."""
+        try:
+            match question:
+                case m.Evaluate():
+                    yield from self.local.evaluate(question)
+                case m.Recall():
+                    yield self.local.recall(question)
+                case m.Describe():
+                    yield self.local.describe(question)
+                case m.Load():
+                    yield m.Loaded(tuple(self._load(question)))
+                case m.Save():
+                    outcomes = self.store.save(question.records)
+                    hashes = (record.hash for record in question.records)
+                    yield m.Saved(tuple(zip(hashes, outcomes, strict=True)))
+        except StoreError as error:
+            yield m.StoreFailed(error.code, error.message)
+        except LaceError as error:
+            yield m.EvaluationFailed(error.code, error.message)
+
+    def _load(self, question: m.Load) -> Iterator[Record | None]:
+        size = 0
+        for hash in question.hashes:
+            record = self.store.load(RecordHash(hash))
+            yield record
+            size += 0 if record is None else len(record.raw)
+            if size >= question.bytes:
+                return

@@ -1,0 +1,51 @@
+"""Small exchanges for tests: notes, sides with a store, and what became of them."""
+
+from __future__ import annotations
+
+import forge
+
+from lace.codes import Code
+from lace.crypto import SigningKey
+from lace.interlace import messages as m
+from lace.interlace.machine import Side
+from lace.limits import Limits
+from lace.policy.module import PolicyModule
+from lace.policy.view import Exposure
+from lace.record import Record, build_plex
+from lace.recordstore import MemoryStore
+from lace.runtime.pair import Participant
+from lace.selectors import selector
+from lace.tai import Tai
+
+NOW = Tai("1700000000:000000000")
+NOTES = selector("//notes-demo//notes//")
+AUTHORITY, BOB, EVE = forge.KEY, SigningKey(b"b" * 32), SigningKey(b"e" * 32)
+
+
+def note(number: int, app: str = "notes", group: str = "notes-demo") -> Record:
+    return build_plex(group=group, app=app, name=f"n/{number}", tai=f"{number:010d}:{0:09d}")
+
+
+def participant(
+    index: int, records: list[Record], module: PolicyModule = NOTES, **options: object
+) -> Participant:
+    store = MemoryStore()
+    store.save(records)
+    limits = options.pop("limits", Limits())
+    side = Side(index=index, module=module, limits=limits, **options)  # type: ignore[arg-type]
+    return Participant(store, side, Exposure(default="selected"), limits)  # type: ignore[arg-type]
+
+
+def stored(side: Participant) -> set[str]:
+    return {s.hash for s in side.store.read(0, 10**6)}  # type: ignore[arg-type]
+
+
+def result(side: Participant) -> m.InterlaceResult:
+    (found,) = [event.result for event in side.events if isinstance(event, m.FixedPoint)]
+    return found
+
+
+def aborted(side: Participant) -> Code:
+    (found,) = [event for event in side.events if isinstance(event, m.Aborted)]
+    assert not any(isinstance(event, m.FixedPoint) for event in side.events)
+    return found.code
