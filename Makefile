@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench docs fuzz clean help
+.PHONY: demo test lint bench docs fuzz soak clean help
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -44,6 +44,10 @@ SECONDS_EACH ?= 120
 fuzz: $(READY) ## fuzz every target for SECONDS_EACH seconds (default 120)
 	@$(PIP) --group fuzz
 	@for target in fuzz/fuzz_*.py; do $(BIN)/python $$target -max_total_time=$(SECONDS_EACH) || exit 1; done
+
+SECONDS ?= 60
+soak: $(READY) ## run seeded exchanges with an adversary for SECONDS seconds (default 60)
+	@$(BIN)/python tools/soak.py --seconds $(SECONDS)
 
 clean: ## remove everything that was set up or built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -500,6 +500,16 @@ class Code(StrEnum):
         "The connection ended in the middle of an exchange.",
         "Connect again; what was stored is still there.",
     )
+    JOURNAL_MALFORMED = (
+        "journal.malformed",
+        "A line is not part of a journal.",
+        "A journal is JSON lines: first who took part, then one step a line.",
+    )
+    JOURNAL_NEWER = (
+        "journal.newer",
+        "The journal was written by a newer version of the engine.",
+        "Update the engine to replay it.",
+    )
     STORE_OPEN = (
         "store.open",
         "The store's file cannot be opened.",

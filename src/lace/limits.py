@@ -60,6 +60,8 @@ class Limits:
     """Most loops in one round."""
     phase_timeout: int = 30
     """Seconds that a phase may take."""
+    transfer_phase_bytes: int = 32 * MIB
+    """Record bytes after which a side defers what else was requested to the next phase."""
     partition_prefix_start: int = 2
     """Length of the partition prefixes that reconciliation starts with."""
 

@@ -71,16 +71,19 @@ def read_at_most(name: str, limit: int) -> bytes:
     return content[:limit]
 
 
-def read_lines(limit: int = DEFAULT_LIMITS.input_line_bytes) -> Iterator[bytes]:
-    """Yield the lines of standard input without LF; a line over the limit ends the command."""
+def read_lines(
+    name: str = STANDARD_INPUT, limit: int = DEFAULT_LIMITS.input_line_bytes
+) -> Iterator[bytes]:
+    """Yield the lines of a file without LF; a line over the limit ends the command."""
     number = 0
-    while line := sys.stdin.buffer.readline(limit + 1):
-        number += 1
-        if len(line) > limit:
-            raise UsageError(
-                f"line {number} is longer than {limit} bytes", code=Code.INPUT_LINE_TOO_LONG
-            )
-        yield line.removesuffix(b"\n")
+    with open_input(name) as file:
+        while line := file.readline(limit + 1):
+            number += 1
+            if len(line) > limit:
+                raise UsageError(
+                    f"line {number} is longer than {limit} bytes", code=Code.INPUT_LINE_TOO_LONG
+                )
+            yield line.removesuffix(b"\n")
 
 
 def write_output(name: str, content: bytes, *, overwrite: bool) -> None:

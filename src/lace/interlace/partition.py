@@ -209,11 +209,10 @@ class Partitions:
                     yield record, leaf, standing
 
     def _within(self, prefix: str) -> Iterator[bytes]:
-        first, last = _bounds(prefix)
-        for run in range(*_runs_of(prefix)):
-            data = self._runs[run]
+        for data in filter(None, self._runs[_runs_of(prefix)]):
             start, stop = 0, len(data)
             if len(prefix) > STANDARD_PREFIX:
+                first, last = _bounds(prefix)
                 start = _position(data, first) * _ENTRY
                 stop = _position(data, last) * _ENTRY
             for at in range(start, stop, _ENTRY):
@@ -247,10 +246,10 @@ def standard_prefix(run: int) -> str:
     return _CHARACTERS[run >> 6] + _CHARACTERS[run & 63]
 
 
-def _runs_of(prefix: str) -> tuple[int, int]:
+def _runs_of(prefix: str) -> slice:
     missing = max(0, STANDARD_PREFIX - len(prefix))
     number = _number(prefix[:STANDARD_PREFIX]) << 6 * missing
-    return number, number + 64**missing
+    return slice(number, number + 64**missing)
 
 
 def _bounds(prefix: str) -> tuple[bytes, bytes]:

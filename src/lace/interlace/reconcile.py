@@ -338,5 +338,5 @@ class OwnAdverts:
         return records
 
     def _changed(self, told: tuple[bytes, ...]) -> list[int]:
-        now = self.table.runs()
-        return [run for run, was in enumerate(told) if was != now[run]]
+        both = zip(told, self.table.runs(), strict=True)
+        return [run for run, (was, now) in enumerate(both) if was is not now and was != now]

@@ -19,7 +19,6 @@ from lace.record.validate import validate_record
 _MARKLINE_START: Final = len("🖧: ".encode())
 _MARKLINE_END: Final = 100
 _REQUEST_AT_ONCE: Final = 100_000
-_SEND_AT_ONCE: Final = 32 * 1024 * 1024  # bytes in one transfer phase; the rest is deferred
 _LOAD_AT_ONCE: Final = 256
 _SAVE_AT_ONCE: Final = 512
 _HOLD_BYTES: Final = 4 * 1024 * 1024  # record bytes held in memory at one time, either way
@@ -111,7 +110,8 @@ class Transfer:
         effects: list[m.Effect] = [m.SendFacts(block(unsendable))] if unsendable else []
         if batch:
             self._loading = tuple(batch)
-            effects.append(m.Load(self._loading, _HOLD_BYTES))
+            most = min(_HOLD_BYTES, self.limits.transfer_phase_bytes)
+            effects.append(m.Load(self._loading, most))
         return effects
 
     def take_loaded(self, given: m.Loaded) -> list[m.Effect]:
@@ -128,7 +128,7 @@ class Transfer:
                     return effects
         self._moved |= bool(given.records)
         self._to_serve.extendleft(reversed(self._loading[len(given.records) :]))
-        if self._phase_bytes >= _SEND_AT_ONCE and self._to_serve:
+        if self._phase_bytes >= self.limits.transfer_phase_bytes and self._to_serve:
             self._to_serve.clear()  # neither sent nor unavailable: the peer may ask again
             self._deferred = True
         return effects

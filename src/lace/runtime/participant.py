@@ -15,6 +15,7 @@ from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.view import Exposure
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore
+from lace.runtime.journal import Journal
 from lace.runtime.local import LocalPolicy
 from lace.tai import Tai
 
@@ -34,12 +35,16 @@ class Participant:
     """What the application may hear; whoever reads it may empty it."""
     timer: float | None = None
     """The seconds of the latest ``SetTimer``; None if there is none."""
+    journal: Journal | None = None
+    """Writes down everything that the machine is told and does."""
     machine: InterlaceMachine = field(init=False)
     local: LocalPolicy = field(init=False)
 
     def __post_init__(self) -> None:
         self.machine = InterlaceMachine(self.side)
         self.local = LocalPolicy(self.store, self.side.index, self.exposure, self.limits)
+        if self.journal is not None:
+            self.journal.begin(self.side)
 
     @property
     def closed(self) -> bool:
@@ -55,7 +60,10 @@ class Participant:
         inputs: deque[Iterable[m.Input]] = deque([[given]])
         while inputs:
             for item in inputs.popleft():
-                for effect in self.machine.receive(item, now):
+                effects = self.machine.receive(item, now)
+                if self.journal is not None:
+                    self.journal.step(item, now, effects)
+                for effect in effects:
                     answers = self._do(effect, crossing)
                     if answers is not None:
                         inputs.append(answers)

@@ -11,7 +11,6 @@ from exchanges import AUTHORITY, BOB, EVE, NOTES, NOW, aborted, note, participan
 from lace.codes import Code
 from lace.crypto import SigningKey
 from lace.interlace import messages as m
-from lace.interlace import transfer
 from lace.interlace.machine import InterlaceMachine, Side
 from lace.interlace.phases import TRANSITIONS, Occasion, Phase, next_phase
 from lace.limits import Limits
@@ -314,11 +313,10 @@ def test_a_record_that_is_gone_is_not_available_and_the_rest_arrives() -> None:
 
 
 @pytest.mark.req("050-XFR-01", "050-XFR-03", "050-XFR-04", "050-BND-06")
-def test_what_is_deferred_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_deferred_is_asked_for_again() -> None:
     records = [note(i) for i in range(6)]
-    monkeypatch.setattr(transfer, "_SEND_AT_ONCE", len(records[0].raw) + 1)
-    monkeypatch.setattr(transfer, "_HOLD_BYTES", len(records[0].raw) + 1)
-    left, right = participant(0, records), participant(1, [])
+    limits = Limits(transfer_phase_bytes=len(records[0].raw) + 1)
+    left, right = participant(0, records, limits=limits), participant(1, [])
     interlace(left, right, NOW)
     assert stored(right) == {r.hash for r in records}
     assert result(right).not_available == ()

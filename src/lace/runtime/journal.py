@@ -1,0 +1,282 @@
+"""The journal of an exchange: every input and every effect, as versioned JSON lines.
+
+One format is bug report, regression test and timeline. The first line says who took part; each
+further line is one step: when, what went in, what came out. Questions and answers are among them,
+so a journal holds everything that a machine decided by, and can be run again without a store, a
+policy, a clock or a peer. It holds the records that travelled; it never holds a secret.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from typing import IO, Any, Final
+
+from lace import b64a
+from lace.codes import Code
+from lace.errors import EncodingError, LaceError, Outcome, Status, UsageError
+from lace.ids import RecordHash, Verifier
+from lace.interlace import messages as m
+from lace.interlace.advertise import Advertisement
+from lace.interlace.machine import InterlaceMachine, Side
+from lace.limits import Limits
+from lace.policy.module import Facet, PolicyModule, module_from_text
+from lace.policy.origin import SourceLabel
+from lace.policy.plan import ExchangePlan
+from lace.record.model import Record
+from lace.record.validate import validate_record
+from lace.tai import Tai, parse_tai
+
+VERSION: Final = 1
+_TEXTS: Final = frozenset(("content",))  # bytes that are text wherever they are honest
+
+_CODES: Final = {str(code): code for code in Code}
+
+Json = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Journal:
+    """Writes the steps of one side as they happen."""
+
+    write: Callable[[str], object]
+
+    @classmethod
+    def to(cls, file: IO[str]) -> Journal:
+        return cls(file.write)
+
+    def begin(self, side: Side) -> None:
+        self._line({"journal": VERSION, "side": encode(side)})
+
+    def step(self, given: m.Input, now: Tai, effects: Iterable[m.Effect]) -> None:
+        self._line(encode_step(given, now, effects))
+
+    def _line(self, content: Json) -> None:
+        self.write(json.dumps(content, ensure_ascii=False, sort_keys=True) + "\n")
+
+
+def encode_step(given: m.Input, now: Tai, effects: Iterable[m.Effect]) -> Json:
+    """Return one step as JSON; effects name records by hash, inputs hold their bytes."""
+    return {
+        "effects": [encode(effect, whole=False) for effect in effects],
+        "input": encode(given),
+        "now": now,
+    }
+
+
+def encode(value: Any, *, whole: bool = True) -> Any:
+    """Return a message as JSON. ``whole`` keeps the bytes of records."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case Enum():
+            return str(value.value)
+        case str():
+            return value
+        case bytes():
+            return b64a.encode(value)
+        case Record():
+            return {"hash": value.hash, "raw": b64a.encode(value.raw)} if whole else value.hash
+        case ExchangePlan():
+            return value.id
+        case Outcome():
+            code = None if value.code is None else str(value.code)
+            return {"code": code, "detail": value.detail, "status": str(value.status)}
+        case PolicyModule():
+            return {"facet": str(value.facet), "text": value.text}
+        case Mapping():
+            return {key: encode(item, whole=whole) for key, item in sorted(value.items())}
+        case frozenset():
+            return sorted(encode(item, whole=whole) for item in value)
+        case tuple() | list():
+            return [encode(item, whole=whole) for item in value]
+    if not is_dataclass(value):
+        raise UsageError(f"a {type(value).__name__} has no place", code=Code.JOURNAL_MALFORMED)
+    content = {
+        field.name: _encode_field(field.name, getattr(value, field.name), whole=whole)
+        for field in fields(value)
+    }
+    return {"type": type(value).__name__, **content}
+
+
+def _encode_field(name: str, value: Any, *, whole: bool) -> Any:
+    if name in _TEXTS and isinstance(value, bytes):
+        try:
+            return {"text": value.decode()}
+        except UnicodeDecodeError:
+            return {"bytes": b64a.encode(value)}
+    return encode(value, whole=whole)
+
+
+# --- reading ---
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a journal."""
+
+    given: m.Input
+    now: Tai
+    effects: list[Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first place where a machine does something else than a journal says."""
+
+    step: int
+    """Counted from 1, as the lines after the first are."""
+    expected: Json | None
+    found: Json | None
+
+
+def replay(lines: Iterable[str]) -> tuple[int, Difference | None]:
+    """Run a journal again; return how many steps agree, and the first difference."""
+    reader = iter(lines)
+    machine = InterlaceMachine(read_side(reader))
+    steps = 0
+    for step in read_steps(reader):
+        found = [encode(effect, whole=False) for effect in machine.receive(step.given, step.now)]
+        if found != step.effects:
+            return steps, _difference(steps + 1, step.effects, found)
+        steps += 1
+    return steps, None
+
+
+def read_side(lines: Iterator[str]) -> Side:
+    """Read the first line of a journal."""
+    first = _parse(next(lines, ""), 1)
+    version = first.get("journal")
+    if not isinstance(version, int):
+        raise EncodingError("line 1: not the beginning of a journal", code=Code.JOURNAL_MALFORMED)
+    if version > VERSION:
+        raise EncodingError(
+            f"line 1: journal version {version}, this engine knows {VERSION}",
+            code=Code.JOURNAL_NEWER,
+        )
+    with _Reading(1):
+        return _side(first["side"])
+
+
+def read_steps(lines: Iterator[str]) -> Iterator[Step]:
+    """Yield the steps that follow the first line."""
+    for number, line in enumerate(lines, 2):
+        content = _parse(line, number)
+        with _Reading(number):
+            given = _INPUTS[content["input"]["type"]](content["input"])
+            step = Step(given, parse_tai(content["now"]), content["effects"])
+        yield step
+
+
+def _difference(step: int, expected: list[Json], found: list[Json]) -> Difference:
+    for one, other in zip(expected, found, strict=False):
+        if one != other:
+            return Difference(step, one, other)
+    longer = max(expected, found, key=len)[min(len(expected), len(found))]
+    return Difference(step, *((longer, None) if len(expected) > len(found) else (None, longer)))
+
+
+class _Reading:
+    """Turns whatever is wrong with a line into one error that names it."""
+
+    def __init__(self, line: int) -> None:
+        self._line = line
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, LaceError):
+            raise EncodingError(
+                f"line {self._line}: {error.message}", code=Code.JOURNAL_MALFORMED
+            ) from None
+        if isinstance(error, KeyError | TypeError | ValueError | AttributeError | IndexError):
+            raise EncodingError(
+                f"line {self._line}: not a step of a journal", code=Code.JOURNAL_MALFORMED
+            ) from None
+
+
+def _parse(line: str, number: int) -> Json:
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise EncodingError(f"line {number}: no JSON object", code=Code.JOURNAL_MALFORMED)
+    return content
+
+
+def _side(content: Json) -> Side:
+    plain = {key: value for key, value in content.items() if key != "type"}
+    plain["module"] = _module(plain["module"])
+    limits = {key: value for key, value in plain.pop("limits").items() if key != "type"}
+    link = plain.pop("link")
+    return Side(**plain, limits=Limits(**limits), link=None if link is None else b64a.decode(link))
+
+
+def _module(content: Json) -> PolicyModule:
+    return module_from_text(content["text"], Facet(content["facet"]))
+
+
+def _bytes(content: Json) -> bytes:
+    return content["text"].encode() if "text" in content else b64a.decode(content["bytes"])
+
+
+def _digests(content: Json) -> dict[str, bytes]:
+    return {key: b64a.decode(value) for key, value in content.items()}
+
+
+def _record(content: Json | None) -> Record | None:
+    return None if content is None else validate_record(b64a.decode(content["raw"])).unwrap()
+
+
+def _outcome(content: Json) -> Outcome[Record]:
+    code = content["code"]
+    return Outcome(
+        Status(content["status"]),
+        code=None if code is None else _CODES[code],
+        detail=content["detail"],
+    )
+
+
+def _advert(content: Json) -> Advertisement:
+    parts = tuple((str(name), int(index), str(value)) for name, index, value in content["fields"])
+    return Advertisement(content["record"], SourceLabel(content["source"]), parts)
+
+
+def _evaluated(c: Json) -> m.Evaluated:
+    return m.Evaluated(
+        sendable=_digests(c["sendable"]),
+        expected=_digests(c["expected"]),
+        unsendable=frozenset(c["unsendable"]),
+        requestable=frozenset(c["requestable"]),
+        unrequestable=frozenset(c["unrequestable"]),
+        more=c["more"],
+    )
+
+
+_INPUTS: Final[dict[str, Callable[[Json], m.Input]]] = {
+    "PeerModule": lambda c: m.PeerModule(c["id"], _bytes(c["content"])),
+    "PeerFacts": lambda c: m.PeerFacts(_bytes(c["content"])),
+    "PeerRecord": lambda c: m.PeerRecord(b64a.decode(c["raw"])),
+    "PeerPhaseEnd": lambda _: m.PeerPhaseEnd(),
+    "Started": lambda _: m.Started(),
+    "PeerProven": lambda c: m.PeerProven(Verifier(c["verifier"])),
+    "StreamFailed": lambda c: m.StreamFailed(_CODES[c["code"]], c["detail"]),
+    "PeerGone": lambda c: m.PeerGone(c["orderly"]),
+    "TimerFired": lambda _: m.TimerFired(),
+    "Woken": lambda _: m.Woken(),
+    "OperandChanged": lambda c: m.OperandChanged(_module(c["module"])),
+    "CloseRequested": lambda _: m.CloseRequested(),
+    "Evaluated": _evaluated,
+    "EvaluationFailed": lambda c: m.EvaluationFailed(_CODES[c["code"]], c["detail"]),
+    "Recalled": lambda c: m.Recalled(_digests(c["adverts"])),
+    "Described": lambda c: m.Described(tuple(map(_advert, c["adverts"]))),
+    "Loaded": lambda c: m.Loaded(tuple(map(_record, c["records"]))),
+    "Saved": lambda c: m.Saved(
+        tuple((RecordHash(hash), _outcome(outcome)) for hash, outcome in c["outcomes"])
+    ),
+    "StoreFailed": lambda c: m.StoreFailed(_CODES[c["code"]], c["detail"]),
+}

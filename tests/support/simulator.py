@@ -1,0 +1,506 @@
+"""Seeded exchanges with an adversary between the sides; every seed replays exactly.
+
+A world is made from a seed: stores, rules, exposures, limits. A schedule delivers what the sides
+say: in any interleaving, cut into any blocks, with clocks that differ, with a connection that
+breaks and comes back. A hostile schedule also lies for one of the sides. What an honest side says
+is checked against its own policy and store at the moment it is said.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import forge
+
+from lace.crypto import SigningKey
+from lace.datalog.ast import Predicate
+from lace.datalog.source import MemorySource, parse_facts
+from lace.ids import RecordHash
+from lace.interlace import messages as m
+from lace.interlace.machine import Side
+from lace.limits import Limits
+from lace.policy.executable import ExchangePolicy
+from lace.policy.module import PolicyModule, module_from_text
+from lace.policy.origin import Party, label_operands
+from lace.policy.plan import ExchangePlan
+from lace.policy.view import Exposure
+from lace.record import Record, build_plex, facts, fields, seal, validate_record
+from lace.recordstore import MemoryStore
+from lace.recordstore.base import RecordStore, StoreRecordId
+from lace.runtime.pair import Crossing, Participant
+from lace.selectors import any_of, room, selector, with_support
+from lace.tai import NS_PER_SECOND, Tai, add_ns
+
+NOW = Tai("1700000000:000000000")
+KEYS = [forge.KEY, *(SigningKey(bytes([i]) * 32) for i in range(1, 4))]
+EVERYTHING = module_from_text(
+    "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+)
+MODULES: list[PolicyModule] = [
+    room("//g//notes//", authority=KEYS[0].verifier),
+    room("//g//notes//", authority=KEYS[0].verifier, delegation=True, revocation_app="ended"),
+    selector("//g//notes//"),
+    with_support(selector("//g//notes/message//")),
+    any_of(selector("//g//notes/member//"), selector("//h//other//x/")),
+    EVERYTHING,
+]
+MONOTONE = [MODULES[0], MODULES[2], MODULES[3], MODULES[4], MODULES[5]]
+EVIL = seal(
+    build_plex(group="g", app="notes", name="evil", tai=f"{1:010d}:{0:09d}"), KEYS[3], aux=forge.AUX
+)
+
+
+def population(chance: random.Random, most: int = 25) -> list[Record]:
+    """Return records of a room: grants, notes, links, strangers."""
+    made: list[Record] = []
+    for number in range(chance.randint(0, most)):
+        app = chance.choice(["notes/member", "notes/message", "notes/ended", "notes", "other"])
+        extras: list[tuple[str, str]] = []
+        if app in {"notes/member", "notes/ended"}:
+            extras.append(("Member", chance.choice(KEYS).verifier))
+        if made and chance.random() < 0.4:
+            extras.append(("+Link", f"evidence {chance.choice(made).hash}"))
+        group = chance.choice(["g", "g", "g", "h"])
+        name = chance.choice(["n", "x/y"]) + f"/{number}"
+        plex = build_plex(
+            group=group, app=app, name=name, tai=f"{number:010d}:{0:09d}", extras=extras
+        )
+        made.append(
+            seal(plex, chance.choice(KEYS), aux=forge.AUX) if chance.random() < 0.8 else plex
+        )
+    return made
+
+
+def held(store: RecordStore) -> dict[str, Record]:
+    found: dict[str, Record] = {}
+    for stored in store.read(StoreRecordId(0), 10**6):
+        record = store.load(stored.hash)
+        assert record is not None
+        found[record.hash] = record
+    return found
+
+
+@dataclass(slots=True)
+class World:
+    """Two sides before they meet."""
+
+    stores: tuple[MemoryStore, MemoryStore]
+    sides: tuple[Side, Side]
+    exposures: tuple[Exposure, Exposure]
+
+    @classmethod
+    def make(cls, chance: random.Random, modules: list[PolicyModule] = MODULES) -> World:
+        everything = population(chance)
+        stores = MemoryStore(), MemoryStore()
+        for store in stores:
+            store.save([record for record in everything if chance.random() < 0.6])
+        limits = Limits(
+            max_loop_iterations=64,
+            max_narrowing_depth=chance.choice([0, 2, 12]),
+            max_partition_summaries=chance.choice([0, 100, 16_384]),
+            transfer_phase_bytes=chance.choice([1, 2000, 1 << 25]),
+        )
+        coarse = chance.random() < 0.5
+        exposure = chance.choice(
+            [Exposure(default="selected"), Exposure(default="everything"), Exposure()]
+        )
+        sides = [
+            Side(index=i, module=chance.choice(modules), limits=limits, coarse=coarse)
+            for i in (0, 1)
+        ]
+        return cls(stores, (sides[0], sides[1]), (exposure, exposure))
+
+    def participants(self) -> tuple[Participant, Participant]:
+        made = [
+            Participant(store, side, exposure, side.limits)
+            for store, side, exposure in zip(self.stores, self.sides, self.exposures, strict=True)
+        ]
+        return made[0], made[1]
+
+
+# --- what the definition says ---
+
+
+def naive(world: World, start: Tai, skew: int) -> tuple[set[str], set[str]]:
+    """Run an exchange from its definition: evaluate everything afresh, move all that may move."""
+    stores = [held(store) for store in world.stores]
+    plan = ExchangePlan(
+        label_operands(
+            Party(index=0, module=world.sides[0].module),
+            Party(index=1, module=world.sides[1].module),
+        )
+    )
+    time = [("StartTAI", start), ("TickTAI", start), ("ClockSkewSeconds", str(skew))]
+    adverts: list[dict[str, Record]] = [{}, {}]  # what each side has heard of the other
+
+    def policy(index: int) -> ExchangePolicy:
+        source = MemorySource(fact for r in stores[index].values() for fact in facts(r))
+        label = plan.operands[1 - index].source_label
+        for fact in time:
+            source.add(fact)
+        for record in adverts[index].values():
+            source.add(("Advertised", record.hash, label))
+            for name, number, value in fields(record):
+                source.add(("AdvertisedField", record.hash, label, name, str(number), value))
+        return ExchangePolicy(plan, index, source, world.exposures[index])
+
+    while True:
+        sendable = [{h for (h,) in policy(i).may_send if h in stores[i]} for i in (0, 1)]
+        for index in (0, 1):
+            adverts[index] = {h: stores[1 - index][h] for h in sendable[1 - index]}
+        moved = []
+        for index in (0, 1):
+            wanted = {h for (h,) in policy(index).may_request} - set(stores[index])
+            moved.append({h: adverts[index][h] for h in wanted if h in adverts[index]})
+        # A request is served only while it may still be sent, after the second evaluation.
+        again = [{h for (h,) in policy(i).may_send if h in stores[i]} for i in (0, 1)]
+        for index in (0, 1):
+            moved[index] = {h: r for h, r in moved[index].items() if h in again[1 - index]}
+        if not any(moved) and again == sendable:
+            return set(stores[0]), set(stores[1])
+        for index in (0, 1):
+            stores[index] |= moved[index]
+
+
+# --- what an honest side may say ---
+
+
+def check_saying(side: Participant, crossing: Crossing) -> None:
+    """Fail unless what a side says is what its policy and its store allow right now."""
+    local = side.local.policy
+    if isinstance(crossing, m.PeerRecord):
+        assert local is not None
+        record = validate_record(crossing.raw).unwrap()
+        assert (record.hash,) in local.may_send  # 050-COR-04
+        assert side.store.has(record.hash)
+    elif isinstance(crossing, m.PeerFacts):
+        for fact in parse_facts(crossing.content):
+            if fact[0] == "Advertised":
+                assert local is not None
+                assert (fact[1],) in local.may_send  # 050-STA-06
+                assert fact[2] == local.local.source_label
+            elif fact[0] == "MayRequest":
+                assert local is not None
+                assert (fact[1],) in local.may_request  # 050-COR-03
+                assert not side.store.has(RecordHash(fact[1]))
+                assert fact[1] in side.machine._adverts.table
+
+
+def check_side(side: Participant) -> None:
+    """Fail unless the facts a side goes by are those of validated records (050-STA-04, -07)."""
+    if side.local.policy is not None:
+        source = side.local.policy.source
+        have = {row[0] for row in source.iterate(Predicate("Have", 1))}
+        assert {row[0] for row in source.iterate(Predicate("Field", 4))} <= have
+        assert all(side.store.has(RecordHash(record)) for record in have)
+
+
+def check_end(side: Participant, before: dict[str, Record]) -> None:
+    """Fail unless an exchange ended once, lost nothing, and let nothing in that is not valid."""
+    assert side.closed
+    after = held(side.store)
+    assert set(before) <= set(after)
+    assert all(validate_record(record.raw).ok for record in after.values())
+    ends = [event for event in side.events if isinstance(event, m.Closed | m.Aborted)]
+    assert len(ends) == 1
+    assert side.events[-1] is ends[0]
+    if isinstance(ends[0], m.Aborted):
+        assert not any(isinstance(event, m.FixedPoint) for event in side.events)
+
+
+# --- schedules ---
+
+Lie = Callable[[Crossing], list[Crossing]]
+
+
+@dataclass(slots=True)
+class Schedule:
+    """Delivers what two sides say, in an order that chance decides."""
+
+    sides: tuple[Participant, Participant]
+    chance: random.Random
+    skew: tuple[int, int] = (0, 0)
+    """Seconds by which each clock is ahead."""
+    lie: Lie | None = None
+    """What becomes of that which side 0 says."""
+    cut_after: int | None = None
+    """Break the connection after so many deliveries."""
+    _queues: tuple[deque[Crossing], deque[Crossing]] = field(
+        default_factory=lambda: (deque(), deque())
+    )
+
+    def run(self) -> None:
+        """Deliver until both sides are through, or nothing moves any more."""
+        for index in self.chance.sample((0, 1), 2):
+            self._give(index, m.Started())
+        delivered = 0
+        while waiting := [i for i in (0, 1) if self._queues[i] and not self.sides[i].closed]:
+            if delivered == self.cut_after:
+                break
+            index = self.chance.choice(waiting)
+            for _ in range(self.chance.randint(1, 4)):  # a slow peer gets a little at a time
+                if self._queues[index]:
+                    self._give(index, self._queues[index].popleft())
+            delivered += 1
+        for index, side in enumerate(self.sides):
+            if not side.closed:
+                self._give(index, m.PeerGone())
+
+    def _give(self, index: int, given: m.Input) -> None:
+        side = self.sides[index]
+        said = side.give(given, self.now(index))
+        honest = index == 1 or self.lie is None
+        if honest:
+            check_side(side)
+        for crossing in said:
+            if honest:
+                check_saying(side, crossing)
+                self._queues[1 - index].extend(self._cut(crossing))
+            else:
+                assert self.lie is not None
+                self._queues[1].extend(self.lie(crossing))
+
+    def now(self, index: int) -> Tai:
+        return add_ns(NOW, self.skew[index] * NS_PER_SECOND)
+
+    def _cut(self, crossing: Crossing) -> list[Crossing]:
+        """Cut a block of facts between lines, as a stream might."""
+        if not isinstance(crossing, m.PeerFacts) or self.chance.random() < 0.7:
+            return [crossing]
+        lines = crossing.content.splitlines(keepends=True)
+        at = self.chance.randint(0, len(lines))
+        parts = (lines[:at], lines[at:])
+        return [m.PeerFacts(b"".join(part)) for part in parts if part]
+
+
+@dataclass(slots=True)
+class Liar:
+    """Says almost what its side says."""
+
+    chance: random.Random
+    secret: str
+    """A record that the other side has and must not show."""
+    rate: float = 0.1
+    _recent: list[Crossing] = field(default_factory=list)
+
+    def __call__(self, crossing: Crossing) -> list[Crossing]:
+        self._recent.append(crossing)
+        if self.chance.random() >= self.rate:
+            return [crossing]
+        return self.chance.choice(self._ways)(crossing)
+
+    @property
+    def _ways(self) -> list[Lie]:
+        return [
+            self._drop, self._twice, self._old, self._late, self._unasked, self._flip, self._claim,
+            self._ask, self._narrow, self._summary, self._tick, self._flood, self._module,
+            self._not_available,
+        ]  # fmt: skip
+
+    def _drop(self, _: Crossing) -> list[Crossing]:
+        return []
+
+    def _twice(self, crossing: Crossing) -> list[Crossing]:
+        return [crossing, crossing]
+
+    def _old(self, crossing: Crossing) -> list[Crossing]:
+        return [crossing, self.chance.choice(self._recent)]
+
+    def _late(self, crossing: Crossing) -> list[Crossing]:
+        return [m.PeerPhaseEnd(), crossing]
+
+    def _unasked(self, crossing: Crossing) -> list[Crossing]:
+        return [m.PeerRecord(EVIL.raw), crossing]
+
+    def _flip(self, crossing: Crossing) -> list[Crossing]:
+        match crossing:
+            case m.PeerRecord(raw=content) | m.PeerFacts(content=content) if content:
+                changed = bytearray(content)
+                changed[self.chance.randrange(len(changed))] ^= 1 << self.chance.randrange(8)
+                return [type(crossing)(bytes(changed))]
+            case m.PeerModule():
+                return [replace(crossing, content=crossing.content[:-1])]
+        return [crossing]
+
+    def _claim(self, crossing: Crossing) -> list[Crossing]:
+        claim = self.chance.choice([b"Advertised('P.x.H9','V.liar')\n", b"MaySend('P.x.H3')\n"])
+        return [m.PeerFacts(claim), crossing]
+
+    def _ask(self, crossing: Crossing) -> list[Crossing]:
+        return [m.PeerFacts(f"MayRequest('{self.secret}')\n".encode()), crossing]
+
+    def _narrow(self, crossing: Crossing) -> list[Crossing]:
+        kind = self.chance.choice(["List", "Narrow"])
+        prefix = self.chance.choice(["", "0", "zz", "~" * 43, "x" * 50])
+        return [m.PeerFacts(f"{kind}AdvertisementPartition('{prefix}')\n".encode()), crossing]
+
+    def _summary(self, crossing: Crossing) -> list[Crossing]:
+        root = "0" * 43
+        count = self.chance.choice([0, 1, 9, 10**9, 10**40])
+        prefix = self.chance.choice(["", "ab"])
+        text = f"AdvertisementPartition('{prefix}','{count}','{root}')\n"
+        return [m.PeerFacts(text.encode()), crossing]
+
+    def _tick(self, crossing: Crossing) -> list[Crossing]:
+        return [m.PeerFacts(b"TickReady('9999999999:000000000')\n"), crossing]
+
+    def _flood(self, crossing: Crossing) -> list[Crossing]:
+        return [m.PeerFacts(b"MayRequest('P.x.H9')\n" * 3000), *[m.PeerPhaseEnd()] * 50, crossing]
+
+    def _module(self, crossing: Crossing) -> list[Crossing]:
+        return [m.PeerModule(EVERYTHING.id, EVERYTHING.text.encode()), crossing]
+
+    def _not_available(self, crossing: Crossing) -> list[Crossing]:
+        return [m.PeerFacts(b"NotAvailable('P.x.H9')\n"), crossing]
+
+
+# --- the simulations ---
+
+
+def honest(seed: int) -> None:
+    """Honest sides reach the fixed point of the definition, in whatever order things arrive."""
+    chance = random.Random(seed)
+    world = World.make(chance)
+    skew = chance.choice([(0, 0), (7, 0), (0, 3600)])
+    start = add_ns(NOW, max(skew) * NS_PER_SECOND)
+    expected = naive(world, start, abs(skew[0] - skew[1]))
+    before = [held(store) for store in world.stores]
+    sides = world.participants()
+    Schedule(sides, chance, skew).run()
+    for side, was in zip(sides, before, strict=True):
+        check_end(side, was)
+        assert any(isinstance(event, m.FixedPoint) for event in side.events), side.events[-1]
+    assert tuple(set(held(store)) for store in world.stores) == expected
+
+
+def broken(seed: int) -> None:
+    """A connection that breaks and comes back delays the fixed point, and loses nothing."""
+    chance = random.Random(seed)
+    world = World.make(chance, MONOTONE)
+    expected = naive(world, NOW, 0)
+    for attempt in range(100):
+        before = [held(store) for store in world.stores]
+        sides = world.participants()
+        cut = chance.randint(0, 40) if attempt < 20 else None
+        Schedule(sides, chance, cut_after=cut).run()
+        for side, was in zip(sides, before, strict=True):
+            check_end(side, was)
+        if all(isinstance(event, m.Closed) for event in (s.events[-1] for s in sides)):
+            break
+    assert tuple(set(held(store)) for store in world.stores) == expected
+
+
+def hostile(seed: int) -> None:
+    """A peer that lies ends its own exchange, and nothing else."""
+    chance = random.Random(seed)
+    world = World.make(chance)
+    secret = build_plex(group="secret", app="diary", name="1", tai=f"{1:010d}:{0:09d}")
+    world.stores[1].save([secret])
+    before = held(world.stores[1])
+    sides = world.participants()
+    Schedule(sides, chance, lie=Liar(chance, secret.hash)).run()
+    check_end(sides[1], before)
+    assert EVIL.hash not in held(world.stores[1])
+
+
+def open_room(seed: int) -> None:
+    """Three laces with open exchanges converge on what a server in the middle selects."""
+    chance = random.Random(seed)
+    module = chance.choice(MONOTONE)
+    exposure = Exposure(default="selected")
+    stores = [MemoryStore() for _ in range(3)]
+    everything = population(chance, 12)
+    for record in everything:
+        chance.choice(stores).save([record])
+    joints: list[tuple[Participant, Participant]] = []
+    for client in (1, 2):
+        server = Participant(stores[0], Side(index=0, module=module, open=True), exposure)
+        joints.append(
+            (server, Participant(stores[client], Side(index=1, module=module, open=True), exposure))
+        )
+    queues: list[tuple[deque[Crossing], deque[Crossing]]] = [(deque(), deque()) for _ in joints]
+
+    def give(joint: int, index: int, given: m.Input) -> None:
+        side = joints[joint][index]
+        for crossing in side.give(given, NOW):
+            check_saying(side, crossing)
+            queues[joint][1 - index].append(crossing)
+
+    for joint in range(2):
+        for index in (0, 1):
+            give(joint, index, m.Started())
+    fresh = population(chance, 6)
+    sizes = None
+    while True:
+        waiting = [(j, i) for j in range(2) for i in (0, 1) if queues[j][i]]
+        if waiting:
+            joint, index = chance.choice(waiting)
+            give(joint, index, queues[joint][index].popleft())
+        elif fresh:
+            chance.choice(stores).save([fresh.pop()])
+        elif sizes == (sizes := [store.count() for store in stores]):
+            break
+        if not waiting or chance.random() < 0.1:
+            joint, index = chance.randrange(2), chance.randrange(2)
+            for j, i in [(joint, index)] if fresh else [(j, i) for j in range(2) for i in (0, 1)]:
+                give(j, i, m.Woken())
+    for pair in joints:
+        for side in pair:
+            assert side.idle, side.events[-1]
+            check_side(side)
+    # Nothing is left that one side could give to another.
+    for joint, pair in enumerate(joints):
+        world = World(
+            (pair[0].store, pair[1].store),  # type: ignore[arg-type]
+            (pair[0].side, pair[1].side),
+            (exposure, exposure),
+        )
+        assert naive(world, NOW, 0) == tuple(set(held(side.store)) for side in pair), joint
+
+
+def hidden(seed: int) -> None:
+    """Stores that differ only in what the peer may neither query nor select say the same bytes."""
+    chance = random.Random(seed)
+    secrets = [
+        build_plex(group="secret", app="diary", name=f"{i}", tai=f"{i:010d}:{0:09d}")
+        for i in range(chance.randint(1, 5))
+    ]
+    mine, theirs = chance.choice(MODULES[:4]), chance.choice(MODULES)
+    shown, others = population(chance), population(chance)
+    is_open = chance.random() < 0.5
+    heard: list[list[Crossing]] = []
+    for extra in ([], secrets):
+        store, other = MemoryStore(), MemoryStore()
+        store.save([*shown, *extra[1:]])
+        other.save(others)
+        exposure = Exposure(default="selected")
+        sides = (
+            Participant(store, Side(index=0, module=mine, open=is_open), exposure),
+            Participant(other, Side(index=1, module=theirs, open=is_open), exposure),
+        )
+        queues: tuple[deque[Crossing], deque[Crossing]] = (deque(), deque())
+        said: list[Crossing] = []
+        inputs: list[tuple[int, m.Input]] = [(0, m.Started()), (1, m.Started())]
+        for moment in range(2):
+            while inputs or any(queues):
+                inputs += [(index, queues[index].popleft()) for index in (0, 1) if queues[index]]
+                for index, given in inputs:
+                    for crossing in sides[index].give(given, NOW):
+                        queues[1 - index].append(crossing)
+                        if index == 0:
+                            said.append(crossing)
+                inputs = []
+            if moment == 0 and extra:
+                store.save(extra[:1])  # in an open exchange, also what is stored later
+            if moment == 0:
+                inputs = [(0, m.Woken())]
+        heard.append(said)
+    assert heard[0] == heard[1]
+
+
+SIMULATIONS: dict[str, Callable[[int], None]] = {
+    "honest": honest, "broken": broken, "hostile": hostile, "open": open_room, "hidden": hidden,
+}  # fmt: skip
