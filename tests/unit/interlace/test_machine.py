@@ -382,3 +382,40 @@ def test_time_and_size_are_limited() -> None:
     assert isinstance(event, m.Emit)
     assert isinstance(event.event, m.Aborted)
     assert event.event.code is Code.INTERLACE_BLOCK_SIZE
+
+
+@pytest.mark.req("050-REC-15", "050-REC-13")
+@pytest.mark.parametrize("coarse", [True, False])
+def test_sets_of_one_size_that_differ_are_not_taken_for_equal(coarse: bool) -> None:
+    mine, theirs = [note(i) for i in range(40)], [note(i) for i in range(100, 140)]
+    left, right = participant(0, mine, coarse=coarse), participant(1, theirs, coarse=coarse)
+    interlace(left, right, NOW)
+    assert stored(left) == stored(right) == {record.hash for record in [*mine, *theirs]}
+
+
+@pytest.mark.req("050-COR-03", "050-REQ-01")
+def test_what_nobody_advertised_is_not_asked_for() -> None:
+    """Rules may select a link's target that the peer never advertised."""
+    target = note(5, group="elsewhere")
+    linking = build_plex(
+        group="notes-demo", app="notes", name="a", tai=f"{1:010d}:{0:09d}",
+        extras=[("+Link", f"see {target.hash}")],
+    )  # fmt: skip
+    eager = module_from_text(
+        "SelectHave(P) :- Have(P), Field(P,'Group',_,'notes-demo').\n"
+        "SelectAdvertised(P,S) :- Advertised(P,S).\n"
+        "SelectAdvertised(T,S) :- Advertised(P,S), Have(P), RecordLink(P,_,_,_,T).\n"
+    )
+    left, right = participant(0, [linking, target], eager), participant(1, [linking], eager)
+    asked: list[bytes] = []
+
+    def listen(_side: int, crossing: Crossing) -> list[Crossing]:
+        if isinstance(crossing, m.PeerFacts) and b"MayRequest" in crossing.content:
+            asked.append(crossing.content)
+        return [crossing]
+
+    interlace(left, right, NOW, listen)
+    assert right.local.policy is not None
+    assert (target.hash,) in right.local.policy.may_request
+    assert asked == []
+    assert stored(right) == {linking.hash}
