@@ -32,7 +32,7 @@ def iltp() -> int:
     Example:
       nc localhost 4790 </dev/null | lace plumb iltp
     """
-    reader = i.ItemReader()
+    reader = i.ItemReader(unpacks=True)
     # What is there is read, not more: a live stream shows its items as they come.
     while chunk := os.read(sys.stdin.fileno(), _CHUNK):
         for item in reader.feed(chunk):
@@ -84,7 +84,8 @@ def _facts(block: i.FactLines) -> Iterator[dict[str, Any]]:
             yield {"code": str(error.code), "detail": error.message, "offset": offset}
             return
         yield {"fact": line.decode(), "item": "fact", "offset": offset}
-        offset += len(line) + 1
+        if not block.packed:
+            offset += len(line) + 1
 
 
 def _text(content: bytes) -> str:

@@ -17,6 +17,7 @@ from lace.errors import Code, EncodingError
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.plan import plan_id
 from lace.record.split import find_end
+from lace.stream import packing
 from lace.text import shown
 
 VERSION: Final = "ILTP/1"
@@ -29,14 +30,19 @@ _RECORD: Final = "🖧: ".encode()
 _LF: Final = ord("\n")
 _COMMENT: Final = ord("#")
 _HEAD_END: Final = b"\n\n"
-_LONGEST_HEAD: Final = 160  # of a preface or a resource: two short lines
+_LONGEST_HEAD: Final = 160  # of a preface, a resource or packed lines: a few short lines
 _LONGEST_MARK: Final = len(_RECORD)
-_MARKS: Final = (_KNOT, _PIECE, _RECORD, "⋯🖧: ".encode())
+_TRAILER: Final = "⋯🖧: ".encode()[:_LONGEST_MARK]
+_MARKS: Final = (_KNOT, _PIECE, _RECORD, packing.MARK, _TRAILER)
 
 _KNOT_HEAD: Final = re.compile(_KNOT + rb"([^\n]*)\nNonce: ([0-9A-Z_a-z~]{43})\n\n")
 _PIECE_HEAD: Final = re.compile(
     _PIECE + rb"([RE]\.[0-9A-Z_a-z~]{43})\nData-Length: (0|[1-9][0-9]{0,14})\n\n"
 )
+_PACK_HEAD: Final = re.compile(
+    packing.MARK + rb"deflate\nData-Length: ([1-9][0-9]{0,6})\nFull-Length: ([1-9][0-9]{0,6})\n\n"
+)
+_HEADS: Final = ((_KNOT, _KNOT_HEAD), (_PIECE, _PIECE_HEAD), (packing.MARK, _PACK_HEAD))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,8 @@ class FactLines:
 
     offset: int
     content: bytes
+    packed: bool = False
+    """Whether they came in one packed block, where lines have no offsets of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +127,13 @@ class ItemReader:
         "_offset",
         "_phase_bytes",
         "_scanned",
+        "_unpacks",
         "malformed",
     )  # fmt: skip
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, *, unpacks: bool = False) -> None:
         self._limits = limits
+        self._unpacks = unpacks  # whether packed lines are an item at all
         line = rb"[A-Za-z][^\n]{0,%d}\n" % (limits.stream_line_bytes - 1)
         self._fact_run = re.compile(rb"(?:" + line + rb")+")
         self._held = bytearray()  # the beginning of an item whose end has not come yet
@@ -222,16 +232,13 @@ class ItemReader:
         return self._marked(data, at)
 
     def _marked(self, data: bytes, at: int) -> tuple[Item, int] | None:
-        if data.startswith(_KNOT, at):
-            pattern = _KNOT_HEAD
-        elif data.startswith(_PIECE, at):
-            pattern = _PIECE_HEAD
-        else:
+        pattern = next((head for mark, head in _HEADS if data.startswith(mark, at)), None)
+        if pattern is None or (pattern is _PACK_HEAD and not self._unpacks):
             start = data[at : at + _LONGEST_MARK]
             if len(start) < _LONGEST_MARK and any(mark.startswith(start) for mark in _MARKS):
                 self._hold(data, at, len(start) + 1)
                 return None
-            if data.startswith(_MARKS[-1][:_LONGEST_MARK], at):
+            if start == _TRAILER:
                 detail = "a record in trailer-hash form"
                 return self._stop(Code.RECORD_TRAILER_FORM, detail), at
             detail = f"no item begins with the byte {start[0]:02x} and what follows it"
@@ -243,6 +250,13 @@ class ItemReader:
         head = pattern.match(data, at) if head_end >= 0 else None
         if pattern is _KNOT_HEAD:
             return self._preface(head, at)
+        if pattern is _PIECE_HEAD:
+            return self._resource(head, data, at)
+        return self._packed(head, data, at)
+
+    def _resource(
+        self, head: re.Match[bytes] | None, data: bytes, at: int
+    ) -> tuple[Item, int] | None:
         if head is None:
             return self._stop(Code.ILTP_RESOURCE, "a resource with a malformed head"), at
         length = int(head[2])
@@ -257,6 +271,27 @@ class ItemReader:
         if resource_id(id[0], content) != id:
             return self._stop(Code.POLICY_MODULE_ID, "a resource that is not what its id says"), at
         return Resource(self._offset, id, content), end
+
+    def _packed(
+        self, head: re.Match[bytes] | None, data: bytes, at: int
+    ) -> tuple[Item, int] | None:
+        if head is None:
+            return self._stop(Code.ILTP_COMPRESSION, "packed lines with a malformed head"), at
+        length, full = int(head[1]), int(head[2])
+        if max(length, full) > packing.LARGEST:
+            detail = f"packed lines of over {packing.LARGEST} bytes"
+            return self._stop(Code.ILTP_COMPRESSION, detail), at
+        if self._phase_bytes + full > self._limits.max_fact_block_size:
+            return self._too_large(), at
+        end = head.end() + length
+        if end > len(data):
+            self._hold(data, at, end - at)
+            return None
+        lines = packing.unpack(data[head.end() : end], full)
+        if lines is None or self._fact_run.fullmatch(lines) is None:
+            return self._stop(Code.ILTP_COMPRESSION, "packed bytes that are not fact lines"), at
+        self._phase_bytes += full
+        return FactLines(self._offset, lines, packed=True), end
 
     def _preface(self, head: re.Match[bytes] | None, at: int) -> tuple[Item, int]:
         if head is None:

@@ -75,7 +75,11 @@ def joined(items: list[i.Item]) -> list[i.Item]:
     out: list[i.Item] = []
     for item in items:
         last = out[-1] if out else None
-        if isinstance(item, i.FactLines) and isinstance(last, i.FactLines):
+        if (
+            isinstance(item, i.FactLines)
+            and isinstance(last, i.FactLines)
+            and not (item.packed or last.packed)
+        ):
             assert item.offset == last.offset + len(last.content)
             out[-1] = i.FactLines(last.offset, last.content + item.content)
         else:
