@@ -15,8 +15,11 @@ from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.limits import DEFAULT_LIMITS
 from lace.policy.module import module_from_text
+from lace.policy.origin import Party, label_operands
+from lace.policy.plan import ExchangePlan
 from lace.recordstore import MemoryStore
 from lace.runtime.pair import Participant, interlace
+from lace.selectors import selector
 from lace.stream import items as i
 from lace.stream import packing
 from lace.stream.binding import Binding
@@ -163,10 +166,9 @@ def test_an_end_between_phases_is_orderly_and_one_after_a_farewell_is_not() -> N
 
 
 def test_a_plan_may_be_told_before_it_is_due() -> None:
-    left, right = ends(MemoryStore(), MemoryStore())
-    run(left, right)
-    assert left.participant is not None
-    plan = left.participant.machine._agreed_plan
+    left, _ = ends(MemoryStore(), MemoryStore())
+    parties = (Party(index=0, module=EVERYTHING), Party(index=1, module=EVERYTHING))
+    plan = ExchangePlan(label_operands(*parties))
     told = i.resource(plan.id, plan.transcript.encode())
     fresh = Binding(left.connection)
     assert fresh.receive(i.preface("0" * 43) + told) == []
@@ -207,6 +209,7 @@ def test_advertisements_shrink_about_tenfold() -> None:
     ]  # fmt: skip
     sizes = []
     for left, right in (plain, packed):
+        left.module = right.module = selector("//g//notes//n/")
         run(left, right, 10**5)
         assert right.store.count() == 400
         sizes.append(len(left.sent) - sum(len(record.raw) for record in records))
