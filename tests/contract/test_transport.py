@@ -236,6 +236,7 @@ def test_a_text_message_is_an_error_and_boundaries_mean_nothing() -> None:
 
     async def work() -> None:
         found: list[TransportError] = []
+        both = asyncio.Event()
 
         async def handler(stream: ByteStream) -> None:
             try:
@@ -243,6 +244,8 @@ def test_a_text_message_is_an_error_and_boundaries_mean_nothing() -> None:
                     await stream.write(chunk)
             except TransportError as error:
                 found.append(error)
+                if len(found) == 2:
+                    both.set()
 
         listener = await listen(parse_address("ws:127.0.0.1:0"), handler)
         url = parse_address(listener.address).url
@@ -263,8 +266,7 @@ def test_a_text_message_is_an_error_and_boundaries_mean_nothing() -> None:
         with pytest.raises(InvalidStatus):
             await connect_raw(url.replace("interlace", "other"))
         await listener.close()
-        while len(found) < 2:
-            await asyncio.sleep(0.01)
+        await both.wait()
         assert [error.code for error in found] == [Code.TRANSPORT_MESSAGE, Code.TRANSPORT_LOST]
 
     within(work())

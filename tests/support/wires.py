@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -40,11 +40,11 @@ def notes(
             group="g", app="notes", name=f"n/{index}", tai=f"{1_700_000_000 + index}:000000000",
             data=b"x" * size,
         )  # fmt: skip
-        made.append(plex if key is None else seal(plex, key))
+        made.append(plex if key is None else seal(plex, key, aux=b"\x01" * 32))
     return made
 
 
-def store_of(records: list[Record]) -> MemoryStore:
+def store_of(records: Sequence[Record]) -> MemoryStore:
     store = MemoryStore()
     store.save(records)
     return store

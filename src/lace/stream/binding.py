@@ -98,6 +98,7 @@ class Binding:
             nonce=meeting.nonce,
             peer_nonce=meeting.peer_nonce,
             verifier=connection.key.verifier if connection.key else None,
+            expected_peer=connection.expected,
             transport=connection.transport,
             encrypted=connection.encrypted,
         )
@@ -141,7 +142,8 @@ class Binding:
                     self._peer_packs = True
                 return m.PeerFacts(item.content)
             case i.PhaseEnd():
-                return self._end_phase()
+                self.phases_received += 1
+                return m.PeerPhaseEnd()
             case i.Resource():
                 return self._take_resource(item)
             case i.Comment():
@@ -179,17 +181,6 @@ class Binding:
         if self.phases_received > _HELLO:
             return m.StreamFailed(Code.ILTP_ORDER, "an exchange plan after hello")
         return None  # both sides compute the plan; being told it changes nothing
-
-    def _end_phase(self) -> m.Input:
-        self.phases_received += 1
-        expected = self._connection.expected
-        if (
-            self.phases_received == _HELLO + 1
-            and expected is not None
-            and self.peer_verifier != expected
-        ):
-            return m.StreamFailed(Code.INTERLACE_SIGNER, "the peer is not the one expected here")
-        return m.PeerPhaseEnd()
 
     # --- what goes ---
 

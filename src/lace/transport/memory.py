@@ -84,7 +84,8 @@ class MemoryStream:
         self._outgoing.end()
 
     def abort(self) -> None:
-        self._outgoing.break_off()
+        if not self._outgoing.ended:  # what was finished still arrives
+            self._outgoing.break_off()
         self._incoming.break_off()
 
 
