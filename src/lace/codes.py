@@ -510,6 +510,104 @@ class Code(StrEnum):
         "The journal was written by a newer version of the engine.",
         "Update the engine to replay it.",
     )
+    # --- streams and transports -----------------------------------------------------------------
+    ILTP_ITEM = (
+        "iltp.item",
+        "No item of a stream begins with these bytes.",
+        "Items begin with a letter, #, a line break, or one of the marks of ILTP.",
+    )
+    ILTP_LINE = (
+        "iltp.line",
+        "A fact or comment line is longer than the limit.",
+        "Send shorter values, or raise stream_line_bytes.",
+    )
+    ILTP_PREFACE = (
+        "iltp.preface",
+        "A preface is malformed, missing or repeated.",
+        "Each direction begins with one preface and its nonce.",
+    )
+    ILTP_VERSION = (
+        "iltp.version",
+        "The peer speaks another version of the stream format.",
+        "Both sides need ILTP/1.",
+    )
+    ILTP_RESOURCE = (
+        "iltp.resource",
+        "The head of a resource is malformed.",
+        "Write an R. or E. id, a Data-Length without leading zeros, and a blank line.",
+    )
+    ILTP_RESOURCE_SIZE = (
+        "iltp.resource-size",
+        "A resource is larger than the limit.",
+        "Make the selector shorter, or raise lacegram_bytes.",
+    )
+    ILTP_TRUNCATED = (
+        "iltp.truncated",
+        "The stream ends within an item.",
+        "Connect again; what was stored is still there.",
+    )
+    ILTP_ORDER = (
+        "iltp.order",
+        "An item came in a place where it does not belong.",
+        "The preface comes first, modules in set-up, a proof in hello, records in transfer.",
+    )
+    ILTP_PROOF = (
+        "iltp.proof",
+        "A proof of identity is not one for this connection.",
+        "Check the key, both nonces, and that the address dialled is one the server calls its own.",
+    )
+    ILTP_COMPRESSION = (
+        "iltp.compression",
+        "Compressed bytes cannot be inflated.",
+        "Switch compression off on one side, and report it.",
+    )
+    ADDRESS_MALFORMED = (
+        "address.malformed",
+        "The text is not an address.",
+        "Write stdio, unix:/path, tcp:host:port, ws:host[:port] or wss:host[:port].",
+    )
+    TRANSPORT_CONNECT = (
+        "transport.connect",
+        "No connection could be made.",
+        "Check the address, and whether a server listens there.",
+    )
+    TRANSPORT_LISTEN = (
+        "transport.listen",
+        "The server cannot listen at this address.",
+        "Choose another port or path, or stop what listens there already.",
+    )
+    TRANSPORT_TLS = (
+        "transport.tls",
+        "The encrypted connection was refused, because a certificate is missing or not trusted.",
+        "Give the server a certificate for its name, and the client one to trust.",
+    )
+    TRANSPORT_LOST = (
+        "transport.lost",
+        "The connection broke.",
+        "Connect again; what was stored is still there.",
+    )
+    TRANSPORT_MESSAGE = (
+        "transport.message",
+        "A WebSocket peer sent a text message, or one that is too large.",
+        "Send binary messages of at most 4 MiB.",
+    )
+    SERVE_FULL = (
+        "serve.full",
+        "The server has no room for another connection.",
+        "Try again later, or raise the limits in the policy file.",
+    )
+    SERVE_POLICY = (
+        "serve.policy",
+        "A policy file cannot be used.",
+        "See docs/streams.md for what it may say.",
+    )
+    DEPENDENCY_MISSING = (
+        "dependency.missing",
+        "An optional package is needed for this.",
+        "Install the package that the message names.",
+    )
+
+    # --- stores ---------------------------------------------------------------------------------
     STORE_OPEN = (
         "store.open",
         "The store's file cannot be opened.",

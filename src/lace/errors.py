@@ -135,6 +135,10 @@ class StoreError(LaceError):
     """The record store cannot do what was asked; what was stored stays stored."""
 
 
+class TransportError(LaceError):
+    """The byte stream could not be had, or failed."""
+
+
 class LimitExceeded(LaceError):
     """A configured limit stopped the work."""
 

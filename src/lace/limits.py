@@ -65,6 +65,10 @@ class Limits:
     partition_prefix_start: int = 2
     """Length of the partition prefixes that reconciliation starts with."""
 
+    # Streams (spec 060)
+    stream_line_bytes: int = 16 * 1024
+    """Longest fact or comment line on a stream, without its LF."""
+
     # Addresses and command input
     urc_bytes: int = 4096
     """Longest address text."""

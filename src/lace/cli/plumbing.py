@@ -18,6 +18,7 @@ from lace import b64a
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_frames, read_lines
 from lace.cli.plumbing_advert import advert_group
+from lace.cli.plumbing_iltp import iltp
 from lace.cli.plumbing_journal import journal_group
 from lace.cli.plumbing_lacegram import lacegram_group
 from lace.cli.plumbing_plan import plan_group
@@ -207,6 +208,7 @@ plumb.add_command(lacegram_group)
 plumb.add_command(plan_group)
 plumb.add_command(advert_group)
 plumb.add_command(journal_group)
+plumb.add_command(iltp)
 
 
 @plumb.group("urc")

@@ -80,4 +80,9 @@ class ExchangePlan:
 
     @cached_property
     def id(self) -> PlanId:
-        return PlanId(f"E.{b64a.encode(digest(_DOMAIN + self.transcript.encode()))}")
+        return plan_id(self.transcript.encode())
+
+
+def plan_id(transcript: bytes) -> PlanId:
+    """Return the id of the plan that a canonical transcript describes."""
+    return PlanId(f"E.{b64a.encode(digest(_DOMAIN + transcript))}")

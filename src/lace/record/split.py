@@ -42,11 +42,10 @@ class BrokenFrame:
 class RecordSplitter:
     """Feed chunks, get frames; the frames do not depend on how the stream was cut into chunks."""
 
-    __slots__ = ("_head_bytes", "_held", "_limits", "_offset", "_scanned", "_wanted", "broken")
+    __slots__ = ("_held", "_limits", "_offset", "_scanned", "_wanted", "broken")
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
-        self._head_bytes = limits.record_head_bytes
         self._held = bytearray()  # the beginning of a record whose end has not come yet
         self._offset = 0  # in the stream, of the next record
         self._scanned = 0  # held bytes that are known not to hold the end of the headers
@@ -106,35 +105,46 @@ class RecordSplitter:
 
     def _find_end(self, data: bytes | bytearray, at: int) -> int | BrokenFrame:
         """Return where the record at ``at`` ends, 0 while unknown, or why it never will be."""
-        limits = self._limits
-        if not data.startswith(grammar.MARK, at):
-            return self._check_start(bytes(data[at : at + len(grammar.TRAILER_MARK)]))
-        head_end = data.find(_HEAD_END, at + self._scanned, at + self._head_bytes)
-        if head_end < 0:
+        end = find_end(data, at, self._scanned, self._limits)
+        if isinstance(end, tuple):
+            return BrokenFrame(self._offset, *end)
+        if not end:
             self._scanned = max(0, len(data) - at - 1)
-            if len(data) - at < self._head_bytes:
-                return 0
-            detail = f"no blank line within {self._head_bytes} bytes of headers"
-            return BrokenFrame(self._offset, Code.RECORD_HEADER_TOO_LONG, detail)
-        line_at = data.rfind(_LENGTH, at, head_end)
-        digits = data[line_at + len(_LENGTH) : head_end]
-        if line_at < 0 or not digits.isdigit() or (len(digits) > 1 and digits[0] == _ZERO):
-            detail = "no well-formed Data-Length before the blank line"
-            return BrokenFrame(self._offset, Code.RECORD_DATA_LENGTH, detail)
-        if len(digits) > _LONGEST_DIGITS or int(digits) > limits.blob_bytes:
-            detail = f"the data is over {limits.blob_bytes} bytes"
-            return BrokenFrame(self._offset, Code.RECORD_DATA_TOO_LARGE, detail)
-        return head_end + len(_HEAD_END) + int(digits)
+        return end
 
-    def _check_start(self, start: bytes) -> int | BrokenFrame:
-        """Return 0 if ``start`` may still become a markline."""
-        if start == grammar.TRAILER_MARK:
-            detail = "a record in trailer-hash form"
-            return BrokenFrame(self._offset, Code.RECORD_TRAILER_FORM, detail)
-        if grammar.MARK.startswith(start) or grammar.TRAILER_MARK.startswith(start):
+
+def find_end(
+    data: bytes | bytearray, at: int, scanned: int, limits: Limits
+) -> int | tuple[Code, str]:
+    """Return where the record at ``at`` ends, 0 while unknown, or why it never will be.
+
+    ``scanned`` bytes of the record are known not to hold the end of its headers.
+    """
+    if not data.startswith(grammar.MARK, at):
+        return _check_start(bytes(data[at : at + len(grammar.TRAILER_MARK)]))
+    head_bytes = limits.record_head_bytes
+    head_end = data.find(_HEAD_END, at + scanned, at + head_bytes)
+    if head_end < 0:
+        if len(data) - at < head_bytes:
             return 0
-        detail = "no markline where a record must begin"
-        return BrokenFrame(self._offset, Code.RECORD_MARKLINE, detail)
+        detail = f"no blank line within {head_bytes} bytes of headers"
+        return Code.RECORD_HEADER_TOO_LONG, detail
+    line_at = data.rfind(_LENGTH, at, head_end)
+    digits = data[line_at + len(_LENGTH) : head_end]
+    if line_at < 0 or not digits.isdigit() or (len(digits) > 1 and digits[0] == _ZERO):
+        return Code.RECORD_DATA_LENGTH, "no well-formed Data-Length before the blank line"
+    if len(digits) > _LONGEST_DIGITS or int(digits) > limits.blob_bytes:
+        return Code.RECORD_DATA_TOO_LARGE, f"the data is over {limits.blob_bytes} bytes"
+    return head_end + len(_HEAD_END) + int(digits)
+
+
+def _check_start(start: bytes) -> int | tuple[Code, str]:
+    """Return 0 if ``start`` may still become a markline."""
+    if start == grammar.TRAILER_MARK:
+        return Code.RECORD_TRAILER_FORM, "a record in trailer-hash form"
+    if grammar.MARK.startswith(start) or grammar.TRAILER_MARK.startswith(start):
+        return 0
+    return Code.RECORD_MARKLINE, "no markline where a record must begin"
 
 
 def split_records(

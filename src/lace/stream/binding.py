@@ -1,0 +1,221 @@
+"""One connection, sans-IO: bytes become inputs of a machine, and what it sends becomes bytes.
+
+The binding knows of phases only what it must: that the preface comes first, that a proof belongs
+into hello and goes no further, that packed lines come after hello, and where a stream may end.
+Everything else that comes in a wrong place is the machine's to refuse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from lace.crypto.keys import SigningKey
+from lace.errors import Code, ProtocolError
+from lace.ids import Verifier
+from lace.interlace import messages as m
+from lace.interlace.machine import Side
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.module import PolicyModule
+from lace.stream import items as i
+from lace.stream import packing
+from lace.stream.proof import Meeting, check_proof, make_proof
+from lace.tai import Tai
+
+Crossing = m.PeerModule | m.PeerFacts | m.PeerRecord | m.PeerPhaseEnd
+"""What one side sends, as the other receives it."""
+
+_HELLO: Final = 1  # set-up is the first phase of a direction, hello the second
+_FAREWELL: Final = re.compile(rb" closing: ([a-z0-9.-]{1,60})")
+_OFFER: Final = re.compile(rb"^" + re.escape(packing.OFFER), re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """What this process knows of a connection before its first byte."""
+
+    accepting: bool
+    nonce: str
+    """32 fresh random bytes, in B64A."""
+    addresses: tuple[str, ...]
+    """The address that was dialled; on the accepting side, all that it calls its own."""
+    transport: str = ""
+    """The address of this connection, as rules see it."""
+    encrypted: bool = False
+    """Whether this process itself ended the encryption, or trusts the path."""
+    key: SigningKey | None = None
+    """Proven to the peer if it is given."""
+    expected: Verifier | None = None
+    """Whom the peer must prove to be."""
+    packs: bool = False
+    """Whether to offer packed fact lines."""
+
+
+class Binding:
+    """Turns what comes into inputs and what goes into bytes; remembers both directions' phases."""
+
+    def __init__(self, connection: Connection, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._connection = connection
+        self._limits = limits
+        self._reader = i.ItemReader(limits, unpacks=connection.packs)
+        self._meeting: Meeting | None = None
+        self._failed = False
+        self._between_phases = False
+        self._farewell = ""  # why the peer says it ends
+        self._peer_packs = False
+        self.peer_verifier: Verifier | None = None
+        self.phases_sent = 0
+        """How many phases this side has ended."""
+        self.phases_received = 0
+        """How many phases the peer has ended."""
+
+    # --- the beginning ---
+
+    def greeting(self) -> bytes:
+        """Return the first bytes to send."""
+        return i.preface(self._connection.nonce)
+
+    @property
+    def has_met(self) -> bool:
+        """Whether the peer's preface has come, so that an exchange can begin."""
+        return self._meeting is not None
+
+    @property
+    def held(self) -> int:
+        """Bytes that wait for the rest of their item."""
+        return self._reader.held
+
+    def side(self, module: PolicyModule, base: Side | None = None) -> Side:
+        """Return what this side brings to the machine, with what the connection adds to it."""
+        meeting, connection = self._met, self._connection
+        index = 0 if connection.accepting else 1
+        return replace(
+            base or Side(index=index, module=module, limits=self._limits),
+            index=index,
+            module=module,
+            nonce=meeting.nonce,
+            peer_nonce=meeting.peer_nonce,
+            verifier=connection.key.verifier if connection.key else None,
+            expected_peer=connection.expected,
+            transport=connection.transport,
+            encrypted=connection.encrypted,
+        )
+
+    # --- what comes ---
+
+    def receive(self, chunk: bytes) -> list[m.Input]:
+        """Return the inputs that a chunk completes; after a failure there are no more."""
+        inputs: list[m.Input] = []
+        if self._failed:
+            return inputs
+        for item in self._reader.feed(chunk):
+            given = self._take(item)
+            self._between_phases = isinstance(item, i.PhaseEnd)
+            if given is not None:
+                inputs.append(given)
+            if isinstance(given, m.StreamFailed):
+                self._failed = True
+                break
+        return inputs
+
+    def end(self) -> m.Input:
+        """Return what the end of the peer's bytes amounts to (060-TRN-09)."""
+        orderly = self._between_phases and not self._reader.held
+        if not orderly and self._farewell:
+            return m.StreamFailed(Code.INTERLACE_GONE, f"the peer gave up: {self._farewell}")
+        return m.PeerGone(orderly)
+
+    def _take(self, item: i.Item) -> m.Input | None:
+        if isinstance(item, i.Malformed):
+            return m.StreamFailed(item.code, f"{item.detail}, at byte {item.offset}")
+        if self._meeting is None or isinstance(item, i.Preface):
+            return self._meet(item)
+        match item:
+            case i.RecordBytes():
+                if self.phases_received == _HELLO:
+                    return self._take_proof(item.raw)
+                return m.PeerRecord(item.raw)
+            case i.FactLines():
+                if self.phases_received == _HELLO and _OFFER.search(item.content):
+                    self._peer_packs = True
+                return m.PeerFacts(item.content)
+            case i.PhaseEnd():
+                self.phases_received += 1
+                return m.PeerPhaseEnd()
+            case i.Resource():
+                return self._take_resource(item)
+            case i.Comment():
+                if farewell := _FAREWELL.fullmatch(item.content):
+                    self._farewell = farewell[1].decode()
+                return None
+
+    def _meet(self, item: i.Item) -> m.Input | None:
+        nonce = self._connection.nonce
+        if not isinstance(item, i.Preface) or self._meeting is not None:
+            return m.StreamFailed(Code.ILTP_PREFACE, "a stream begins with one preface")
+        if item.nonce == nonce:
+            # Or else our own proof, sent back, would be proof for the peer.
+            return m.StreamFailed(Code.ILTP_PREFACE, "our own nonce came back")
+        self._meeting = Meeting(
+            accepting=self._connection.accepting,
+            nonce=nonce,
+            peer_nonce=item.nonce,
+            addresses=self._connection.addresses,
+        )
+        return None
+
+    def _take_proof(self, raw: bytes) -> m.Input:
+        if self.peer_verifier is not None:
+            return m.StreamFailed(Code.ILTP_ORDER, "a second proof of identity")
+        try:
+            self.peer_verifier = check_proof(raw, self._met)
+        except ProtocolError as error:
+            return m.StreamFailed(error.code, error.message)
+        return m.PeerProven(self.peer_verifier)
+
+    def _take_resource(self, item: i.Resource) -> m.Input | None:
+        if item.id.startswith("R."):
+            return m.PeerModule(item.id, item.content)
+        if self.phases_received > _HELLO:
+            return m.StreamFailed(Code.ILTP_ORDER, "an exchange plan after hello")
+        return None  # both sides compute the plan; being told it changes nothing
+
+    # --- what goes ---
+
+    def send(self, crossings: Iterable[Crossing], now: Tai) -> list[bytes]:
+        """Return the bytes of what crosses, in pieces that are to be sent in this order."""
+        pieces: list[bytes] = []
+        for crossing in crossings:
+            match crossing:
+                case m.PeerRecord():
+                    pieces.append(crossing.raw)
+                case m.PeerFacts():
+                    if self.phases_sent > _HELLO and self._connection.packs and self._peer_packs:
+                        pieces += packing.pack(crossing.content)
+                    else:
+                        pieces.append(crossing.content)
+                case m.PeerModule():
+                    pieces.append(i.resource(crossing.id, crossing.content))
+                case m.PeerPhaseEnd():
+                    if self.phases_sent == _HELLO:
+                        pieces += self._hello_additions(now)
+                    pieces.append(i.PHASE_END)
+                    self.phases_sent += 1
+        return pieces
+
+    def farewell(self, code: Code) -> bytes:
+        """Return a last word that tells why; what ends after it did not end in order."""
+        return f"# closing: {code}\n".encode()
+
+    def _hello_additions(self, now: Tai) -> list[bytes]:
+        additions = [packing.OFFER] if self._connection.packs else []
+        if self._connection.key is not None:
+            additions.append(make_proof(self._connection.key, self._met, now))
+        return additions
+
+    @property
+    def _met(self) -> Meeting:
+        assert self._meeting is not None, "the peer's preface has not come yet"
+        return self._meeting

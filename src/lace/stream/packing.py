@@ -1,0 +1,53 @@
+"""Fact lines packed with deflate, a block at a time, when both sides said so in hello (L21).
+
+A block stands alone and says how long it is before and after, so that both lengths are held to
+their limits before anything is inflated, and what comes out can never be more than was announced.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+OFFER: Final = b"HelloLimit('stream_deflate','1')\n"
+"""The line in a hello block that offers it; peers that do not know the name pass it over."""
+
+MARK: Final = "🗜: ".encode()
+LARGEST: Final = 1 << 20
+"""Most bytes of a block, packed or unpacked."""
+
+_CUT: Final = 1 << 18
+_LEAST: Final = 256  # below this a block would hardly be smaller
+_LEVEL: Final = 1  # fact lines repeat themselves so much that more effort gains little
+
+
+def pack(lines: bytes) -> Iterator[bytes]:
+    """Yield fact lines as packed blocks; lines too few to be worth it come as they are."""
+    at = 0
+    while at < len(lines):
+        end = len(lines)
+        if end - at > _CUT:
+            end = lines.rfind(b"\n", at, at + _CUT) + 1
+        part = lines[at:end]
+        if len(part) < _LEAST:
+            yield part
+        else:
+            packed = zlib.compress(part, _LEVEL)
+            head = f"deflate\nData-Length: {len(packed)}\nFull-Length: {len(part)}\n\n"
+            yield MARK + head.encode()
+            yield packed
+        at = end
+
+
+def unpack(packed: bytes, length: int) -> bytes | None:
+    """Return what was packed if it is exactly ``length`` bytes, else None."""
+    inflater = zlib.decompressobj()
+    try:
+        # One byte more than announced is enough to know that there is too much.
+        lines = inflater.decompress(packed, length + 1)
+    except zlib.error:
+        return None
+    if len(lines) != length or not inflater.eof or inflater.unused_data:
+        return None
+    return lines

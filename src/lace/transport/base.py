@@ -1,0 +1,81 @@
+"""What every byte stream promises; one contract suite holds all of them to it.
+
+Bytes come out as they went in, in order, in chunks of any size. ``read`` and ``write`` may wait at
+the same time, each for itself. What was written and not yet taken by the peer is bounded: ``write``
+waits. ``finish`` ends in order, ``abort`` ends at once; both may be called again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
+
+from lace.errors import Code, TransportError
+
+CHUNK: Final = 1 << 18
+"""Bytes that are read or written at once, and about as many that wait in between."""
+
+LINGER_SECONDS: Final = 1.0
+"""How long a side that is done waits for the peer to be done, so that its last bytes arrive."""
+
+
+class ByteStream(Protocol):
+    """A connection that carries bytes both ways."""
+
+    @property
+    def address(self) -> str:
+        """The canonical address of the connection, as rules see it."""
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether this process itself ends the encryption of the stream."""
+
+    @property
+    def peer(self) -> str:
+        """Where the other end is, for logs only."""
+
+    async def read(self) -> bytes:
+        """Return the next bytes, none at the end; raise ``TransportError`` if it broke."""
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes; return when the peer, or a bounded buffer on the way, has taken them."""
+
+    async def finish(self) -> None:
+        """Send what is left, say that this was all, and let go."""
+
+    def abort(self) -> None:
+        """Let go at once."""
+
+
+Handler = Callable[[ByteStream], Awaitable[None]]
+
+
+class Listener(Protocol):
+    """Takes connections until it is closed; the ones that stand go on."""
+
+    @property
+    def address(self) -> str:
+        """Where it listens, with the port that it really has."""
+
+    async def close(self) -> None:
+        """Take no more connections."""
+
+
+@asynccontextmanager
+async def broken_as_transport_error() -> AsyncIterator[None]:
+    """Turn what the system says about a connection into a ``TransportError``."""
+    try:
+        yield
+    except (ConnectionError, TimeoutError, OSError, asyncio.IncompleteReadError) as error:
+        raise TransportError(
+            f"the connection broke: {reason(error)}", code=Code.TRANSPORT_LOST
+        ) from None
+
+
+def reason(error: Exception) -> str:
+    """Return what an error of the system says, in words for people."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,93 @@
+"""Streams over pipes and sockets of the system: what stdio, unix and tcp have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+
+from lace.transport.base import CHUNK, LINGER_SECONDS, Handler, broken_as_transport_error
+
+
+class SystemStream:
+    """A stream over an asyncio reader and writer."""
+
+    encrypted = False
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str, peer: str
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._gone = False
+        self.address = address
+        self.peer = peer
+        writer.transport.set_write_buffer_limits(high=CHUNK)
+        sock = writer.get_extra_info("socket")
+        if sock is not None and sock.family in {socket.AF_INET, socket.AF_INET6}:
+            # Lets the system find out when the other machine is gone for good.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    async def read(self) -> bytes:
+        async with broken_as_transport_error():
+            return await self._reader.read(CHUNK)
+
+    async def write(self, data: bytes) -> None:
+        async with broken_as_transport_error():
+            for at in range(0, len(data), CHUNK):
+                self._writer.write(data[at : at + CHUNK] if len(data) > CHUNK else data)
+                await self._writer.drain()
+
+    async def finish(self) -> None:
+        """Send what is left, then wait a little for the peer's end.
+
+        A socket that is closed while bytes of the peer are unread throws away what the peer has
+        not read yet of ours.
+        """
+        if self._gone:
+            return
+        with suppress(OSError, RuntimeError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                if self._writer.can_write_eof():
+                    self._writer.write_eof()
+                    while await self._reader.read(CHUNK):
+                        pass
+        self._writer.close()
+        with suppress(OSError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                await self._writer.wait_closed()
+        self.abort()
+
+    def abort(self) -> None:
+        if not self._gone:  # a pipe must not be aborted twice
+            self._gone = True
+            with suppress(AttributeError):  # asyncio's, when it has closed after its last bytes
+                self._writer.transport.abort()
+
+
+class SocketListener:
+    """Takes connections from a server of asyncio."""
+
+    def __init__(self, server: asyncio.Server, address: str) -> None:
+        self._server = server
+        self.address = address
+
+    async def close(self) -> None:
+        self._server.close()
+
+
+class Accepting:
+    """What asyncio calls for each connection; ``address`` is what rules will see."""
+
+    def __init__(self, handler: Handler, address: str) -> None:
+        self._handler = handler
+        self.address = address
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        name = writer.get_extra_info("peername")
+        peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else self.address
+        stream = SystemStream(reader, writer, self.address, peer)
+        try:
+            await self._handler(stream)
+        finally:
+            stream.abort()

@@ -1,0 +1,119 @@
+"""TLS: certificates are always checked; a certificate for localhost can be made for development."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from lace.errors import Code, TransportError, UsageError
+
+_DEV_DAYS = 90
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """Where a server's certificate (with its chain) and its key are."""
+
+    chain: Path
+    key: Path
+
+
+def server_context(certificate: Certificate) -> ssl.SSLContext:
+    """Return how a server encrypts."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate.chain, certificate.key)
+    except (OSError, ssl.SSLError) as error:
+        raise TransportError(
+            f"the certificate {certificate.chain} with {certificate.key} cannot be used: "
+            f"{getattr(error, 'reason', None) or error.strerror or error}",
+            code=Code.TRANSPORT_TLS,
+        ) from None
+    return context
+
+
+def client_context(trust: Path | None = None) -> ssl.SSLContext:
+    """Return how a client encrypts: name and chain are checked, against one more root if given."""
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if trust is not None:
+        try:
+            context.load_verify_locations(trust)
+        except (OSError, ssl.SSLError) as error:
+            raise TransportError(
+                f"{trust} holds no certificate to trust: {error.strerror or error}",
+                code=Code.TRANSPORT_TLS,
+            ) from None
+    return context
+
+
+def development_certificate(folder: Path) -> Certificate:
+    """Return a certificate for localhost, made in ``folder`` unless one is there already.
+
+    It is good for this machine and for 90 days; clients must be told to trust it.
+    """
+    made = Certificate(chain=folder / "localhost.pem", key=folder / "localhost.key")
+    if not (made.chain.exists() and made.key.exists()):
+        chain, key = _make()
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(made.key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(key)
+        made.chain.write_bytes(chain)
+    return made
+
+
+def _make() -> tuple[bytes, bytes]:
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+    except ImportError:
+        raise UsageError(
+            "making a certificate needs the package cryptography",
+            code=Code.DEPENDENCY_MISSING,
+            hint="Install it with: pip install 'lace-engine[devcert]'",
+        ) from None
+    from datetime import UTC, datetime, timedelta
+    from ipaddress import ip_address
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "lace development: localhost")])
+    names = [
+        x509.DNSName("localhost"),
+        x509.IPAddress(ip_address("127.0.0.1")),
+        x509.IPAddress(ip_address("::1")),
+    ]
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + timedelta(days=_DEV_DAYS))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(
+            x509.KeyUsage(
+                digital_signature=True, key_cert_sign=True, crl_sign=False,
+                content_commitment=False, key_encipherment=False, data_encipherment=False,
+                key_agreement=False, encipher_only=False, decipher_only=False,
+            ),
+            critical=True,
+        )
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )  # fmt: skip
+    return (
+        certificate.public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ),
+    )

@@ -1,0 +1,134 @@
+"""Two laces and the bytes between them, without any input or output."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from lace import b64a
+from lace.crypto import SigningKey
+from lace.interlace import messages as m
+from lace.policy.module import PolicyModule, module_from_text
+from lace.policy.view import Exposure
+from lace.record import Record, build_plex, seal
+from lace.recordstore import MemoryStore
+from lace.recordstore.base import RecordStore, StoreRecordId
+from lace.runtime.pair import Participant
+from lace.stream.binding import Binding, Connection
+from lace.tai import Tai
+
+NOW = Tai("1700000000:000000000")
+EVERYTHING = module_from_text(
+    "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+)
+OPEN = Exposure(default="everything")
+_numbers = count(1)
+
+
+def nonce() -> str:
+    return b64a.encode(next(_numbers).to_bytes(32, "big"))
+
+
+def notes(
+    number: int, *, start: int = 0, size: int = 20, key: SigningKey | None = None
+) -> list[Record]:
+    made: list[Record] = []
+    for index in range(start, start + number):
+        plex = build_plex(
+            group="g", app="notes", name=f"n/{index}", tai=f"{1_700_000_000 + index}:000000000",
+            data=b"x" * size,
+        )  # fmt: skip
+        made.append(plex if key is None else seal(plex, key, aux=b"\x01" * 32))
+    return made
+
+
+def store_of(records: Sequence[Record]) -> MemoryStore:
+    store = MemoryStore()
+    store.save(records)
+    return store
+
+
+def hashes(store: RecordStore) -> set[str]:
+    return {stored.hash for stored in store.read(StoreRecordId(0), 10**6)}
+
+
+@dataclass
+class End:
+    """One end of a wire: a participant, its binding, and what it has sent."""
+
+    connection: Connection
+    store: RecordStore
+    module: PolicyModule = EVERYTHING
+    exposure: Exposure = OPEN
+    binding: Binding = field(init=False)
+    participant: Participant | None = None
+    sent: bytearray = field(default_factory=bytearray)
+    inputs: list[m.Input] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.binding = Binding(self.connection)
+        self.sent += self.binding.greeting()
+
+    def take(self, chunk: bytes) -> None:
+        self.give(self.binding.receive(chunk))
+
+    def give(self, inputs: list[m.Input]) -> None:
+        self.inputs += inputs
+        if self.participant is None and self.binding.has_met:
+            side = self.binding.side(self.module)
+            self.participant = Participant(self.store, side, self.exposure)
+            inputs = [m.Started(), *inputs]
+        for given in inputs:
+            assert self.participant is not None, given
+            crossings = self.participant.give(given, NOW)
+            self.sent += b"".join(self.binding.send(crossings, NOW))
+
+    @property
+    def events(self) -> list[m.Event]:
+        return self.participant.events if self.participant else []
+
+    @property
+    def last(self) -> m.Event:
+        return self.events[-1]
+
+    @property
+    def closed(self) -> bool:
+        return self.participant is not None and self.participant.closed
+
+
+def ends(
+    left: RecordStore,
+    right: RecordStore,
+    *,
+    accepting: dict[str, object] | None = None,
+    connecting: dict[str, object] | None = None,
+) -> tuple[End, End]:
+    """Return the accepting and the connecting end of a wire to ``tcp:here:1``."""
+    base = Connection(accepting=True, nonce=nonce(), addresses=("tcp:here:1",))
+    one = replace(base, **(accepting or {}))  # type: ignore[arg-type]
+    other = replace(base, accepting=False, nonce=nonce(), **(connecting or {}))  # type: ignore[arg-type]
+    return End(one, left), End(other, right)
+
+
+def run(
+    left: End,
+    right: End,
+    size: int = 1000,
+    tamper: Callable[[int, bytes], bytes] = lambda _index, chunk: chunk,
+) -> None:
+    """Carry bytes both ways in chunks until both ends are closed or nothing moves."""
+    both = (left, right)
+    read = [0, 0]
+    waiting = deque([0, 1])
+    idle = 0
+    while idle < 2 and not (left.closed and right.closed):
+        index = waiting[0]
+        waiting.rotate(1)
+        sender = both[index]
+        chunk = bytes(sender.sent[read[index] : read[index] + size])
+        read[index] += len(chunk)
+        idle = 0 if chunk else idle + 1
+        if chunk and not both[1 - index].closed:
+            both[1 - index].take(tamper(index, chunk))

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import forge
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lace.errors import Code
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.origin import Party, label_operands
+from lace.policy.plan import ExchangePlan
+from lace.record.grammar import MARK
+from lace.selectors import selector
+from lace.stream import items as i
+
+NONCE = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcded"
+MODULE = selector("//g//notes//")
+PLAN = ExchangePlan(label_operands(Party(index=0, module=MODULE), Party(index=1, module=MODULE)))
+FACT = b"MayRequest('P.x.H3')\n"
+SMALL = replace(
+    DEFAULT_LIMITS, header_line_bytes=97, extra_headers=0, blob_bytes=64, stream_line_bytes=40,
+    max_fact_block_size=100, lacegram_bytes=2000,
+)  # fmt: skip
+
+PARTS = [
+    i.preface(NONCE),
+    FACT,
+    FACT * 3,
+    b"HelloAllAdvertisedFields()\n",
+    b"# a word to people\n",
+    b"#\n",
+    i.resource(MODULE.id, MODULE.text.encode()),
+    i.resource(PLAN.id, PLAN.transcript.encode()),
+    i.resource("R." + "0" * 43, b"not what the id says"),
+    forge.seal(),
+    forge.plex(),
+    forge.blob(b"\n\n" * 30),
+    b"\n",
+    b"\n\n",
+]
+BROKEN = [
+    b"!",
+    b"\r\n",
+    b" MayRequest('x')\n",
+    b"\xf0\x9f\x00",
+    "🪢: ILTP/2\n".encode() + f"Nonce: {NONCE}\n\n".encode(),
+    "🪢: ".encode() + b"x" * 300 + b"\n",
+    "🧩: R.short\nData-Length: 3\n\nabc".encode(),
+    f"🧩: {MODULE.id}\nData-Length: 999999999\n\n".encode(),
+    MARK + b"x" * 2000,
+    MARK + b"P.x.H3\nData-Length: 007\n\n",
+    "⋯🖧: S".encode(),
+    b"A" * 50,
+    b"#" * 50,
+]
+
+
+def read(chunks: list[bytes], limits: Limits = DEFAULT_LIMITS) -> list[i.Item]:
+    reader = i.ItemReader(limits)
+    found = [item for chunk in chunks for item in reader.feed(chunk)]
+    assert reader.held <= sum(map(len, chunks))
+    found += reader.close()
+    if reader.malformed is not None:
+        assert found[-1] == reader.malformed
+        assert reader.held == 0
+        assert reader.feed(FACT) == []
+    return found
+
+
+def joined(items: list[i.Item]) -> list[i.Item]:
+    """Put neighbouring fact lines together: only their blocks depend on the chunks."""
+    out: list[i.Item] = []
+    for item in items:
+        last = out[-1] if out else None
+        if (
+            isinstance(item, i.FactLines)
+            and isinstance(last, i.FactLines)
+            and not (item.packed or last.packed)
+        ):
+            assert item.offset == last.offset + len(last.content)
+            out[-1] = i.FactLines(last.offset, last.content + item.content)
+        else:
+            out.append(item)
+    return out
+
+
+@pytest.mark.req("060-TRN-03")
+@given(
+    parts=st.lists(st.sampled_from(PARTS + BROKEN), max_size=6),
+    cuts=st.lists(st.integers(0, 3000), max_size=12),
+    tail=st.integers(0, 8),
+    limits=st.sampled_from([DEFAULT_LIMITS, SMALL]),
+)
+def test_items_do_not_depend_on_the_chunks(
+    parts: list[bytes], cuts: list[int], tail: int, limits: Limits
+) -> None:
+    stream = b"".join(parts)
+    stream = stream[: len(stream) - tail]
+    edges = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
+    chunks = [stream[a:b] for a, b in itertools.pairwise(edges)]
+    whole = joined(read([stream], limits))
+    assert joined(read(chunks, limits)) == whole
+    assert joined(read([bytes([byte]) for byte in stream], limits)) == whole
+
+
+@pytest.mark.req("060-TRN-03")
+def test_every_kind_is_told_by_its_first_bytes() -> None:
+    raw = forge.seal()
+    text = MODULE.text.encode()
+    stream = i.preface(NONCE) + i.resource(MODULE.id, text) + FACT + b"# hi\n\n" + raw + b"\n"
+    found = read([stream])
+    assert found[0] == i.Preface(0, NONCE)
+    assert found[1] == i.Resource(len(i.preface(NONCE)), MODULE.id, text)
+    kinds = [type(item) for item in found[2:]]
+    assert kinds == [i.FactLines, i.Comment, i.PhaseEnd, i.RecordBytes, i.PhaseEnd]
+    assert found[-2] == i.RecordBytes(len(stream) - 1 - len(raw), raw)
+    assert [stream[item.offset : item.offset + 1] for item in found[2:5]] == [b"M", b"#", b"\n"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "code"),
+    [
+        (b"!", Code.ILTP_ITEM),
+        (b"\x00", Code.ILTP_ITEM),
+        (b"'", Code.ILTP_ITEM),
+        (b"\r\n", Code.ILTP_ITEM),
+        ("é".encode(), Code.ILTP_ITEM),
+        (b"\xf0\x9f\xaa\xa2x", Code.ILTP_ITEM),
+        ("🪢: ILTP/2\n".encode() + f"Nonce: {NONCE}\n\n".encode(), Code.ILTP_VERSION),
+        ("🪢: ILTP/1\n".encode() + f"Nonce: {NONCE[1:]}\n\n".encode(), Code.ILTP_PREFACE),
+        ("🪢: ILTP/1\n".encode() + f"Nonce: {NONCE[:-1]}~\n\n".encode(), Code.ILTP_PREFACE),
+        ("🪢: ILTP/1\n\n".encode(), Code.ILTP_PREFACE),
+        ("🪢: ".encode() + b"x" * 500, Code.ILTP_PREFACE),
+        (f"🧩: {MODULE.id}\nData-Length: 03\n\nabc".encode(), Code.ILTP_RESOURCE),
+        (f"🧩: {MODULE.id}\nData-Length: 1048577\n\n".encode(), Code.ILTP_RESOURCE_SIZE),
+        (f"🧩: Q{MODULE.id[1:]}\nData-Length: 3\n\nabc".encode(), Code.ILTP_RESOURCE),
+        (b"A" * 16_385, Code.ILTP_LINE),
+        (b"#" + b"x" * 16_384, Code.ILTP_LINE),
+        (MARK + b"P.x.H3\nData-Length: 33554433\n\n", Code.RECORD_DATA_TOO_LARGE),
+        (MARK + b"P.x.H3\nData-Length: x\n\n", Code.RECORD_DATA_LENGTH),
+        ("⋯🖧: S".encode(), Code.RECORD_TRAILER_FORM),
+        (b"A", Code.ILTP_TRUNCATED),
+        ("🖧".encode(), Code.ILTP_TRUNCATED),
+        (forge.seal()[:-1], Code.ILTP_TRUNCATED),
+        (i.preface(NONCE)[:-1], Code.ILTP_TRUNCATED),
+    ],
+)
+def test_what_is_malformed_has_a_code_and_a_place(broken: bytes, code: Code) -> None:
+    before = i.preface(NONCE) + FACT + b"\n" + forge.seal()
+    *good, last = read([before + broken])
+    assert [type(item) for item in good] == [i.Preface, i.FactLines, i.PhaseEnd, i.RecordBytes]
+    assert isinstance(last, i.Malformed)
+    assert (last.code, last.offset) == (code, len(before))
+    assert last.detail
+
+
+@pytest.mark.req("060-TRN-06")
+def test_a_resource_is_held_to_its_id() -> None:
+    (item,) = read([i.resource(PLAN.id, PLAN.transcript.encode())])
+    assert item == i.Resource(0, PLAN.id, PLAN.transcript.encode())
+    (wrong,) = read([i.resource(MODULE.id, MODULE.text.encode() + b"\n")])
+    assert isinstance(wrong, i.Malformed)
+    assert wrong.code is Code.POLICY_MODULE_ID
+
+
+@pytest.mark.req("050-LIM-02", "050-ERR-12")
+def test_a_block_is_held_to_its_limit_however_it_is_cut() -> None:
+    limits = replace(DEFAULT_LIMITS, max_fact_block_size=5 * len(FACT))
+    assert len(joined(read([FACT * 5 + b"\n" + FACT * 5 + b"\n"], limits))) == 4
+    for chunks in ([FACT * 6], [FACT] * 6):
+        lines, last = joined(read(chunks, limits))
+        assert lines == i.FactLines(0, FACT * 5)
+        assert isinstance(last, i.Malformed)
+        assert (last.code, last.offset) == (Code.INTERLACE_BLOCK_SIZE, 5 * len(FACT))
+    # Comments count too: a flood of them is no way around the limit.
+    last = read([b"# x\n" * 1000], limits)[-1]
+    assert isinstance(last, i.Malformed)
+    assert last.code is Code.INTERLACE_BLOCK_SIZE
+
+
+def test_lengths_are_refused_before_their_bytes_come() -> None:
+    reader = i.ItemReader()
+    (item,) = reader.feed(MARK + b"B.x.H3\nData-Length: 999999999\n\n")
+    assert isinstance(item, i.Malformed)
+    assert reader.held == 0
+
+
+def test_the_longest_line_is_allowed() -> None:
+    line = b"A" * DEFAULT_LIMITS.stream_line_bytes + b"\n"
+    assert joined(read([line])) == [i.FactLines(0, line)]
+    assert joined(read([line[:100], line[100:]])) == [i.FactLines(0, line)]
