@@ -22,6 +22,12 @@ class Effort:
     starts: int
     room_records: int
     room_rounds: int
+    ingest_records: int
+    ingest_rounds: int
+    set_records: int
+    differences: tuple[int, ...]
+    ids: int
+    open_sizes: tuple[int, ...]
 
 
 FULL: Final = Effort(
@@ -34,6 +40,12 @@ FULL: Final = Effort(
     starts=20,
     room_records=100_000,
     room_rounds=3,
+    ingest_records=4_000,
+    ingest_rounds=3,
+    set_records=100_000,
+    differences=(0, 10, 1_000, 10_000),
+    ids=1_000_000,
+    open_sizes=(1_000, 10_000, 100_000),
 )
 QUICK: Final = Effort(
     records=200,
@@ -45,6 +57,12 @@ QUICK: Final = Effort(
     starts=6,
     room_records=10_000,
     room_rounds=2,
+    ingest_records=1_000,
+    ingest_rounds=2,
+    set_records=10_000,
+    differences=(0, 10, 100),
+    ids=100_000,
+    open_sizes=(1_000, 10_000),
 )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import interlacing
 import plex_parsing
 import policy_update
 import process_pool
@@ -27,6 +28,7 @@ BENCHES: Final = {
     "sealing": sealing.run,
     "start": start.run,
     "policy": policy_update.run,
+    "interlace": interlacing.run,
 }
 _HEADINGS: Final = ("name", "rate", "floor", "floor rate", "ratio", "target", "met")
 _MET: Final = {True: "yes", False: "no", None: "-"}

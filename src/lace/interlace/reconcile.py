@@ -105,7 +105,7 @@ class PeerAdverts:
             if first or listed:
                 adverts = gather(listed, self.source)
                 self._check_count(len(adverts))
-                self._replace("", adverts)
+                self._replace("", adverts, {r: advert.digest() for r, advert in adverts.items()})
             return []
         if listed:
             raise ProtocolError("summaries and a listing in one", code=Code.INTERLACE_BLOCK)
@@ -178,7 +178,7 @@ class PeerAdverts:
             if self.table.summary(summary.prefix, expected=True) == summary:
                 self._adopt(summary.prefix)
             elif not summary.count:
-                self._replace(summary.prefix, {})
+                self._replace(summary.prefix, {}, {})
             elif self._is_to_be_listed(summary, depth):
                 self._check_count(summary.count)
                 self._to_list.append(summary)
@@ -220,9 +220,9 @@ class PeerAdverts:
                 raise ProtocolError("advertisements nobody asked for", code=Code.INTERLACE_LISTING)
             found[prefix][record] = advert
         for prefix, summary in wanted.items():
-            adverts = found[prefix]
-            check_listing(summary, {record: advert.digest() for record, advert in adverts.items()})
-            self._replace(prefix, adverts)
+            digests = {record: advert.digest() for record, advert in found[prefix].items()}
+            check_listing(summary, digests)
+            self._replace(prefix, found[prefix], digests)
 
     def _check_count(self, count: int) -> None:
         limit = self.limits["max_advertisement_records_listed"]
@@ -233,8 +233,9 @@ class PeerAdverts:
 
     # --- changes of the state ---
 
-    def _replace(self, prefix: str, adverts: dict[str, Advertisement]) -> None:
-        digests = {record: advert.digest() for record, advert in adverts.items()}
+    def _replace(
+        self, prefix: str, adverts: dict[str, Advertisement], digests: dict[str, bytes]
+    ) -> None:
         table = self.table
         known = {record: table.digest(record) for record in table.records(prefix)}
         self._withdraw(r for r, leaf in known.items() if digests.get(r) != leaf)

@@ -47,6 +47,7 @@ from lace.policy.view import (
 )
 
 _FACETS: Final = (SELECT_HAVE, SELECT_ADVERTISED)
+_AFRESH: Final = 0.1  # of all facts; to follow one costs about ten times as much as to load it
 _HAVE: Final = Predicate("Have", 1)
 _ADVERTISED: Final = Predicate("Advertised", 2)
 
@@ -157,13 +158,28 @@ class ExchangePolicy:
         came, gone = net_change(self.source, added, removed)
         for fact in came:
             check_fact(fact, self.limits)
+        size = sum(self.source.count(predicate) for predicate in self.source.predicates())
         try:
+            if len(came) + len(gone) > _AFRESH * size:
+                return self._apply_afresh(came, gone)
             return self._apply(came, gone)
         except BaseException:
             # All of it or nothing: back to the facts before, and to what follows from them.
             exchange(self.source, came, gone)
             self.__post_init__()
             raise
+
+    def _apply_afresh(self, came: list[Fact], gone: list[Fact]) -> PolicyChange:
+        """Evaluate everything: for a change so large that following it would cost more."""
+        before = set(self.may_send), set(self.may_request)
+        exchange(self.source, gone, came)
+        self.__post_init__()
+        after = set(self.may_send), set(self.may_request)
+        send, request = (
+            Change(added=now - was, removed=was - now)
+            for was, now in zip(before, after, strict=True)
+        )
+        return PolicyChange(send, request)
 
     def _apply(self, came: list[Fact], gone: list[Fact]) -> PolicyChange:
         touched = _whole_records(touched_by(came + gone))

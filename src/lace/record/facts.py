@@ -29,32 +29,40 @@ class RecordLink:
     target: LinkTarget
 
 
-def fields(record: Record) -> Iterator[tuple[str, int, str]]:
-    """Yield each field occurrence as name, 0-based index among its name, value."""
-    yield "Type", 0, record.type
+def fields(record: Record) -> list[tuple[str, int, str]]:
+    """Return each field occurrence as name, 0-based index among its name, value."""
+    found: list[tuple[str, int, str]] = [("Type", 0, record.type)]
     if isinstance(record, Seal):
-        yield "Signed-By", 0, record.signed_by
-        yield "Signature", 0, record.signature
+        found += (("Signed-By", 0, record.signed_by), ("Signature", 0, record.signature))
     if isinstance(record, Versioned):
-        yield "Group", 0, record.group
-        yield "App", 0, record.app
-        yield "Name", 0, record.name
-        yield "TAI", 0, record.tai
-        previous, index = "", 0
-        for name, value in record.extras:  # sorted, so that equal names are neighbours
-            index = index + 1 if name == previous else 0
-            previous = name
-            yield name, index, value
-    yield "Data-Length", 0, str(record.data_length)
+        found += (
+            ("Group", 0, record.group),
+            ("App", 0, record.app),
+            ("Name", 0, record.name),
+            ("TAI", 0, record.tai),
+        )
+        found += _numbered(record.extras)
+    found.append(("Data-Length", 0, str(record.data_length)))
+    return found
 
 
 def links(record: Record) -> Iterator[RecordLink]:
     """Yield the well-formed links; a header that only looks like one stays a plain field."""
-    for name, index, value in fields(record):
+    if not isinstance(record, Versioned) or not record.may_have_links:
+        return
+    for name, index, value in _numbered(record.extras):
         if name.endswith(_LINK_ENDING):
             data, _, target = value.rpartition(" ")
             if data and is_link_target(target):
                 yield RecordLink(name, index, data, LinkTarget(target))
+
+
+def _numbered(extras: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, int, str]]:
+    previous, index = "", 0
+    for name, value in extras:  # sorted, so that equal names are neighbours
+        index = index + 1 if name == previous else 0
+        previous = name
+        yield name, index, value
 
 
 def facts(record: Record) -> Iterator[Fact]:

@@ -86,6 +86,11 @@ class Versioned(Record):
         )
 
     @property
+    def may_have_links(self) -> bool:
+        """Whether any extra header could be a link; cheaper than to look at each."""
+        return b"+Link: " in self.parts[-3]
+
+    @property
     def blob_hash(self) -> RecordHash:
         return _hash("B", self.parts[-2])
 

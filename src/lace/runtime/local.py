@@ -24,9 +24,11 @@ from lace.policy.origin import SourceLabel
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record.facts import facts, fields
+from lace.record.model import Record
 from lace.recordstore.base import RecordStore, Snapshot, StoreRecordId
 
 _READ: Final = 1000
+_HOLD_BYTES: Final = 64 * 1024 * 1024
 _ANSWER: Final = 5000  # records in one part of an answer
 _HAVE: Final = Predicate("Have", 1)
 _ADVERTISED: Final = Predicate("Advertised", 2)
@@ -51,6 +53,16 @@ class LocalPolicy:
     _runtime: tuple[Fact, ...] = ()
     _recalled: list[Fact] = field(default_factory=list)
     _snapshot: Snapshot | None = None
+    _fresh: dict[str, Record] = field(default_factory=dict)
+    """Records that this exchange has just stored, so that they need not be read again."""
+    _fresh_bytes: int = 0
+
+    def saved(self, records: Iterable[Record]) -> None:
+        """Keep records at hand until they were evaluated, as far as there is room."""
+        for record in records:
+            if self._fresh_bytes < _HOLD_BYTES:
+                self._fresh[record.hash] = record
+                self._fresh_bytes += len(record.raw)
 
     # --- evaluation ---
 
@@ -114,13 +126,14 @@ class LocalPolicy:
             requestable=frozenset(missing),
             unrequestable=frozenset(row[0] for row in unrequest),
         )
+        self._fresh, self._fresh_bytes = {}, 0
 
     def _new_facts(self) -> Iterator[Fact]:
         """Yield the facts of records stored since the last evaluation, whoever stored them."""
         assert self._mentions is not None
         while batch := self.store.read(self._seen, _READ):
             for stored in batch:
-                record = self.store.load(stored.hash)
+                record = self._fresh.get(stored.hash) or self.store.load(stored.hash)
                 if record is not None:
                     yield from filter(self._mentions.cover, facts(record))
             self._seen = batch[-1].id
@@ -137,7 +150,7 @@ class LocalPolicy:
     def _describe(self, hash: str, source: SourceLabel) -> Advertisement | None:
         if self._snapshot is None:
             self._snapshot = self.store.snapshot()
-        record = self._snapshot.record(RecordHash(hash))
+        record = self._fresh.get(hash) or self._snapshot.record(RecordHash(hash))
         return None if record is None else advertise(hash, source, fields(record), self._schema)
 
     def _advert_facts(self, asked: m.Evaluate) -> Iterator[Fact]:

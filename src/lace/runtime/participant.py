@@ -107,6 +107,7 @@ class Participant:
                     yield m.Loaded(tuple(self._load(question)))
                 case m.Save():
                     outcomes = self.store.save(question.records)
+                    self.local.saved(question.records)
                     hashes = (record.hash for record in question.records)
                     yield m.Saved(tuple(zip(hashes, outcomes, strict=True)))
         except StoreError as error:

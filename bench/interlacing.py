@@ -1,0 +1,312 @@
+"""Exchanges in one process: ingest into SQLite, reconciliation of large sets, one record more.
+
+The records here are unsigned and small where signatures are not what is measured.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import sqlite3
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lace import b64a
+from lace.interlace import messages as m
+from lace.interlace.machine import Side
+from lace.interlace.partition import Partitions
+from lace.limits import Limits
+from lace.policy.view import Exposure
+from lace.record import Record, build_plex, facts, validate_record
+from lace.recordstore import MemoryStore, SqliteStore
+from lace.recordstore.base import RecordStore
+from lace.runtime.pair import Crossing, Pair, Participant
+from lace.selectors import selector
+from lace.tai import Tai
+from measure import Effort, Result, Target
+from negentropy import reconcile
+from records import make_seals
+
+_NOW = Tai("1700000000:000000000")
+_NOTES = selector("//notes-demo//notes//")
+_LIMITS = Limits(max_advertisement_records_listed=1 << 20, max_loop_iterations=64)
+
+
+def run(effort: Effort) -> list[Result]:
+    return [
+        _ingest(effort),
+        *_differences(effort),
+        _memory(effort),
+        *_one_more(effort),
+    ]
+
+
+# --- ingest ---
+
+
+def _ingest(effort: Effort) -> Result:
+    records = make_seals(effort.ingest_records)
+    least = [float("inf"), float("inf")]
+    for _ in range(effort.ingest_rounds):
+        for place, job in enumerate((_through_the_machine, _plain_insert)):
+            with tempfile.TemporaryDirectory() as folder:
+                least[place] = min(least[place], job(records, Path(folder) / "store"))
+    return Result(
+        name="interlace: verified ingest into SQLite",
+        unit="records/s",
+        count=len(records),
+        seconds=least[0],
+        floor="verify + plain SQLite insert of record and facts",
+        floor_seconds=least[1],
+        target=Target(sign=">=", ratio=0.5),
+        notes=(
+            f"{len(records):,} sealed records of about 1000 bytes, each requested, sent, validated",
+            "and stored with its facts and indexes; only the receiving side is timed",
+        ),
+    )
+
+
+def _through_the_machine(records: Sequence[Record], path: Path) -> float:
+    """Return the processor seconds of the side that receives."""
+    sender = MemoryStore()
+    sender.save(records)
+    with SqliteStore(path) as receiver:
+        pair = _pair(sender, receiver)
+        spent = 0.0
+        give = pair.right.give
+
+        def timed(given: m.Input, now: Tai) -> list[Crossing]:
+            nonlocal spent
+            begin = time.process_time()
+            said = give(given, now)
+            spent += time.process_time() - begin
+            return said
+
+        _run(pair, right=timed)
+        assert receiver.count() == len(records)
+    return spent
+
+
+def _plain_insert(records: Sequence[Record], path: Path) -> float:
+    raws = [record.raw for record in records]
+    begin = time.process_time()
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.executescript(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+        "CREATE TABLE record (id INTEGER PRIMARY KEY, hash TEXT UNIQUE, raw BLOB);"
+        "CREATE TABLE fact (record INTEGER, predicate TEXT, a TEXT, b TEXT, c TEXT, d TEXT);"
+        "CREATE INDEX by_value ON fact (predicate, a, c);"
+    )
+    for start in range(0, len(raws), 512):
+        connection.execute("BEGIN")
+        for raw in raws[start : start + 512]:
+            record = validate_record(raw).unwrap()
+            id = connection.execute(
+                "INSERT INTO record (hash, raw) VALUES (?, ?)", (record.hash, raw)
+            ).lastrowid
+            connection.executemany(
+                "INSERT INTO fact VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (id, fact[0], *fact[2:], *[None] * (6 - len(fact)))
+                    for fact in facts(record)
+                    if len(fact) > 2
+                ],
+            )
+        connection.execute("COMMIT")
+    connection.close()
+    return time.process_time() - begin
+
+
+# --- differences ---
+
+
+@dataclass(slots=True)
+class _Cost:
+    bytes: int = 0
+    trips: int = 0
+    seconds: float = 0.0
+
+
+def _differences(effort: Effort) -> list[Result]:
+    results = []
+    for differing in effort.differences:
+        chance = random.Random(differing)
+        records = [_note(number) for number in range(effort.set_records + differing)]
+        missing = {record.hash for record in chance.sample(records, 2 * (differing // 2))}
+        lost = sorted(missing)
+        left = [r for r in records if r.hash not in set(lost[: len(lost) // 2])]
+        right = [r for r in records if r.hash not in set(lost[len(lost) // 2 :])]
+        cost = _reconcile(left, right)
+        theirs = reconcile(
+            [_id(record.hash) for record in left], [_id(record.hash) for record in right]
+        )
+        equal = not differing
+        results.append(
+            Result(
+                name=f"interlace: {len(left):,} records, {len(lost):,} differences",
+                unit="bytes",
+                count=1,
+                seconds=1 / max(1, cost.bytes),
+                floor="negentropy, ids alone",
+                floor_seconds=1 / theirs.bytes,
+                notes=(
+                    (
+                        f"reconciliation {cost.bytes:,} bytes both ways, {cost.trips} phases that say"
+                        " anything,"
+                        f" {cost.seconds:.1f} s of processor for both sides with policy"
+                    ),
+                    (
+                        f"negentropy {theirs.bytes:,} bytes in {theirs.trips} round trips; it finds out"
+                        " ids, and tells nothing of what they are"
+                    ),
+                    *(
+                        [f"equal sets: at most 1 KB and one round trip: {cost.bytes <= 1024}"]
+                        if equal
+                        else []
+                    ),
+                ),
+            )
+        )
+    return results
+
+
+def _reconcile(left: list[Record], right: list[Record]) -> _Cost:
+    """Run a whole exchange; count what advertise, ask and answer phases cost."""
+    cost = _Cost()
+    stores = MemoryStore(), MemoryStore()
+    stores[0].save(left)
+    stores[1].save(right)
+    spoken: set[int] = set()  # phases in which either side said something
+    ends = [0, 0]
+    counted = (b"Advertise", b"ListAdv", b"NarrowAdv", b"MayRequest")
+
+    def listen(side: int, crossing: Crossing) -> list[Crossing]:
+        if isinstance(crossing, m.PeerFacts) and crossing.content.startswith(counted):
+            cost.bytes += len(crossing.content)
+            spoken.add(ends[side])
+        if isinstance(crossing, m.PeerPhaseEnd):
+            cost.bytes += 1
+            ends[side] += 1
+        return [crossing]
+
+    pair = _pair(*stores)
+    pair.tamper = listen
+    begin = time.process_time()
+    pair.start(_NOW)
+    pair.run(_NOW)
+    cost.seconds = time.process_time() - begin
+    cost.trips = len(spoken)
+    assert stores[0].count() == stores[1].count()
+    return cost
+
+
+# --- memory ---
+
+
+def _memory(effort: Effort) -> Result:
+    chance = random.Random(1)
+    gc.collect()
+    tracemalloc.start()
+    tables = []
+    for _ in range(2):  # what may be sent, and what the peer advertises
+        table = Partitions()
+        for _ in range(0, effort.ids, 50_000):
+            table.put(
+                {
+                    f"S.{b64a.encode(chance.randbytes(32))}.H3": chance.randbytes(32)
+                    for _ in range(50_000)
+                }
+            )
+        tables.append(table)
+    gc.collect()
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    count = len(tables[0])
+    return Result(
+        name="interlace: reconciliation state",
+        unit="bytes",
+        count=1,
+        seconds=1 / used * count / 1_000_000,
+        floor="150 MB at 1,000,000 ids",
+        floor_seconds=1 / 150e6,
+        target=Target(sign="<=", ratio=1.0),
+        notes=(f"{used / count:.0f} bytes an id, own and peer's together, at {count:,} ids",),
+    )
+
+
+# --- one more ---
+
+
+def _one_more(effort: Effort) -> list[Result]:
+    seconds = []
+    for size in effort.open_sizes:
+        stores = MemoryStore(), MemoryStore()
+        records = [_note(number) for number in range(size)]
+        for store in stores:
+            store.save(records)
+        pair = _pair(*stores, is_open=True)
+        pair.start(_NOW)
+        pair.run(_NOW)
+        assert pair.left.idle
+        least = float("inf")
+        for number in range(30):
+            stores[0].save([_note(10**6 + number)])
+            begin = time.process_time()
+            pair.wake(_NOW)
+            least = min(least, time.process_time() - begin)
+        assert stores[1].count() == size + 30
+        seconds.append(least)
+    return [
+        Result(
+            name=f"interlace: one record more at {size:,}",
+            unit="records/s",
+            count=1,
+            seconds=spent,
+            floor=f"the same at {effort.open_sizes[0]:,}",
+            floor_seconds=seconds[0],
+            notes=(
+                "both sides: evaluated, advertised, requested, sent, stored, a fixed point again",
+            ),
+        )
+        for size, spent in zip(effort.open_sizes, seconds, strict=True)
+    ]
+
+
+# --- small things ---
+
+
+def _note(number: int) -> Record:
+    return build_plex(
+        group="notes-demo", app="notes", name=f"n/{number}", tai=f"{number:010d}:{0:09d}"
+    )
+
+
+def _id(hash: str) -> bytes:
+    return b64a.decode(hash.split(".")[1])
+
+
+def _pair(left: RecordStore, right: RecordStore, *, is_open: bool = False) -> Pair:
+    sides = [
+        Participant(
+            store,
+            Side(index=index, module=_NOTES, open=is_open, limits=_LIMITS),
+            Exposure(default="selected"),
+            _LIMITS,
+        )
+        for index, store in enumerate((left, right))
+    ]
+    return Pair(sides[0], sides[1])
+
+
+def _run(pair: Pair, right: Callable[[m.Input, Tai], list[Crossing]]) -> None:
+    """Run a pair with another way to give to the right side."""
+    waiting: list[list[m.Input]] = [[m.Started()], [m.Started()]]
+    while any(waiting):
+        for index, give in ((0, pair.left.give), (1, right)):
+            given, waiting[index] = waiting[index], []
+            for item in given:
+                waiting[1 - index] += give(item, _NOW)
