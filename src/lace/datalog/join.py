@@ -16,13 +16,13 @@ from typing import Any, Final, Literal
 from lace.datalog.builtins import integer_compare, text_shape
 from lace.datalog.meter import Meter
 from lace.datalog.program import Absent, Argument, CompiledRule, Count, Join, ViewTest
-from lace.datalog.relation import Relation
+from lace.datalog.relation import Relation, Rows, Values
 from lace.datalog.source import Row
 
 _MOST_LOOPS: Final = 12  # Python allows 20 nested blocks in one function
 
-Run = Callable[[Iterable[Row], set[Row]], None]
-"""Go through rows of the first literal and add the heads that follow to a set."""
+Run = Callable[[Iterable[Row], Rows], None]
+"""Go through rows of the first literal and add the heads that follow."""
 
 Enumerate = Callable[..., Iterator[Row]]
 """Given the bound values of the head, yield a tuple for each derivation."""
@@ -38,14 +38,24 @@ class World:
     relation: Callable[[Any], Relation]
     counter: Callable[[Count], Counter | None]
     """For a count over a predicate that is not stored; None for all others."""
+    values: Callable[[Any, tuple[int, ...], int], Values]
+    """For relations that are settled: one column by others."""
     meter: Meter
     needs: list[Callable[[], object]] = field(default_factory=list)
-    """Makes each index that some function will ask for; see ``Evaluation.prepare``."""
+    """Makes each index that some function will ask for."""
 
 
-def compile_run(rule: CompiledRule, first: Join | Absent | Count | None, world: World) -> Run:
-    """Return the function that runs a rule from the rows of one literal, or once if None."""
-    return _Writer(rule, world).run(first)
+def compile_run(
+    rule: CompiledRule,
+    first: Join | Absent | Count | None,
+    world: World,
+    settled: Callable[[Any], bool] = lambda _: False,
+) -> Run:
+    """Return the function that runs a rule from the rows of one literal, or once if None.
+
+    ``settled`` says which relations do not change as long as the function is in use.
+    """
+    return _Writer(rule, world, settled).run(first)
 
 
 def compile_enumerate(
@@ -71,6 +81,15 @@ def join_order(rule: CompiledRule, bound: set[int], skip: Join | None = None) ->
     return order
 
 
+def look_ups(rule: CompiledRule, first: Join) -> Iterator[tuple[Join, tuple[int, ...]]]:
+    """Yield the other joins in the order of looking them up, with the columns known by then."""
+    bound = {a for a in first.arguments if isinstance(a, int)}
+    for join in join_order(rule, bound, first):
+        known = (c for c, a in enumerate(join.arguments) if isinstance(a, str) or a in bound)
+        yield join, tuple(known)
+        bound.update(a for a in join.arguments if isinstance(a, int))
+
+
 def _boundness(join: Join, bound: set[int]) -> tuple[bool, int]:
     known = [isinstance(a, str) or a in bound for a in join.arguments]
     return all(known), sum(known)
@@ -82,6 +101,7 @@ class _Writer:
 
     rule: CompiledRule
     world: World
+    settled: Callable[[Any], bool] = lambda _: False
     names: dict[str, Any] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
@@ -100,10 +120,9 @@ class _Writer:
 
     def run(self, first: Join | Absent | Count | None) -> Run:
         head = self._tuple(self.rule.head_arguments)
-        self.emit = f"add({head})"
+        self.emit = f"out[{head}] = None"
         self.pending = [*self.rule.tests, *self.rule.absents, *self.rule.counts]
         self.names["meter"] = self.world.meter
-        self._line("add = out.add")
         self._line("w = 0")
         self._line("left = meter.left()")
         if first is not None:
@@ -163,15 +182,32 @@ class _Writer:
             name = self.serial
             self._line(f"o{name}, s{name} = {relation}.between({column}, {', '.join(bounds)})")
             self._loop(f"s{name}", counted=False, item=f"i{name}")
-            self._line(f"r = o{name}[i{name}][1]")
+            self._line(f"r = o{name}[i{name}]")
         elif columns:
-            key = self._key(join.arguments, columns)
-            self._line(f"b = {self._index(join.relation, columns)}.get({key})")
-            self._unless("b is not None")
-            self._loop("b", counted=True)
+            self._look_up_by_key(join, columns)
+            return
         else:
             self._loop(f"{relation}.rows", counted=True)
         self._bind(join.arguments, columns)
+
+    def _look_up_by_key(self, join: Join, columns: tuple[int, ...]) -> None:
+        key = self._key(join.arguments, columns)
+        open_ = [c for c, a in enumerate(join.arguments) if c not in columns and a is not None]
+        if not open_:
+            self._unless(f"{key} in {self._index(join.relation, columns)}")
+        elif len(open_) == 1 and self.settled(join.relation):
+            variable = join.arguments[open_[0]]
+            assert isinstance(variable, int)
+            self._line(f"b = {self._values(join.relation, columns, open_[0])}.get({key})")
+            self._unless("b is not None")
+            self._line("if type(b) is str: b = (b,)")
+            self._loop("b", counted=True, item=f"v{variable}")
+            self.bound.add(variable)
+        else:
+            self._line(f"b = {self._index(join.relation, columns)}.get({key})")
+            self._unless("b is not None")
+            self._loop("b", counted=True)
+            self._bind(join.arguments, columns)
 
     def _bind(self, arguments: tuple[Argument, ...], agreed: tuple[int, ...] = ()) -> None:
         """Take what is new from the row ``r``; what is known must agree, unless it was the key."""
@@ -285,6 +321,12 @@ class _Writer:
         expression = f"{self._relation(relation)}.index({columns!r})"
         return self.prelude.setdefault(expression, f"x{len(self.prelude)}")
 
+    def _values(self, relation: Any, columns: tuple[int, ...], column: int) -> str:
+        self.names["values"] = self.world.values
+        self.world.needs.append(partial(self.world.values, relation, columns, column))
+        expression = f"values({self._constant(relation, 'k')}, {columns!r}, {column})"
+        return self.prelude.setdefault(expression, f"x{len(self.prelude)}")
+
     def _key(self, arguments: tuple[Argument, ...], columns: tuple[int, ...]) -> str:
         if len(columns) == 1:
             return self._value(arguments[columns[0]])
@@ -332,7 +374,7 @@ class _Writer:
         """Go on in a function of its own, because loops cannot be nested any deeper."""
         name = f"inner{len(self.functions)}"
         bound = [f"v{v}" for v in sorted(self.bound)]
-        arguments = ", ".join(bound if self.generator else ["add", "out", *bound])
+        arguments = ", ".join(bound if self.generator else ["out", *bound])
         self._line(f"yield from {name}({arguments})" if self.generator else f"{name}({arguments})")
         self.depth, self.loops = 1, 0
         if not self.generator and not self.functions:

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Collection, Iterable
+from itertools import islice
 from operator import itemgetter
+from typing import Any, Final
 
 from lace.datalog.source import Row
+
+Rows = dict[Row, None]
+"""A set of rows, as a dict: the order of arrival is kept, and with it the order in memory.
+
+So going through many rows is quick, and the same on every run.
+"""
 
 Key = str | Row
 """The value of one indexed column, or the values of several."""
 
-Bucket = list[Row] | dict[Row, None]
+Bucket = list[Row] | Rows
 
-_LONG = 64  # from this length on, a bucket that loses a row becomes a dict
+Values = dict[Key, str | list[str]]
+"""What one column has beside a key: a value that is alone, or a list, repeats included."""
+
+_LONG: Final = 64  # from this length on, a bucket that loses a row becomes a dict
+_MANY: Final = 300  # from so many changes on, sorting anew is quicker than moving what is behind
+_SAMPLE: Final = 1000
 
 
 class Relation:
     """A set of rows. Rows and indexes change together, or not at all."""
 
-    __slots__ = ("_indexes", "_order", "_ordered", "rows")
+    __slots__ = ("_indexes", "_ordered", "rows")
 
-    def __init__(self, rows: Iterable[Row] = ()) -> None:
-        self.rows: set[Row] = set(rows)
-        self._order: Collection[Row] | None = None  # all rows, until something changes
+    def __init__(self) -> None:
+        self.rows: Rows = {}
         self._indexes: dict[tuple[int, ...], dict[Key, Bucket]] = {}
-        self._ordered: dict[int, list[tuple[str, Row]]] = {}
+        self._ordered: dict[int, tuple[list[str], list[Row]]] = {}
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    # --- asking ---
 
     def has_index(self, columns: tuple[int, ...]) -> bool:
         return columns in self._indexes
@@ -38,80 +53,123 @@ class Relation:
         index = self._indexes.get(columns)
         if index is None:
             key_of = itemgetter(*columns)
-            rows = self.rows if self._order is None else self._order
-            index = {key_of(row): [row] for row in rows}
-            if len(index) < len(rows):  # not unique: gather the rows of each key
-                index = {}
-                for row in rows:
-                    bucket = index.get(key_of(row))
-                    if bucket is None:
-                        index[key_of(row)] = [row]
-                    else:
-                        bucket.append(row)  # type: ignore[union-attr]
+            index = {key_of(row): [row] for row in self.rows}
+            if len(index) < len(self.rows):  # not unique: gather the rows of each key
+                lists: defaultdict[Key, list[Row]] = defaultdict(list)
+                for row in self.rows:
+                    lists[key_of(row)].append(row)
+                index = dict(lists)
             self._indexes[columns] = index
         return index
 
-    def between(self, column: int, *bounds: tuple[str, str]) -> tuple[list[tuple[str, Row]], range]:
+    def values(self, columns: tuple[int, ...], column: int) -> Values:
+        """Return one column by the values of others, as it is now: it does not follow changes.
+
+        For joins that go on with one value: this is made faster than an index, and spares the way
+        through the rows.
+        """
+        key_of, value_of = itemgetter(*columns), itemgetter(column)
+        some: Collection[Any] = list(map(key_of, islice(self.rows, _SAMPLE)))
+        if len(set(some)) == len(some):  # perhaps no key has two
+            alone = dict(zip(map(key_of, self.rows), map(value_of, self.rows), strict=True))
+            if len(alone) == len(self.rows):
+                return alone
+        lists: defaultdict[Key, list[str]] = defaultdict(list)
+        for row in self.rows:
+            lists[key_of(row)].append(row[column])
+        return dict(lists)
+
+    def between(self, column: int, *bounds: tuple[str, str]) -> tuple[list[Row], range]:
         """Return rows in the order of a column, and which of them are within all bounds.
 
-        A bound is an operator and a value, such as ``(">=", "a")``.
+        A bound is an operator and a value, such as ``(">=", "a")``. The range begins at the end of
+        the order that all ranges like this share, so that the first rows are soon well known.
         """
-        ordered = self._ordered.get(column)
-        if ordered is None:
-            ordered = sorted((row[column], row) for row in self.rows)
-            self._ordered[column] = ordered
-        start, stop = 0, len(ordered)
+        values, rows = self._order(column)
+        start, stop = 0, len(values)
         for operator, value in bounds:
             if operator[0] == ">":
                 cut = bisect_left if operator == ">=" else bisect_right
-                start = max(start, cut(ordered, value, key=_value))
+                start = max(start, cut(values, value))
             else:
                 cut = bisect_right if operator == "<=" else bisect_left
-                stop = min(stop, cut(ordered, value, key=_value))
-        return ordered, range(start, stop)
+                stop = min(stop, cut(values, value))
+        within = range(start, stop)
+        return rows, within if start == 0 else within[::-1]
 
-    def add(self, row: Row) -> None:
-        self._order = None
-        self.rows.add(row)
-        for columns, index in self._indexes.items():
-            _put(index, _key(row, columns), row)
-        for column, ordered in self._ordered.items():
-            insort(ordered, (row[column], row))
+    def _order(self, column: int) -> tuple[list[str], list[Row]]:
+        """Return the values of a column in order, and the rows beside them; equal ones by row."""
+        ordered = self._ordered.get(column)
+        if ordered is None:
+            ordered = self._ordered[column] = [], list(self.rows)
+            _sort(*ordered, column)
+        return ordered
 
-    def remove(self, row: Row) -> None:
-        self._order = None
-        self.rows.remove(row)
-        for columns, index in self._indexes.items():
-            _drop(index, _key(row, columns), row)
-        for column, ordered in self._ordered.items():
-            del ordered[bisect_left(ordered, (row[column], row))]
+    # --- changing ---
+
+    def merge(self, rows: Rows) -> list[Row]:
+        """Add rows; return those that are new."""
+        before = len(self.rows)
+        self.rows.update(rows)
+        new = list(islice(reversed(self.rows), len(self.rows) - before))
+        new.reverse()
+        self._index_all(new)
+        return new
 
     def add_all(self, rows: Collection[Row]) -> None:
         """Add rows that are all new."""
-        if not self._indexes and not self._ordered:
-            self._order = None
-            self.rows.update(rows)
-        else:
-            for row in rows:
-                self.add(row)
+        self.rows.update(dict.fromkeys(rows))
+        self._index_all(rows)
 
     def remove_all(self, rows: Collection[Row]) -> None:
         """Remove rows that are all there."""
         for row in rows:
-            self.remove(row)
+            del self.rows[row]
+        for columns, index in self._indexes.items():
+            for row in rows:
+                _drop(index, _key(row, columns), row)
+        for column, (values, ordered) in self._ordered.items():
+            if len(rows) < _MANY:
+                for row in rows:
+                    place = _place(values, ordered, row, column)
+                    del values[place], ordered[place]
+            else:
+                ordered[:] = [row for row in ordered if row in self.rows]
+                values[:] = map(itemgetter(column), ordered)
 
-    def replace(self, rows: Collection[Row]) -> None:
-        """Begin anew with these rows; a set becomes the relation's own."""
-        self.rows = rows if isinstance(rows, set) else set(rows)
-        # Rows in the order they were made lie side by side in memory: an index is made faster.
-        unique = isinstance(rows, list) and len(rows) == len(self.rows)
-        self._order = rows if unique else None
+    def replace(self, rows: Iterable[Row]) -> None:
+        """Begin anew with these rows. Who holds the rows of before keeps them."""
+        self.rows = dict.fromkeys(rows)
         self._indexes.clear()
         self._ordered.clear()
 
+    def _index_all(self, rows: Collection[Row]) -> None:
+        for columns, index in self._indexes.items():
+            for row in rows:
+                _put(index, _key(row, columns), row)
+        for column, (values, ordered) in self._ordered.items():
+            if len(rows) < _MANY:
+                for row in rows:
+                    place = _place(values, ordered, row, column)
+                    values.insert(place, row[column])
+                    ordered.insert(place, row)
+            else:
+                ordered.extend(rows)
+                _sort(values, ordered, column)
 
-def _value(entry: tuple[str, Row]) -> str:
-    return entry[0]
+
+def _sort(values: list[str], rows: list[Row], column: int) -> None:
+    """Bring rows into the order of a column, then of the row, and the values beside them."""
+    value_of = itemgetter(column)
+    rows.sort()
+    rows.sort(key=value_of)
+    values[:] = map(value_of, rows)
+
+
+def _place(values: list[str], rows: list[Row], row: Row, column: int) -> int:
+    """Return where a row is, or belongs."""
+    start = bisect_left(values, row[column])
+    return bisect_left(rows, row, start, bisect_right(values, row[column], start))
 
 
 def _key(row: Row, columns: tuple[int, ...]) -> Key:
@@ -122,15 +180,15 @@ def _put(index: dict[Key, Bucket], key: Key, row: Row) -> None:
     bucket = index.get(key)
     if bucket is None:
         index[key] = [row]
-    elif type(bucket) is list:
+    elif isinstance(bucket, list):
         bucket.append(row)
     else:
-        bucket[row] = None  # type: ignore[call-overload]
+        bucket[row] = None
 
 
 def _drop(index: dict[Key, Bucket], key: Key, row: Row) -> None:
     bucket = index[key]
-    if type(bucket) is list and len(bucket) > _LONG:
+    if isinstance(bucket, list) and len(bucket) > _LONG:
         bucket = index[key] = dict.fromkeys(bucket)
     if isinstance(bucket, list):
         bucket.remove(row)
