@@ -162,14 +162,13 @@ class Evaluation:
         rules = [rule for p in component.predicates for rule in self.program.rules_of[p]]
         steps = _steps(rules, component, function)
         self._make_indexes()  # the rounds will need them, and what comes before gains by them
-        fresh: dict[Predicate, Rows] = {predicate: {} for predicate in component.predicates}
         for rule in rules:
             if not any(join.relation in component.predicates for join in rule.joins):
                 first = min(rule.joins, key=lambda join: self._cost(rule, join), default=None)
                 rows = () if first is None else self.relations[first.relation].rows
                 if first is None or rows:
-                    function(rule, first)(rows, fresh[rule.head])
-        self._grow(fresh, steps)
+                    function(rule, first)(rows, self.relations[rule.head].rows)
+        self._spread(dict.fromkeys(component.predicates, 0), steps)
 
     def _compile_for_once(
         self, component: Component, rule: CompiledRule, first: Join | None
@@ -192,26 +191,38 @@ class Evaluation:
         fresh: dict[Predicate, Rows],
     ) -> dict[Predicate, list[Row]]:
         """Add facts and all that follows from them within a component; return what was new."""
-        return self._grow(fresh, _steps(rules, component, self._function))
+        sizes = {predicate: len(self.relations[predicate]) for predicate in fresh}
+        for predicate, rows in fresh.items():
+            self.relations[predicate].rows.update(rows)
+        return self._spread(sizes, _steps(rules, component, self._function))
 
-    def _grow(self, fresh: dict[Predicate, Rows], steps: list[Step]) -> dict[Predicate, list[Row]]:
-        delta = {predicate: self._insert(predicate, rows) for predicate, rows in fresh.items()}
-        added = {predicate: list(rows) for predicate, rows in delta.items()}
+    def _spread(self, sizes: dict[Predicate, int], steps: list[Step]) -> dict[Predicate, list[Row]]:
+        """Go on from the facts that came since predicates had these sizes; return all new ones."""
+        added: dict[Predicate, list[Row]] = {predicate: [] for predicate in sizes}
         rounds = 0
-        while steps and any(delta.values()):
+        while True:
+            fresh = {predicate: self._settle(predicate, size) for predicate, size in sizes.items()}
+            for predicate, rows in fresh.items():
+                added[predicate] += rows
+            if not steps or not any(fresh.values()):
+                return added
             rounds += 1
             if rounds > self.limits.iterations:
                 raise LimitExceeded(
                     "iterations", configured=self.limits.iterations, observed=rounds
                 )
-            found: dict[Predicate, Rows] = {predicate: {} for predicate in delta}
+            sizes = {predicate: len(self.relations[predicate]) for predicate in sizes}
             for name, head, function in steps:
-                if delta[name]:
-                    function(delta[name], found[head])
-            delta = {predicate: self._insert(predicate, rows) for predicate, rows in found.items()}
-            for predicate, rows in delta.items():
-                added[predicate] += rows
-        return added
+                if fresh[name]:
+                    function(fresh[name], self.relations[head].rows)
+
+    def _settle(self, predicate: Predicate, size: int) -> list[Row]:
+        relation = self.relations[predicate]
+        if len(relation) > self.limits.derived_facts:
+            raise LimitExceeded(
+                "derived_facts", configured=self.limits.derived_facts, observed=len(relation)
+            )
+        return relation.settle(size)
 
     def run(
         self, rule: CompiledRule, first: Join | Absent | Count, rows: Collection[Row], out: Rows
@@ -228,15 +239,6 @@ class Evaluation:
         if key not in self._windows:
             self._windows[key] = window_rules(rule, first, column)
         return self._windows[key]
-
-    def _insert(self, predicate: Predicate, rows: Rows) -> list[Row]:
-        relation = self.relations[predicate]
-        new = relation.merge(rows)
-        if len(relation) > self.limits.derived_facts:
-            raise LimitExceeded(
-                "derived_facts", configured=self.limits.derived_facts, observed=len(relation)
-            )
-        return new
 
     def _cost(self, rule: CompiledRule, first: Join) -> int:
         """Estimate: the rows gone through, and those of the indexes that would have to be made."""

@@ -186,8 +186,11 @@ class _Writer:
         elif columns:
             self._look_up_by_key(join, columns)
             return
-        else:
+        elif self.settled(join.relation):
             self._loop(f"{relation}.rows", counted=True)
+        else:  # what is found may be added to it meanwhile
+            self._line(f"b = [*{relation}.rows]")
+            self._loop("b", counted=True)
         self._bind(join.arguments, columns)
 
     def _look_up_by_key(self, join: Join, columns: tuple[int, ...]) -> None:

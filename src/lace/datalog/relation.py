@@ -107,11 +107,12 @@ class Relation:
 
     # --- changing ---
 
-    def merge(self, rows: Rows) -> list[Row]:
-        """Add rows; return those that are new."""
-        before = len(self.rows)
-        self.rows.update(rows)
-        new = list(islice(reversed(self.rows), len(self.rows) - before))
+    def settle(self, size: int) -> list[Row]:
+        """Index the rows that were put into ``rows`` since there were so many, and return them.
+
+        To put rows there first spares whoever finds them a set of his own.
+        """
+        new = list(islice(reversed(self.rows), len(self.rows) - size))
         new.reverse()
         self._index_all(new)
         return new
