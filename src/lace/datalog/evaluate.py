@@ -156,16 +156,15 @@ class Evaluation:
 
     def _compute(self, component: Component, function: RunMaker) -> None:
         for predicate in component.predicates:
-            self.relations[predicate].replace(())
+            self.relations[predicate].replace({})
         if self.virtual.issuperset(component.predicates):
             return
         rules = [rule for p in component.predicates for rule in self.program.rules_of[p]]
         steps = _steps(rules, component, function)
-        self._make_indexes()  # the rounds will need them, and what comes before gains by them
         for rule in rules:
             if not any(join.relation in component.predicates for join in rule.joins):
                 first = min(rule.joins, key=lambda join: self._cost(rule, join), default=None)
-                rows = () if first is None else self.relations[first.relation].rows
+                rows = () if first is None else self.relations[first.relation].scan()
                 if first is None or rows:
                     function(rule, first)(rows, self.relations[rule.head].rows)
         self._spread(dict.fromkeys(component.predicates, 0), steps)

@@ -171,7 +171,7 @@ class _Writer:
         relation = self._relation(join.relation)
         known = [isinstance(a, str) or a in self.bound for a in join.arguments]
         if all(known):
-            self._unless(f"{self._tuple(join.arguments)} in {relation}.rows")
+            self._unless(f"{self._tuple(join.arguments)} in {self._rows(join.relation)}")
             return
         columns = tuple(c for c, is_known in enumerate(known) if is_known)
         ranged = None if columns else self._ranges(join)
@@ -186,10 +186,10 @@ class _Writer:
         elif columns:
             self._look_up_by_key(join, columns)
             return
-        elif self.settled(join.relation):
-            self._loop(f"{relation}.rows", counted=True)
-        else:  # what is found may be added to it meanwhile
-            self._line(f"b = [*{relation}.rows]")
+        else:
+            # What is found may be added to it meanwhile, unless it is settled.
+            rows = f"{relation}.scan()"
+            self._line(f"b = {rows if self.settled(join.relation) else f'[*{rows}]'}")
             self._loop("b", counted=True)
         self._bind(join.arguments, columns)
 
@@ -201,10 +201,12 @@ class _Writer:
         elif len(open_) == 1 and self.settled(join.relation):
             variable = join.arguments[open_[0]]
             assert isinstance(variable, int)
-            self._line(f"b = {self._values(join.relation, columns, open_[0])}.get({key})")
-            self._unless("b is not None")
-            self._line("if type(b) is str: b = (b,)")
-            self._loop("b", counted=True, item=f"v{variable}")
+            alone, values = self.world.values(join.relation, columns, open_[0])
+            item = f"v{variable}" if alone else "b"
+            self._line(f"{item} = {self._constant(values, 'k')}.get({key})")
+            self._unless(f"{item} is not None")
+            if not alone:
+                self._loop("b", counted=True, item=f"v{variable}")
             self.bound.add(variable)
         else:
             self._line(f"b = {self._index(join.relation, columns)}.get({key})")
@@ -268,12 +270,11 @@ class _Writer:
         return f"text_shape({left}, {right}, {delimiters}, {self._value(test.end)})"
 
     def _exists(self, part: Absent) -> str:
-        relation = self._relation(part.relation)
         columns = tuple(c for c, a in enumerate(part.arguments) if a is not None)
         if len(columns) == len(part.arguments):
-            return f"({self._tuple(part.arguments)} in {relation}.rows)"
+            return f"({self._tuple(part.arguments)} in {self._rows(part.relation)})"
         if not columns:
-            return f"({relation}.rows)"
+            return f"len({self._relation(part.relation)})"
         return f"({self._key(part.arguments, columns)} in {self._index(part.relation, columns)})"
 
     def _count(self, part: Count) -> str:
@@ -318,16 +319,14 @@ class _Writer:
     def _relation(self, relation: Any) -> str:
         return self._constant(self.world.relation(relation), "k")
 
+    def _rows(self, relation: Any) -> str:
+        expression = f"{self._relation(relation)}.rows"
+        return self.prelude.setdefault(expression, f"x{len(self.prelude)}")
+
     def _index(self, relation: Any, columns: tuple[int, ...]) -> str:
         # Asked for at each call: an index that is not there yet is made then.
         self.world.needs.append(partial(self.world.relation(relation).index, columns))
         expression = f"{self._relation(relation)}.index({columns!r})"
-        return self.prelude.setdefault(expression, f"x{len(self.prelude)}")
-
-    def _values(self, relation: Any, columns: tuple[int, ...], column: int) -> str:
-        self.names["values"] = self.world.values
-        self.world.needs.append(partial(self.world.values, relation, columns, column))
-        expression = f"values({self._constant(relation, 'k')}, {columns!r}, {column})"
         return self.prelude.setdefault(expression, f"x{len(self.prelude)}")
 
     def _key(self, arguments: tuple[Argument, ...], columns: tuple[int, ...]) -> str:
@@ -428,7 +427,7 @@ def _stored_counter(part: Count, relation: Relation, meter: Meter) -> Counter:
 
     def matching(values: tuple[str | None, ...]) -> Any:
         if not columns:
-            return relation.rows
+            return relation.scan()
         if len(columns) == len(values):
             return [values] if values in relation.rows else []
         key: Any = tuple([values[c] for c in columns])

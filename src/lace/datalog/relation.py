@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
@@ -22,8 +22,8 @@ Key = str | Row
 
 Bucket = list[Row] | Rows
 
-Values = dict[Key, str | list[str]]
-"""What one column has beside a key: a value that is alone, or a list, repeats included."""
+Values = tuple[bool, dict[Key, Any]]
+"""Whether no key has two values, and the value of each key, or else a list, repeats included."""
 
 _LONG: Final = 64  # from this length on, a bucket that loses a row becomes a dict
 _MANY: Final = 300  # from so many changes on, sorting anew is quicker than moving what is behind
@@ -33,15 +33,27 @@ _SAMPLE: Final = 1000
 class Relation:
     """A set of rows. Rows and indexes change together, or not at all."""
 
-    __slots__ = ("_indexes", "_ordered", "rows")
+    __slots__ = ("_indexes", "_listed", "_ordered", "_rows")
 
     def __init__(self) -> None:
-        self.rows: Rows = {}
+        self._rows: Rows = {}
+        self._listed: list[Row] = []
+        """Rows in place of ``_rows`` until somebody has to find one."""
         self._indexes: dict[tuple[int, ...], dict[Key, Bucket]] = {}
         self._ordered: dict[int, tuple[list[str], list[Row]]] = {}
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._listed) or len(self._rows)
+
+    @property
+    def rows(self) -> Rows:
+        if self._listed:
+            self._rows, self._listed = dict.fromkeys(self._listed), []
+        return self._rows
+
+    def scan(self) -> Collection[Row]:
+        """Return the rows for going through all of them."""
+        return self._listed or self._rows
 
     # --- asking ---
 
@@ -53,10 +65,11 @@ class Relation:
         index = self._indexes.get(columns)
         if index is None:
             key_of = itemgetter(*columns)
-            index = {key_of(row): [row] for row in self.rows}
-            if len(index) < len(self.rows):  # not unique: gather the rows of each key
+            rows = self.scan()
+            index = {key_of(row): [row] for row in rows}
+            if len(index) < len(rows):  # not unique: gather the rows of each key
                 lists: defaultdict[Key, list[Row]] = defaultdict(list)
-                for row in self.rows:
+                for row in rows:
                     lists[key_of(row)].append(row)
                 index = dict(lists)
             self._indexes[columns] = index
@@ -69,15 +82,16 @@ class Relation:
         through the rows.
         """
         key_of, value_of = itemgetter(*columns), itemgetter(column)
-        some: Collection[Any] = list(map(key_of, islice(self.rows, _SAMPLE)))
+        rows = self.scan()
+        some = list(map(key_of, islice(rows, _SAMPLE)))
         if len(set(some)) == len(some):  # perhaps no key has two
-            alone = dict(zip(map(key_of, self.rows), map(value_of, self.rows), strict=True))
-            if len(alone) == len(self.rows):
-                return alone
+            alone = dict(zip(map(key_of, rows), map(value_of, rows), strict=True))
+            if len(alone) == len(rows):
+                return True, alone
         lists: defaultdict[Key, list[str]] = defaultdict(list)
-        for row in self.rows:
+        for row in rows:
             lists[key_of(row)].append(row[column])
-        return dict(lists)
+        return False, dict(lists)
 
     def between(self, column: int, *bounds: tuple[str, str]) -> tuple[list[Row], range]:
         """Return rows in the order of a column, and which of them are within all bounds.
@@ -101,7 +115,7 @@ class Relation:
         """Return the values of a column in order, and the rows beside them; equal ones by row."""
         ordered = self._ordered.get(column)
         if ordered is None:
-            ordered = self._ordered[column] = [], list(self.rows)
+            ordered = self._ordered[column] = [], list(self.scan())
             _sort(*ordered, column)
         return ordered
 
@@ -138,9 +152,9 @@ class Relation:
                 ordered[:] = [row for row in ordered if row in self.rows]
                 values[:] = map(itemgetter(column), ordered)
 
-    def replace(self, rows: Iterable[Row]) -> None:
-        """Begin anew with these rows. Who holds the rows of before keeps them."""
-        self.rows = dict.fromkeys(rows)
+    def replace(self, rows: list[Row] | Rows) -> None:
+        """Begin anew with these rows, each there once. Who holds the rows of before keeps them."""
+        self._rows, self._listed = ({}, rows) if isinstance(rows, list) else (rows, [])
         self._indexes.clear()
         self._ordered.clear()
 

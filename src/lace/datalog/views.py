@@ -16,6 +16,7 @@ from typing import Any, Final
 from lace.datalog.builtins import integer_compare, text_compare, text_shape
 from lace.datalog.meter import Meter
 from lace.datalog.program import Pattern, Slot, View, ViewTest
+from lace.datalog.relation import Rows
 from lace.datalog.source import FactSource, Row
 from lace.datalog.wide import WIDE_TABLES
 from lace.errors import LimitExceeded
@@ -25,10 +26,10 @@ _KEY_SIZE: Final = {t.predicate: t.key for t in WIDE_TABLES} | {
 }
 
 
-def view_rows(view: View, source: FactSource, meter: Meter) -> list[Row]:
-    """Return the rows of a view over the facts of a source; what it makes counts as work.
+def view_rows(view: View, source: FactSource, meter: Meter) -> list[Row] | Rows:
+    """Return the rows of a view over the facts of a source, each once, in the order of the facts.
 
-    They are in the order of the facts, and a row may be there twice.
+    What is made to find them counts as work.
     """
     if view.outputs is None:
         return _facts_themselves(view, source)
@@ -42,7 +43,7 @@ def _facts_themselves(view: View, source: FactSource) -> list[Row]:
     return _passing(list(_facts(pattern, source)), same, view.tests, where)
 
 
-def _star(view: View, outputs: tuple[int, ...], source: FactSource, meter: Meter) -> list[Row]:
+def _star(view: View, outputs: tuple[int, ...], source: FactSource, meter: Meter) -> Rows:
     """Put rows together by key: the key first, then what each pattern adds to it."""
     size = _KEY_SIZE[view.patterns[0].predicate]
     key_of = itemgetter(*range(size))
@@ -54,7 +55,7 @@ def _star(view: View, outputs: tuple[int, ...], source: FactSource, meter: Meter
             found = map(key_of, _facts(pattern, source))
             keys = set(found) if keys is None else keys.intersection(found)
             if not keys:
-                return []
+                return {}
     where: dict[int, int] = {}
     same = _place(enumerate(view.patterns[0].slots[:size]), where)
     rows: list[Row] = []
@@ -71,7 +72,7 @@ def _star(view: View, outputs: tuple[int, ...], source: FactSource, meter: Meter
         same += _place(enumerate((pattern.slots[c] for c in columns), width), where)
         width += len(columns)
     rows = _passing(rows, same, view.tests, where)
-    return list(map(_picker([where[local] for local in outputs]), rows))
+    return dict.fromkeys(map(_picker([where[local] for local in outputs]), rows))
 
 
 def _beside(
