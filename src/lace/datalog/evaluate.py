@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from lace.datalog.ast import Predicate
+from lace.datalog.counting import Counter
 from lace.datalog.join import (
-    Counter,
     Enumerate,
     Run,
     World,
     compile_enumerate,
     compile_run,
+    compile_tally,
     look_ups,
 )
 from lace.datalog.meter import Meter
@@ -262,17 +263,15 @@ class Evaluation:
             return None
         assert isinstance(part.relation, Predicate)
         rules = self.program.rules_of[part.relation]
+        tallies = [compile_tally(rule, part, self._world) for rule in rules]
 
         def count(values: tuple[str | None, ...], stop: int) -> int:
-            bound = {c: value for c, value in enumerate(values) if value is not None}
-            seen: set[Row] = set()
-            for rule in rules:
-                for row in self.enumerate(rule, bound):
-                    if all(row[a] == row[b] for a, b in part.same):
-                        seen.add(row)
-                        if len(seen) >= stop:
-                            return stop
-            return len(seen)
+            given = [value for value in values if value is not None]
+            found: dict[object, None] = {}
+            for tally in tallies:
+                if tally(found, stop, *given):
+                    return stop
+            return len(found)
 
         return count
 
