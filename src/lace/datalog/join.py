@@ -202,10 +202,12 @@ class _Writer:
         ranged = None if columns else self._ranges(join)
         if ranged is not None:
             column, bounds = ranged
-            self.world.needs.append(partial(self.world.relation(join.relation).between, column))
+            self.world.needs.append(partial(self.world.relation(join.relation).order, column))
             self.serial += 1
             name = self.serial
-            self._line(f"o{name}, s{name} = {relation}.between({column}, {', '.join(bounds)})")
+            self._line(
+                f"o{name}, s{name} = {relation}.order({column}).between({', '.join(bounds)})"
+            )
             self._loop(f"s{name}", item=f"i{name}")
             self._line(f"r = o{name}[i{name}]")
         elif columns:

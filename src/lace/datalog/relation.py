@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
 
+from lace.datalog.order import Order
 from lace.datalog.source import Row
 
 Rows = dict[Row, None]
@@ -26,21 +26,20 @@ Values = tuple[bool, dict[Key, Any]]
 """Whether no key has two values, and the value of each key, or else a list, repeats included."""
 
 _LONG: Final = 64  # from this length on, a bucket that loses a row becomes a dict
-_MANY: Final = 300  # from so many changes on, sorting anew is quicker than moving what is behind
 _SAMPLE: Final = 1000
 
 
 class Relation:
     """A set of rows. Rows and indexes change together, or not at all."""
 
-    __slots__ = ("_indexes", "_listed", "_ordered", "_rows")
+    __slots__ = ("_indexes", "_listed", "_orders", "_rows")
 
     def __init__(self) -> None:
         self._rows: Rows = {}
         self._listed: list[Row] = []
         """Rows in place of ``_rows`` until somebody has to find one."""
         self._indexes: dict[tuple[int, ...], dict[Key, Bucket]] = {}
-        self._ordered: dict[int, tuple[list[str], list[Row]]] = {}
+        self._orders: dict[int, Order] = {}
 
     def __len__(self) -> int:
         return len(self._listed) or len(self._rows)
@@ -93,31 +92,12 @@ class Relation:
             lists[key_of(row)].append(row[column])
         return False, dict(lists)
 
-    def between(self, column: int, *bounds: tuple[str, str]) -> tuple[list[Row], range]:
-        """Return rows in the order of a column, and which of them are within all bounds.
-
-        A bound is an operator and a value, such as ``(">=", "a")``. The range begins at the end of
-        the order that all ranges like this share, so that the first rows are soon well known.
-        """
-        values, rows = self._order(column)
-        start, stop = 0, len(values)
-        for operator, value in bounds:
-            if operator[0] == ">":
-                cut = bisect_left if operator == ">=" else bisect_right
-                start = max(start, cut(values, value))
-            else:
-                cut = bisect_right if operator == "<=" else bisect_left
-                stop = min(stop, cut(values, value))
-        within = range(start, stop)
-        return rows, within if start == 0 else within[::-1]
-
-    def _order(self, column: int) -> tuple[list[str], list[Row]]:
-        """Return the values of a column in order, and the rows beside them; equal ones by row."""
-        ordered = self._ordered.get(column)
-        if ordered is None:
-            ordered = self._ordered[column] = [], list(self.scan())
-            _sort(*ordered, column)
-        return ordered
+    def order(self, column: int) -> Order:
+        """Return the rows in the order of a column; made when first asked for, then kept."""
+        order = self._orders.get(column)
+        if order is None:
+            order = self._orders[column] = Order(self.scan(), column)
+        return order
 
     # --- changing ---
 
@@ -143,48 +123,21 @@ class Relation:
         for columns, index in self._indexes.items():
             for row in rows:
                 _drop(index, _key(row, columns), row)
-        for column, (values, ordered) in self._ordered.items():
-            if len(rows) < _MANY:
-                for row in rows:
-                    place = _place(values, ordered, row, column)
-                    del values[place], ordered[place]
-            else:
-                ordered[:] = [row for row in ordered if row in self.rows]
-                values[:] = map(itemgetter(column), ordered)
+        for order in self._orders.values():
+            order.remove_all(rows)
 
     def replace(self, rows: list[Row] | Rows) -> None:
         """Begin anew with these rows, each there once. Who holds the rows of before keeps them."""
         self._rows, self._listed = ({}, rows) if isinstance(rows, list) else (rows, [])
         self._indexes.clear()
-        self._ordered.clear()
+        self._orders.clear()
 
     def _index_all(self, rows: Collection[Row]) -> None:
         for columns, index in self._indexes.items():
             for row in rows:
                 _put(index, _key(row, columns), row)
-        for column, (values, ordered) in self._ordered.items():
-            if len(rows) < _MANY:
-                for row in rows:
-                    place = _place(values, ordered, row, column)
-                    values.insert(place, row[column])
-                    ordered.insert(place, row)
-            else:
-                ordered.extend(rows)
-                _sort(values, ordered, column)
-
-
-def _sort(values: list[str], rows: list[Row], column: int) -> None:
-    """Bring rows into the order of a column, then of the row, and the values beside them."""
-    value_of = itemgetter(column)
-    rows.sort()
-    rows.sort(key=value_of)
-    values[:] = map(value_of, rows)
-
-
-def _place(values: list[str], rows: list[Row], row: Row, column: int) -> int:
-    """Return where a row is, or belongs."""
-    start = bisect_left(values, row[column])
-    return bisect_left(rows, row, start, bisect_right(values, row[column], start))
+        for order in self._orders.values():
+            order.insert_all(rows)
 
 
 def _key(row: Row, columns: tuple[int, ...]) -> Key:
