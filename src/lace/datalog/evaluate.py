@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from lace.datalog.ast import Predicate
+from lace.datalog.counting import Counter
 from lace.datalog.join import (
-    Counter,
     Enumerate,
     Run,
     World,
     compile_enumerate,
     compile_run,
+    compile_tally,
+    look_ups,
 )
 from lace.datalog.meter import Meter
 from lace.datalog.program import (
@@ -26,12 +30,18 @@ from lace.datalog.program import (
     window_rules,
 )
 from lace.datalog.program import Relation as RelationName
-from lace.datalog.relation import Relation
+from lace.datalog.relation import Relation, Rows, Values
 from lace.datalog.source import FactSource, Row
 from lace.datalog.stratify import Component
 from lace.datalog.views import view_rows
 from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded
 from lace.limits import DEFAULT_LIMITS, Limits
+
+Step = tuple[Predicate, Predicate, Run]
+"""From new facts of one predicate to facts of another."""
+
+RunMaker = Callable[[CompiledRule, Join | None], Run]
+"""Returns the function that runs a rule from one of its joins."""
 
 
 @dataclass(slots=True)
@@ -46,6 +56,8 @@ class Evaluation:
     relations: dict[RelationName, Relation] = field(default_factory=dict)
     meter: Meter = field(init=False)
     _world: World = field(init=False)
+    _values: dict[tuple[RelationName, tuple[int, ...], int], Values] = field(default_factory=dict)
+    """Columns by others while everything is computed; see ``Relation.values``."""
     _runs: dict[tuple[int, int], Run] = field(default_factory=dict)
     _enumerations: dict[tuple[int, frozenset[int]], Enumerate] = field(default_factory=dict)
     _derivations: dict[int, Enumerate] = field(default_factory=dict)
@@ -55,17 +67,19 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         self.meter = Meter(self.limits)
-        self._world = World(self.relations.__getitem__, self._counter, self.meter)
+        self._world = World(
+            self.relations.__getitem__, self._counter, self._settled_values, self.meter
+        )
         names: list[RelationName] = [*range(len(self.program.views)), *self.program.derived]
         for name in names:
             self.relations[name] = Relation()
 
     # --- what it knows ---
 
-    def rows(self, predicate: Predicate) -> Collection[Row]:
+    def rows(self, predicate: Predicate) -> AbstractSet[Row]:
         """Return the facts of a derived predicate."""
         relation = self.relations.get(predicate)
-        return relation.rows if relation is not None else ()
+        return relation.rows.keys() if relation is not None else frozenset()
 
     def facts(self) -> Iterator[tuple[Predicate, Row]]:
         """Yield every stored derived fact."""
@@ -113,6 +127,9 @@ class Evaluation:
                     for windowed in self.windows(rule, join, column) or ():
                         self._function(windowed, windowed.joins[0])
             self._enumeration(rule, frozenset(range(rule.head.arity)))
+        self._make_indexes()
+
+    def _make_indexes(self) -> None:
         for make in self._world.needs:
             make()
         self._world.needs.clear()
@@ -127,51 +144,88 @@ class Evaluation:
             raise LimitExceeded("base_facts", configured=self.limits.base_facts, observed=base)
         for number, view in enumerate(self.program.views):
             self.relations[number].replace(view_rows(view, self.source, self.meter))
-        for component in self.program.components:
-            self.compute(component)
+        try:
+            for component in self.program.components:
+                self._compute(component, partial(self._compile_for_once, component))
+        finally:
+            self._values.clear()
+            self._world.needs.clear()
 
     def compute(self, component: Component) -> None:
         """Compute the predicates of a component from scratch; what it needs is complete."""
-        inside = set(component.predicates)
-        for predicate in inside:
-            self.relations[predicate].replace(set())
-        if inside <= self.virtual:
+        self._compute(component, self._function)
+
+    def _compute(self, component: Component, function: RunMaker) -> None:
+        for predicate in component.predicates:
+            self.relations[predicate].replace({})
+        if self.virtual.issuperset(component.predicates):
             return
         rules = [rule for p in component.predicates for rule in self.program.rules_of[p]]
-        fresh: dict[Predicate, set[Row]] = {predicate: set() for predicate in inside}
+        steps = _steps(rules, component, function)
         for rule in rules:
-            if not any(join.relation in inside for join in rule.joins):
-                self._run_whole(rule, fresh[rule.head])
-        self.grow(component, rules, fresh)
+            if not any(join.relation in component.predicates for join in rule.joins):
+                first = min(rule.joins, key=lambda join: self._cost(rule, join), default=None)
+                rows = () if first is None else self.relations[first.relation].scan()
+                if first is None or rows:
+                    function(rule, first)(rows, self.relations[rule.head].rows)
+        self._spread(dict.fromkeys(component.predicates, 0), steps)
+
+    def _compile_for_once(
+        self, component: Component, rule: CompiledRule, first: Join | None
+    ) -> Run:
+        """Return a function for one computation, in which all that came before is settled."""
+        inside = component.predicates
+        return compile_run(rule, first, self._world, lambda name: name not in inside)
+
+    def _settled_values(self, name: RelationName, columns: tuple[int, ...], column: int) -> Values:
+        key = name, columns, column
+        values = self._values.get(key)
+        if values is None:
+            values = self._values[key] = self.relations[name].values(columns, column)
+        return values
 
     def grow(
         self,
         component: Component,
         rules: Iterable[CompiledRule],
-        fresh: dict[Predicate, set[Row]],
-    ) -> dict[Predicate, set[Row]]:
+        fresh: dict[Predicate, Rows],
+    ) -> dict[Predicate, list[Row]]:
         """Add facts and all that follows from them within a component; return what was new."""
-        added: dict[Predicate, set[Row]] = {predicate: set() for predicate in component.predicates}
+        sizes = {predicate: len(self.relations[predicate]) for predicate in fresh}
+        for predicate, rows in fresh.items():
+            self.relations[predicate].rows.update(rows)
+        return self._spread(sizes, _steps(rules, component, self._function))
+
+    def _spread(self, sizes: dict[Predicate, int], steps: list[Step]) -> dict[Predicate, list[Row]]:
+        """Go on from the facts that came since predicates had these sizes; return all new ones."""
+        added: dict[Predicate, list[Row]] = {predicate: [] for predicate in sizes}
         rounds = 0
         while True:
-            delta = {p: self._insert(p, rows) for p, rows in fresh.items()}
-            for predicate, rows in delta.items():
-                added[predicate] |= rows
-            if not component.recursive or not any(delta.values()):
+            fresh = {predicate: self._settle(predicate, size) for predicate, size in sizes.items()}
+            for predicate, rows in fresh.items():
+                added[predicate] += rows
+            if not steps or not any(fresh.values()):
                 return added
             rounds += 1
             if rounds > self.limits.iterations:
                 raise LimitExceeded(
                     "iterations", configured=self.limits.iterations, observed=rounds
                 )
-            fresh = {predicate: set() for predicate in component.predicates}
-            for rule in rules:
-                for join in rule.joins:
-                    if isinstance(join.relation, Predicate) and delta.get(join.relation):
-                        self.run(rule, join, delta[join.relation], fresh[rule.head])
+            sizes = {predicate: len(self.relations[predicate]) for predicate in sizes}
+            for name, head, function in steps:
+                if fresh[name]:
+                    function(fresh[name], self.relations[head].rows)
+
+    def _settle(self, predicate: Predicate, size: int) -> list[Row]:
+        relation = self.relations[predicate]
+        if len(relation) > self.limits.derived_facts:
+            raise LimitExceeded(
+                "derived_facts", configured=self.limits.derived_facts, observed=len(relation)
+            )
+        return relation.settle(size)
 
     def run(
-        self, rule: CompiledRule, first: Join | Absent | Count, rows: Collection[Row], out: set[Row]
+        self, rule: CompiledRule, first: Join | Absent | Count, rows: Collection[Row], out: Rows
     ) -> None:
         """Add to ``out`` the heads that follow with the rows in the place of one literal."""
         if rows:
@@ -186,39 +240,15 @@ class Evaluation:
             self._windows[key] = window_rules(rule, first, column)
         return self._windows[key]
 
-    def _insert(self, predicate: Predicate, rows: set[Row]) -> set[Row]:
-        relation = self.relations[predicate]
-        new = rows - relation.rows
-        size = len(relation) + len(new)
-        if size > self.limits.derived_facts:
-            raise LimitExceeded(
-                "derived_facts", configured=self.limits.derived_facts, observed=size
-            )
-        relation.add_all(new)
-        return new
-
-    def _run_whole(self, rule: CompiledRule, out: set[Row]) -> None:
-        """Run a rule over everything, from the literal that makes the least work."""
-        if not rule.joins:
-            self._function(rule, None)((), out)
-            return
-        first = min(rule.joins, key=lambda join: self._cost(rule, join))
-        self.run(rule, first, self.relations[first.relation].rows, out)
-
     def _cost(self, rule: CompiledRule, first: Join) -> int:
         """Estimate: the rows gone through, and those of the indexes that would have to be made."""
-        bound = {a for a in first.arguments if isinstance(a, int)}
         cost = len(self.relations[first.relation])
-        for join in rule.joins:
-            if join is first:
-                continue
-            columns = tuple(
-                c for c, a in enumerate(join.arguments) if isinstance(a, str) or a in bound
-            )
+        made = {(name, columns) for name, columns, _ in self._values}
+        for join, columns in look_ups(rule, first):
             relation = self.relations[join.relation]
-            if len(columns) < len(join.arguments) and not relation.has_index(columns):
+            there = relation.has_index(columns) or (join.relation, columns) in made
+            if len(columns) < len(join.arguments) and not there:
                 cost += len(relation)
-            bound.update(a for a in join.arguments if isinstance(a, int))
         return cost
 
     def _function(self, rule: CompiledRule, first: Join | Absent | Count | None) -> Run:
@@ -233,19 +263,27 @@ class Evaluation:
             return None
         assert isinstance(part.relation, Predicate)
         rules = self.program.rules_of[part.relation]
+        tallies = [compile_tally(rule, part, self._world) for rule in rules]
 
         def count(values: tuple[str | None, ...], stop: int) -> int:
-            bound = {c: value for c, value in enumerate(values) if value is not None}
-            seen: set[Row] = set()
-            for rule in rules:
-                for row in self.enumerate(rule, bound):
-                    if all(row[a] == row[b] for a, b in part.same):
-                        seen.add(row)
-                        if len(seen) >= stop:
-                            return stop
-            return len(seen)
+            given = [value for value in values if value is not None]
+            found: dict[object, None] = {}
+            for tally in tallies:
+                if tally(found, stop, *given):
+                    return stop
+            return len(found)
 
         return count
+
+
+def _steps(rules: Iterable[CompiledRule], component: Component, function: RunMaker) -> list[Step]:
+    """Return what has to be done in every round."""
+    return [
+        (join.relation, rule.head, function(rule, join))
+        for rule in rules
+        for join in rule.joins
+        if isinstance(join.relation, Predicate) and join.relation in component.predicates
+    ]
 
 
 def evaluate(

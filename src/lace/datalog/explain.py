@@ -28,8 +28,8 @@ from lace.datalog.ast import (
     tested_terms,
 )
 from lace.datalog.canonical import RuleId, canonical_part
+from lace.datalog.counting import decide
 from lace.datalog.evaluate import Evaluation
-from lace.datalog.join import decide
 from lace.datalog.program import CompiledRule, view_test
 from lace.datalog.source import Row
 from lace.datalog.views import compile_test

@@ -14,21 +14,23 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from lace.datalog.builtins import integer_compare, text_shape
+from lace.datalog.counting import Counter, decide, stored_counter
 from lace.datalog.meter import Meter
 from lace.datalog.program import Absent, Argument, CompiledRule, Count, Join, ViewTest
-from lace.datalog.relation import Relation
+from lace.datalog.relation import Relation, Rows, Values
 from lace.datalog.source import Row
 
 _MOST_LOOPS: Final = 12  # Python allows 20 nested blocks in one function
 
-Run = Callable[[Iterable[Row], set[Row]], None]
-"""Go through rows of the first literal and add the heads that follow to a set."""
+Run = Callable[[Iterable[Row], Rows], None]
+"""Go through rows of the first literal and add the heads that follow."""
 
 Enumerate = Callable[..., Iterator[Row]]
 """Given the bound values of the head, yield a tuple for each derivation."""
 
-Counter = Callable[[tuple[str | None, ...], int], int]
-"""Count the facts of a predicate that fit some values, but no further than needed."""
+Tally = Callable[..., bool | None]
+"""Given a dict, how many are enough and the bound values of the head, add what sets heads apart
+to the dict; stop and return True as soon as there are enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +40,24 @@ class World:
     relation: Callable[[Any], Relation]
     counter: Callable[[Count], Counter | None]
     """For a count over a predicate that is not stored; None for all others."""
+    values: Callable[[Any, tuple[int, ...], int], Values]
+    """For relations that are settled: one column by others."""
     meter: Meter
     needs: list[Callable[[], object]] = field(default_factory=list)
-    """Makes each index that some function will ask for; see ``Evaluation.prepare``."""
+    """Makes each index that some function will ask for."""
 
 
-def compile_run(rule: CompiledRule, first: Join | Absent | Count | None, world: World) -> Run:
-    """Return the function that runs a rule from the rows of one literal, or once if None."""
-    return _Writer(rule, world).run(first)
+def compile_run(
+    rule: CompiledRule,
+    first: Join | Absent | Count | None,
+    world: World,
+    settled: Callable[[Any], bool] = lambda _: False,
+) -> Run:
+    """Return the function that runs a rule from the rows of one literal, or once if None.
+
+    ``settled`` says which relations do not change as long as the function is in use.
+    """
+    return _Writer(rule, world, settled).run(first)
 
 
 def compile_enumerate(
@@ -56,6 +68,11 @@ def compile_enumerate(
 ) -> Enumerate:
     """Return the function that yields a rule's derivations for given head columns."""
     return _Writer(rule, world).enumerate(bound, result)
+
+
+def compile_tally(rule: CompiledRule, part: Count, world: World) -> Tally:
+    """Return the function that counts what a rule derives for a count, no further than needed."""
+    return _Writer(rule, world).tally(part)
 
 
 def join_order(rule: CompiledRule, bound: set[int], skip: Join | None = None) -> list[Join]:
@@ -71,6 +88,15 @@ def join_order(rule: CompiledRule, bound: set[int], skip: Join | None = None) ->
     return order
 
 
+def look_ups(rule: CompiledRule, first: Join) -> Iterator[tuple[Join, tuple[int, ...]]]:
+    """Yield the other joins in the order of looking them up, with the columns known by then."""
+    bound = {a for a in first.arguments if isinstance(a, int)}
+    for join in join_order(rule, bound, first):
+        known = (c for c, a in enumerate(join.arguments) if isinstance(a, str) or a in bound)
+        yield join, tuple(known)
+        bound.update(a for a in join.arguments if isinstance(a, int))
+
+
 def _boundness(join: Join, bound: set[int]) -> tuple[bool, int]:
     known = [isinstance(a, str) or a in bound for a in join.arguments]
     return all(known), sum(known)
@@ -82,6 +108,7 @@ class _Writer:
 
     rule: CompiledRule
     world: World
+    settled: Callable[[Any], bool] = lambda _: False
     names: dict[str, Any] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
@@ -90,34 +117,53 @@ class _Writer:
     loops: int = 0
     bound: set[int] = field(default_factory=set)
     pending: list[ViewTest | Absent | Count] = field(default_factory=list)
-    generator: bool = False
+    kind: Literal["run", "enumerate", "tally"] = "run"
     emit: str = ""
     serial: int = 0
     prelude: dict[str, str] = field(default_factory=dict)
     """Indexes by the expression that makes them; looked up once, before the loops."""
 
-    # --- the two kinds of functions ---
+    # --- the three kinds of functions ---
 
     def run(self, first: Join | Absent | Count | None) -> Run:
-        head = self._tuple(self.rule.head_arguments)
-        self.emit = f"add({head})"
-        self.pending = [*self.rule.tests, *self.rule.absents, *self.rule.counts]
-        self.names["meter"] = self.world.meter
-        self._line("add = out.add")
-        self._line("w = 0")
-        self._line("left = meter.left()")
+        self.emit = f"out[{self._tuple(self.rule.head_arguments)}] = None"
+        self._begin()
         if first is not None:
-            self._loop("rows", counted=True)
+            self._loop("rows")
             self._bind(first.arguments)
         self._body(skip=first if isinstance(first, Join) else None)
-        if not self.functions:
-            self.depth = 1
-            self._line("meter.spend(w)")
         return self._compile("rows, out")  # type: ignore[no-any-return]
 
     def enumerate(self, bound: frozenset[int], result: Literal["head", "variables"]) -> Enumerate:
-        self.generator = True
+        self.kind = "enumerate"
+        self._begin()
+        parameters = self._bind_head(bound)
+        everything = range(len(self.rule.variables))
+        row = self.rule.head_arguments if result == "head" else tuple(everything)
+        self.emit = f"yield {self._tuple(row)}"
+        self._body(skip=None)
+        return self._compile(", ".join(parameters))  # type: ignore[no-any-return]
+
+    def tally(self, part: Count) -> Tally:
+        self.kind = "tally"
+        self._begin()
+        head = self.rule.head_arguments
+        given = frozenset(c for c, a in enumerate(part.arguments) if a is not None)
+        parameters = self._bind_head(given)
+        key = self._key(head, tuple(c for c in range(len(head)) if c not in given))
+        same = " and ".join(
+            f"{self._value(head[a])} == {self._value(head[b])}" for a, b in part.same
+        )
+        self.emit = f"if {same}: out[{key}] = None" if same else f"out[{key}] = None"
+        self._body(skip=None)
+        return self._compile(", ".join(["out", "stop", *parameters]))  # type: ignore[no-any-return]
+
+    def _begin(self) -> None:
         self.pending = [*self.rule.tests, *self.rule.absents, *self.rule.counts]
+        self.names["meter"] = self.world.meter
+
+    def _bind_head(self, bound: frozenset[int]) -> list[str]:
+        """Take the given columns of the head; return the names of the parameters."""
         parameters = []
         for column, argument in enumerate(self.rule.head_arguments):
             if column not in bound:
@@ -130,11 +176,7 @@ class _Writer:
             else:
                 self._line(f"v{argument} = h{column}")
                 self.bound.add(argument)
-        everything = range(len(self.rule.variables))
-        row = self.rule.head_arguments if result == "head" else tuple(everything)
-        self.emit = f"yield {self._tuple(row)}"
-        self._body(skip=None)
-        return self._compile(", ".join(parameters))  # type: ignore[no-any-return]
+        return parameters
 
     # --- the body ---
 
@@ -145,6 +187,8 @@ class _Writer:
             self._settle()
         assert not self.pending, "safety guarantees that everything is bound by now"
         self._line(self.emit)
+        if self.kind == "tally":
+            self._line("if len(out) >= stop: meter.spend(w); return True")
 
     def _look_up(self, join: Join) -> None:
         if self.loops >= _MOST_LOOPS:
@@ -152,26 +196,50 @@ class _Writer:
         relation = self._relation(join.relation)
         known = [isinstance(a, str) or a in self.bound for a in join.arguments]
         if all(known):
-            self._unless(f"{self._tuple(join.arguments)} in {relation}.rows")
+            self._unless(f"{self._tuple(join.arguments)} in {self._rows(join.relation)}")
             return
         columns = tuple(c for c, is_known in enumerate(known) if is_known)
         ranged = None if columns else self._ranges(join)
         if ranged is not None:
             column, bounds = ranged
-            self.world.needs.append(partial(self.world.relation(join.relation).between, column))
+            self.world.needs.append(partial(self.world.relation(join.relation).order, column))
             self.serial += 1
             name = self.serial
-            self._line(f"o{name}, s{name} = {relation}.between({column}, {', '.join(bounds)})")
-            self._loop(f"s{name}", counted=False, item=f"i{name}")
-            self._line(f"r = o{name}[i{name}][1]")
+            self._line(
+                f"o{name}, s{name} = {relation}.order({column}).between({', '.join(bounds)})"
+            )
+            self._loop(f"s{name}", item=f"i{name}")
+            self._line(f"r = o{name}[i{name}]")
         elif columns:
-            key = self._key(join.arguments, columns)
+            self._look_up_by_key(join, columns)
+            return
+        else:
+            # What is found may be added to it meanwhile, unless it is settled.
+            rows = f"{relation}.scan()"
+            self._line(f"b = {rows if self.settled(join.relation) else f'[*{rows}]'}")
+            self._loop("b")
+        self._bind(join.arguments, columns)
+
+    def _look_up_by_key(self, join: Join, columns: tuple[int, ...]) -> None:
+        key = self._key(join.arguments, columns)
+        open_ = [c for c, a in enumerate(join.arguments) if c not in columns and a is not None]
+        if not open_:
+            self._unless(f"{key} in {self._index(join.relation, columns)}")
+        elif len(open_) == 1 and self.settled(join.relation):
+            variable = join.arguments[open_[0]]
+            assert isinstance(variable, int)
+            alone, values = self.world.values(join.relation, columns, open_[0])
+            item = f"v{variable}" if alone else "b"
+            self._line(f"{item} = {self._constant(values, 'k')}.get({key})")
+            self._unless(f"{item} is not None")
+            if not alone:
+                self._loop("b", item=f"v{variable}")
+            self.bound.add(variable)
+        else:
             self._line(f"b = {self._index(join.relation, columns)}.get({key})")
             self._unless("b is not None")
-            self._loop("b", counted=True)
-        else:
-            self._loop(f"{relation}.rows", counted=True)
-        self._bind(join.arguments, columns)
+            self._loop("b")
+            self._bind(join.arguments, columns)
 
     def _bind(self, arguments: tuple[Argument, ...], agreed: tuple[int, ...] = ()) -> None:
         """Take what is new from the row ``r``; what is known must agree, unless it was the key."""
@@ -229,12 +297,11 @@ class _Writer:
         return f"text_shape({left}, {right}, {delimiters}, {self._value(test.end)})"
 
     def _exists(self, part: Absent) -> str:
-        relation = self._relation(part.relation)
         columns = tuple(c for c, a in enumerate(part.arguments) if a is not None)
         if len(columns) == len(part.arguments):
-            return f"({self._tuple(part.arguments)} in {relation}.rows)"
+            return f"({self._tuple(part.arguments)} in {self._rows(part.relation)})"
         if not columns:
-            return f"({relation}.rows)"
+            return f"len({self._relation(part.relation)})"
         return f"({self._key(part.arguments, columns)} in {self._index(part.relation, columns)})"
 
     def _count(self, part: Count) -> str:
@@ -242,7 +309,7 @@ class _Writer:
         place = len(self.names)
         if counter is None:
             relation = self.world.relation(part.relation)
-            counter = _stored_counter(part, relation, self.world.meter)
+            counter = stored_counter(part, relation, self.world.meter)
         self.names[f"n{place}"] = counter
         self.names["decide"] = decide
         values = ", ".join("None" if a is None else self._value(a) for a in part.arguments)
@@ -279,6 +346,10 @@ class _Writer:
     def _relation(self, relation: Any) -> str:
         return self._constant(self.world.relation(relation), "k")
 
+    def _rows(self, relation: Any) -> str:
+        expression = f"{self._relation(relation)}.rows"
+        return self.prelude.setdefault(expression, f"x{len(self.prelude)}")
+
     def _index(self, relation: Any, columns: tuple[int, ...]) -> str:
         # Asked for at each call: an index that is not there yet is made then.
         self.world.needs.append(partial(self.world.relation(relation).index, columns))
@@ -313,36 +384,47 @@ class _Writer:
     def _unless(self, condition: str) -> None:
         self._line(f"if not ({condition}): {'continue' if self.loops else 'return'}")
 
-    def _loop(self, rows: str, *, counted: bool, item: str = "r") -> None:
-        self.names["meter"] = self.world.meter
-        if counted and not self.generator:
-            # Summed up in a local variable, and told to the meter when it matters.
-            if self.functions:
-                self._line(f"meter.spend(len({rows}))")
-            else:
-                self._line(f"w += len({rows})")
-                self._line("if w > left: meter.spend(w)")
+    def _loop(self, rows: str, *, item: str = "r") -> None:
+        if self.kind == "run":
+            self._spend(f"len({rows})")
         self._line(f"for {item} in {rows}:")
         self.depth += 1
         self.loops += 1
-        if not counted or self.generator:
-            self._line("meter.spend(1)")
+        if self.kind != "run":  # it may be left before all rows were looked at
+            self._spend("1")
+
+    def _spend(self, tuples: str) -> None:
+        """Sum up in a local variable what is looked at; the meter is told when it matters."""
+        if self.kind == "enumerate":
+            self._line(f"meter.spend({tuples})")
+        else:
+            self._line(f"w += {tuples}")
+            self._line("if w > left: meter.spend(w)")
 
     def _continue_elsewhere(self) -> None:
         """Go on in a function of its own, because loops cannot be nested any deeper."""
         name = f"inner{len(self.functions)}"
-        bound = [f"v{v}" for v in sorted(self.bound)]
-        arguments = ", ".join(bound if self.generator else ["add", "out", *bound])
-        self._line(f"yield from {name}({arguments})" if self.generator else f"{name}({arguments})")
-        self.depth, self.loops = 1, 0
-        if not self.generator and not self.functions:
-            self._line("meter.spend(w)")
+        passed = {"run": ["out"], "enumerate": [], "tally": ["out", "stop"]}[self.kind]
+        arguments = ", ".join([*passed, *(f"v{v}" for v in sorted(self.bound))])
+        call = f"{name}({arguments})"
+        self._line(
+            {
+                "run": call,
+                "enumerate": f"yield from {call}",
+                "tally": f"if {call}: meter.spend(w); return True",
+            }[self.kind]
+        )
         self._finish_function()
-        self.header = f"def {name}({arguments}):"
+        self.header = f"def {call}:"
+        self.depth, self.loops = 1, 0
 
     def _finish_function(self) -> None:
-        prelude = [f"    {name} = {expression}" for expression, name in self.prelude.items()]
-        self.functions.append("\n".join([self.header, *prelude, *self.lines]))
+        lines = [f"    {name} = {expression}" for expression, name in self.prelude.items()]
+        if self.kind != "enumerate":
+            lines += ["    w, left = 0, meter.left()", *self.lines, "    meter.spend(w)"]
+        else:
+            lines += self.lines
+        self.functions.append("\n".join([self.header, *lines]))
         self.lines, self.prelude = [], {}
 
     def _compile(self, parameters: str) -> Any:
@@ -352,53 +434,3 @@ class _Writer:
         text = "\n".join(self.functions)
         exec(compile(text, "<rule>", "exec"), namespace)  # noqa: S102  (numbers and fixed words)
         return namespace["rule"]
-
-
-def decide(counter: Counter, values: tuple[str | None, ...], operator: str, bound: str) -> bool:
-    """Compare a count with a bound, counting only as far as the answer needs."""
-    limit = _integer(bound)
-    if limit is None:
-        return False
-    stop = limit + 1 if operator in {"<=", ">"} else limit
-    if stop <= 0:
-        return operator in {">", ">="}
-    enough = counter(values, stop) >= stop
-    return enough is (operator in {">", ">="})
-
-
-def _integer(text: str) -> int | None:
-    digits = text.removeprefix("-")
-    if not digits.isascii() or not digits.isdecimal():
-        return None
-    digits = digits.lstrip("0")
-    # No relation has 10^18 rows; Python refuses to convert very long numbers.
-    value = int(digits or "0") if len(digits) <= 18 else 10**18
-    return -value if text.startswith("-") else value
-
-
-def _stored_counter(part: Count, relation: Relation, meter: Meter) -> Counter:
-    """Count the rows of a stored relation through the index on the columns that are given."""
-    columns = tuple(c for c, a in enumerate(part.arguments) if a is not None)
-    same = part.same
-
-    def matching(values: tuple[str | None, ...]) -> Any:
-        if not columns:
-            return relation.rows
-        if len(columns) == len(values):
-            return [values] if values in relation.rows else []
-        key: Any = tuple([values[c] for c in columns])
-        return relation.index(columns).get(key[0] if len(columns) == 1 else key, ())
-
-    if not same:
-        return lambda values, _stop: len(matching(values))
-
-    def count(values: tuple[str | None, ...], stop: int) -> int:
-        found = 0
-        for row in matching(values):
-            meter.spend(1)
-            found += all(row[a] == row[b] for a, b in same)
-            if found >= stop:
-                break
-        return found
-
-    return count

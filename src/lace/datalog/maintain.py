@@ -24,6 +24,7 @@ from lace.datalog.evaluate import Evaluation
 from lace.datalog.meter import Meter
 from lace.datalog.program import Absent, CompiledRule, Count, Join, View
 from lace.datalog.program import Relation as RelationName
+from lace.datalog.relation import Rows
 from lace.datalog.source import Fact, FactSource, MemorySource, Row, check_fact
 from lace.datalog.stratify import Component
 from lace.datalog.views import view_rows
@@ -141,7 +142,7 @@ class _Updater:
         added = self._grow(kept)
         result: Changes = {}
         for predicate in self._component.predicates:
-            gone, came = doubted[predicate], added[predicate]
+            gone, came = doubted[predicate].keys(), set(added[predicate])
             change = Change(gone - came, came - gone)
             if change:
                 result[predicate] = change
@@ -165,55 +166,63 @@ class _Updater:
 
     def _recompute(self) -> Changes:
         relations = self._evaluation.relations
-        before = {p: set(relations[p].rows) for p in self._inside}
+        before = {p: relations[p].rows.keys() for p in self._inside}
         self._evaluation.compute(self._component)
         result: Changes = {}
         for predicate, rows in before.items():
-            change = Change(rows - relations[predicate].rows, relations[predicate].rows - rows)
+            now = relations[predicate].rows.keys()
+            change = Change(rows - now, now - rows)
             if change:
                 result[predicate] = change
         return result
 
     # --- the three steps ---
 
-    def _doubt(self) -> dict[Predicate, set[Row]]:
+    def _doubt(self) -> dict[Predicate, Rows]:
         """Return the facts that had a derivation through something that is gone."""
         evaluation = self._evaluation
-        doubted: dict[Predicate, set[Row]] = {p: set() for p in self._inside}
+        doubted: dict[Predicate, Rows] = {p: {} for p in self._inside}
+        if not self._may_lose():
+            return doubted
         self._turn(back=True)
-        fresh: dict[Predicate, set[Row]] = {p: set() for p in self._inside}
+        found: dict[Predicate, Rows] = {p: {} for p in self._inside}
         for rule in self._rules:
             for literal in rule.literals:
                 change = self._changes.get(literal.relation)
-                if change and not self._slide(rule, literal, change, fresh[rule.head], back=True):
-                    rows = _against(literal, change)
-                    evaluation.run(rule, literal, rows, fresh[rule.head])
-        while True:
-            for predicate in self._inside:
-                # Heads are found with the state before, so each of them was a fact.
-                fresh[predicate] -= doubted[predicate]
-                doubted[predicate] |= fresh[predicate]
-            if not self._component.recursive or not any(fresh.values()):
-                break
-            found: dict[Predicate, set[Row]] = {p: set() for p in self._inside}
+                if change and not self._slide(rule, literal, change, found[rule.head], back=True):
+                    evaluation.run(rule, literal, _against(literal, change), found[rule.head])
+        while any(found.values()):
+            # Heads are found with the state before, so each of them was a fact.
+            fresh: dict[RelationName, list[Row]] = {}
+            for predicate, rows in found.items():
+                fresh[predicate] = [row for row in rows if row not in doubted[predicate]]
+                doubted[predicate].update(rows)
+            found = {p: {} for p in self._inside}
             for rule in self._rules:
                 for join in rule.joins:
-                    rows = fresh.get(join.relation, set())  # type: ignore[arg-type]
-                    evaluation.run(rule, join, rows, found[rule.head])
-            fresh = found
+                    evaluation.run(rule, join, fresh.get(join.relation, ()), found[rule.head])
         self._turn(back=False)
         return doubted
 
-    def _check(self, doubted: dict[Predicate, set[Row]]) -> dict[Predicate, set[Row]]:
+    def _may_lose(self) -> bool:
+        """Whether there is a change that a derivation may be lost through."""
+        return any(
+            _against(literal, self._changes[literal.relation])
+            for rule in self._rules
+            for literal in rule.literals
+            if literal.relation in self._changes
+        )
+
+    def _check(self, doubted: dict[Predicate, Rows]) -> dict[Predicate, Rows]:
         """Take doubted facts out; return those that are derivable without each other."""
         for predicate, rows in doubted.items():
             self._evaluation.relations[predicate].remove_all(rows)
         return {
-            predicate: {row for row in rows if self._evaluation.derivable(predicate, row)}
+            predicate: {row: None for row in rows if self._evaluation.derivable(predicate, row)}
             for predicate, rows in doubted.items()
         }
 
-    def _grow(self, fresh: dict[Predicate, set[Row]]) -> dict[Predicate, set[Row]]:
+    def _grow(self, fresh: dict[Predicate, Rows]) -> dict[Predicate, list[Row]]:
         for rule in self._rules:
             for literal in rule.literals:
                 change = self._changes.get(literal.relation)
@@ -227,7 +236,7 @@ class _Updater:
         rule: CompiledRule,
         literal: Join | Absent | Count,
         change: Change,
-        out: set[Row],
+        out: Rows,
         *,
         back: bool,
     ) -> bool:

@@ -75,8 +75,8 @@ class View:
     width: int
     """How many local columns there are."""
     tests: tuple[ViewTest, ...]
-    outputs: tuple[int, ...]
-    """The local columns that make up a row."""
+    outputs: tuple[int, ...] | None
+    """The local columns that make up a row; None if a row is the fact itself."""
 
     @property
     def predicates(self) -> frozenset[Predicate]:
@@ -354,7 +354,7 @@ class _RuleCompiler:
             kept = {f"{i}" for i, t in enumerate(terms) if not isinstance(t, Constant)}
             view, names = _build_view([Atom(part.atom.name, fresh)], [], kept)
             relation = self._number_of(view)
-            terms = tuple(terms[int(name)] for name in names if name is not None)
+            terms = tuple(Anonymous() if name is None else terms[int(name)] for name in names)
         arguments: list[Argument] = []
         same: list[tuple[int, int]] = []
         first: dict[str, int] = {}
@@ -401,11 +401,11 @@ def _build_view(
 ) -> tuple[View, list[str | None]]:
     """Return a view and what its columns are for: a variable of the rule, or None.
 
-    A row must tell which facts made it, so that changes can be followed: a star keeps its key, any
-    other view all that is not constant. Atoms are put into one order, so that equal views of
+    A row must tell which facts made it, so that changes can be followed: a star keeps its key, and
+    a row of any other view is the fact itself. Atoms are put into one order, so that equal views of
     different rules are one view.
     """
-    ordered = sorted(set(atoms), key=_atom_order)
+    ordered = sorted(dict.fromkeys(atoms), key=_atom_order)
     numbers: dict[str, int] = {}
     star = _star_key(ordered[0])
     kept = wanted | (set(variables(ordered[0].terms[: star[0].key])) if star else set())
@@ -416,15 +416,18 @@ def _build_view(
                 return term.value
             case Variable():
                 return numbers.setdefault(term.name, len(numbers))
-            case Anonymous() if star is None:
-                # No variable has a blank in its name.
-                return numbers.setdefault(f" {len(numbers)}", len(numbers))
             case Anonymous():
                 return None
 
     patterns = tuple(Pattern(atom.predicate, tuple(map(slot, atom.terms))) for atom in ordered)
     view_tests = tuple(sorted((view_test(test, slot) for test in tests), key=repr))
-    columns = [name for name in numbers if star is None or name in kept]
+    if star is None:
+        (atom,) = ordered
+        names = [
+            t.name if isinstance(t, Variable) and t.name in wanted else None for t in atom.terms
+        ]
+        return View(patterns, len(numbers), view_tests, None), names
+    columns = [name for name in numbers if name in kept]
     outputs = tuple(numbers[name] for name in columns)
     names = [name if name in wanted else None for name in columns]
     return View(patterns, len(numbers), view_tests, outputs), names

@@ -2,33 +2,59 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection
+from itertools import islice
 from operator import itemgetter
+from typing import Any, Final
 
+from lace.datalog.order import Order
 from lace.datalog.source import Row
+
+Rows = dict[Row, None]
+"""A set of rows, as a dict: the order of arrival is kept, and with it the order in memory.
+
+So going through many rows is quick, and the same on every run.
+"""
 
 Key = str | Row
 """The value of one indexed column, or the values of several."""
 
-Bucket = list[Row] | dict[Row, None]
+Bucket = list[Row] | Rows
 
-_LONG = 64  # from this length on, a bucket that loses a row becomes a dict
+Values = tuple[bool, dict[Key, Any]]
+"""Whether no key has two values, and the value of each key, or else a list, repeats included."""
+
+_LONG: Final = 64  # from this length on, a bucket that loses a row becomes a dict
+_SAMPLE: Final = 1000
 
 
 class Relation:
     """A set of rows. Rows and indexes change together, or not at all."""
 
-    __slots__ = ("_indexes", "_order", "_ordered", "rows")
+    __slots__ = ("_indexes", "_listed", "_orders", "_rows")
 
-    def __init__(self, rows: Iterable[Row] = ()) -> None:
-        self.rows: set[Row] = set(rows)
-        self._order: Collection[Row] | None = None  # all rows, until something changes
+    def __init__(self) -> None:
+        self._rows: Rows = {}
+        self._listed: list[Row] = []
+        """Rows in place of ``_rows`` until somebody has to find one."""
         self._indexes: dict[tuple[int, ...], dict[Key, Bucket]] = {}
-        self._ordered: dict[int, list[tuple[str, Row]]] = {}
+        self._orders: dict[int, Order] = {}
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._listed) or len(self._rows)
+
+    @property
+    def rows(self) -> Rows:
+        if self._listed:
+            self._rows, self._listed = dict.fromkeys(self._listed), []
+        return self._rows
+
+    def scan(self) -> Collection[Row]:
+        """Return the rows for going through all of them."""
+        return self._listed or self._rows
+
+    # --- asking ---
 
     def has_index(self, columns: tuple[int, ...]) -> bool:
         return columns in self._indexes
@@ -38,80 +64,80 @@ class Relation:
         index = self._indexes.get(columns)
         if index is None:
             key_of = itemgetter(*columns)
-            rows = self.rows if self._order is None else self._order
+            rows = self.scan()
             index = {key_of(row): [row] for row in rows}
             if len(index) < len(rows):  # not unique: gather the rows of each key
-                index = {}
+                lists: defaultdict[Key, list[Row]] = defaultdict(list)
                 for row in rows:
-                    bucket = index.get(key_of(row))
-                    if bucket is None:
-                        index[key_of(row)] = [row]
-                    else:
-                        bucket.append(row)  # type: ignore[union-attr]
+                    lists[key_of(row)].append(row)
+                index = dict(lists)
             self._indexes[columns] = index
         return index
 
-    def between(self, column: int, *bounds: tuple[str, str]) -> tuple[list[tuple[str, Row]], range]:
-        """Return rows in the order of a column, and which of them are within all bounds.
+    def values(self, columns: tuple[int, ...], column: int) -> Values:
+        """Return one column by the values of others, as it is now: it does not follow changes.
 
-        A bound is an operator and a value, such as ``(">=", "a")``.
+        For joins that go on with one value: this is made faster than an index, and spares the way
+        through the rows.
         """
-        ordered = self._ordered.get(column)
-        if ordered is None:
-            ordered = sorted((row[column], row) for row in self.rows)
-            self._ordered[column] = ordered
-        start, stop = 0, len(ordered)
-        for operator, value in bounds:
-            if operator[0] == ">":
-                cut = bisect_left if operator == ">=" else bisect_right
-                start = max(start, cut(ordered, value, key=_value))
-            else:
-                cut = bisect_right if operator == "<=" else bisect_left
-                stop = min(stop, cut(ordered, value, key=_value))
-        return ordered, range(start, stop)
+        key_of, value_of = itemgetter(*columns), itemgetter(column)
+        rows = self.scan()
+        some = list(map(key_of, islice(rows, _SAMPLE)))
+        if len(set(some)) == len(some):  # perhaps no key has two
+            alone = dict(zip(map(key_of, rows), map(value_of, rows), strict=True))
+            if len(alone) == len(rows):
+                return True, alone
+        lists: defaultdict[Key, list[str]] = defaultdict(list)
+        for row in rows:
+            lists[key_of(row)].append(row[column])
+        return False, dict(lists)
 
-    def add(self, row: Row) -> None:
-        self._order = None
-        self.rows.add(row)
-        for columns, index in self._indexes.items():
-            _put(index, _key(row, columns), row)
-        for column, ordered in self._ordered.items():
-            insort(ordered, (row[column], row))
+    def order(self, column: int) -> Order:
+        """Return the rows in the order of a column; made when first asked for, then kept."""
+        order = self._orders.get(column)
+        if order is None:
+            order = self._orders[column] = Order(self.scan(), column)
+        return order
 
-    def remove(self, row: Row) -> None:
-        self._order = None
-        self.rows.remove(row)
-        for columns, index in self._indexes.items():
-            _drop(index, _key(row, columns), row)
-        for column, ordered in self._ordered.items():
-            del ordered[bisect_left(ordered, (row[column], row))]
+    # --- changing ---
+
+    def settle(self, size: int) -> list[Row]:
+        """Index the rows that were put into ``rows`` since there were so many, and return them.
+
+        To put rows there first spares whoever finds them a set of his own.
+        """
+        new = list(islice(reversed(self.rows), len(self.rows) - size))
+        new.reverse()
+        self._index_all(new)
+        return new
 
     def add_all(self, rows: Collection[Row]) -> None:
         """Add rows that are all new."""
-        if not self._indexes and not self._ordered:
-            self._order = None
-            self.rows.update(rows)
-        else:
-            for row in rows:
-                self.add(row)
+        self.rows.update(dict.fromkeys(rows))
+        self._index_all(rows)
 
     def remove_all(self, rows: Collection[Row]) -> None:
         """Remove rows that are all there."""
         for row in rows:
-            self.remove(row)
+            del self.rows[row]
+        for columns, index in self._indexes.items():
+            for row in rows:
+                _drop(index, _key(row, columns), row)
+        for order in self._orders.values():
+            order.remove_all(rows)
 
-    def replace(self, rows: Collection[Row]) -> None:
-        """Begin anew with these rows; a set becomes the relation's own."""
-        self.rows = rows if isinstance(rows, set) else set(rows)
-        # Rows in the order they were made lie side by side in memory: an index is made faster.
-        unique = isinstance(rows, list) and len(rows) == len(self.rows)
-        self._order = rows if unique else None
+    def replace(self, rows: list[Row] | Rows) -> None:
+        """Begin anew with these rows, each there once. Who holds the rows of before keeps them."""
+        self._rows, self._listed = ({}, rows) if isinstance(rows, list) else (rows, [])
         self._indexes.clear()
-        self._ordered.clear()
+        self._orders.clear()
 
-
-def _value(entry: tuple[str, Row]) -> str:
-    return entry[0]
+    def _index_all(self, rows: Collection[Row]) -> None:
+        for columns, index in self._indexes.items():
+            for row in rows:
+                _put(index, _key(row, columns), row)
+        for order in self._orders.values():
+            order.insert_all(rows)
 
 
 def _key(row: Row, columns: tuple[int, ...]) -> Key:
@@ -122,15 +148,15 @@ def _put(index: dict[Key, Bucket], key: Key, row: Row) -> None:
     bucket = index.get(key)
     if bucket is None:
         index[key] = [row]
-    elif type(bucket) is list:
+    elif isinstance(bucket, list):
         bucket.append(row)
     else:
-        bucket[row] = None  # type: ignore[call-overload]
+        bucket[row] = None
 
 
 def _drop(index: dict[Key, Bucket], key: Key, row: Row) -> None:
     bucket = index[key]
-    if type(bucket) is list and len(bucket) > _LONG:
+    if isinstance(bucket, list) and len(bucket) > _LONG:
         bucket = index[key] = dict.fromkeys(bucket)
     if isinstance(bucket, list):
         bucket.remove(row)

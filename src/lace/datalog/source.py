@@ -8,8 +8,10 @@ default answers it by looking at every fact.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Final, Protocol
 
 from lace import text
@@ -21,6 +23,7 @@ from lace.limits import DEFAULT_LIMITS, Limits
 
 Row = tuple[str, ...]
 _PARTED: Final[dict[tuple[str, int], int]] = {table.predicate: table.name for table in WIDE_TABLES}
+_SAMPLE: Final = 1000
 Fact = tuple[str, ...]
 """Predicate name, then the values."""
 
@@ -44,54 +47,104 @@ class FactSource(Protocol):
         """Yield the facts that have these values in these columns."""
 
 
+class _Part:
+    """Rows in the order of arrival, hashed when one of them has to be found: many never are."""
+
+    __slots__ = ("_distinct", "_hashed", "_listed")
+
+    def __init__(self) -> None:
+        self._hashed: dict[Row, None] = {}  # in place of a set: it keeps the order
+        self._listed: list[Row] = []
+        """Rows in place of ``_hashed``."""
+        self._distinct = True
+        """Whether it is known that nothing is listed twice."""
+
+    def __bool__(self) -> bool:
+        return bool(self._listed or self._hashed)
+
+    def rows(self) -> Collection[Row]:
+        """Return every row once."""
+        if not self._distinct:
+            self._distinct = _surely_differ(self._listed)
+        return self._listed if self._listed and self._distinct else self.hashed()
+
+    def hashed(self) -> dict[Row, None]:
+        """Return every row once, in a form that can be changed."""
+        if self._listed:
+            self._hashed, self._listed = dict.fromkeys(self._listed), []
+            self._distinct = True
+        return self._hashed
+
+    def add_all(self, rows: list[Row]) -> int:
+        """Add rows; return how many are new, or more if the part was empty."""
+        if not self:
+            self._listed, self._distinct = rows, False
+            return len(rows)
+        before = len(self.hashed())
+        self._hashed.update(dict.fromkeys(rows))
+        return len(self._hashed) - before
+
+
+def _surely_differ(rows: list[Row]) -> bool:
+    """Whether all rows differ in one column: that is cheaper to see than whether they differ."""
+    for column in range(len(rows[0])):
+        value_of = itemgetter(column)
+        some = rows[:_SAMPLE]
+        if len(set(map(value_of, some))) == len(some):
+            return len(set(map(value_of, rows))) == len(rows)
+    return False
+
+
 class _Table:
     """The facts of one predicate: parted by one column, and indexed by the first when asked.
 
     Wide tables are parted by field name, because that is how rules ask for them.
     """
 
-    __slots__ = ("by_first", "parted_by", "parts", "size")
+    __slots__ = ("by_first", "parted_by", "parts")
 
     def __init__(self, parted_by: int | None) -> None:
         self.parted_by = parted_by
-        # Dicts stand for sets here: they keep the order of arrival, which is the order in memory.
-        self.parts: dict[str, dict[Row, None]] = {} if parted_by is not None else {"": {}}
+        self.parts: defaultdict[str, _Part] = defaultdict(_Part)
         self.by_first: dict[str, dict[Row, None]] | None = None
-        self.size = 0
+
+    def part_of(self, row: Row) -> _Part:
+        return self.parts["" if self.parted_by is None else row[self.parted_by]]
+
+    def is_empty(self) -> bool:
+        return not any(self.parts.values())
+
+    def size(self) -> int:
+        return sum(len(part.rows()) for part in self.parts.values())
 
     def rows(self) -> Iterator[Row]:
-        return chain.from_iterable(self.parts.values())
+        return chain.from_iterable(part.rows() for part in self.parts.values())
 
     def add(self, row: Row) -> bool:
-        part = self.parts.setdefault("" if self.parted_by is None else row[self.parted_by], {})
+        part = self.part_of(row).hashed()
         if row in part:
             return False
         part[row] = None
-        self.size += 1
         if self.by_first is not None:
             self.by_first.setdefault(row[0], {})[row] = None
         return True
 
-    def add_all(self, rows: Iterable[Row]) -> None:
+    def add_all(self, rows: list[Row]) -> int:
+        """Add rows; return how many are new, or more where there were none."""
+        self.by_first = None
         column = self.parted_by
         if column is None:
-            self.parts[""].update(dict.fromkeys(rows))
-        else:
-            parts = self.parts
-            for row in rows:
-                part = parts.get(row[column])
-                if part is None:
-                    part = parts[row[column]] = {}
-                part[row] = None
-        self.size = sum(map(len, self.parts.values()))
-        self.by_first = None
+            return self.parts[""].add_all(rows)
+        parted: defaultdict[str, list[Row]] = defaultdict(list)
+        for row in rows:
+            parted[row[column]].append(row)
+        return sum(self.parts[name].add_all(some) for name, some in parted.items())
 
     def discard(self, row: Row) -> bool:
-        part = self.parts.get("" if self.parted_by is None else row[self.parted_by])
-        if part is None or row not in part:
+        part = self.part_of(row).hashed()
+        if row not in part:
             return False
         del part[row]
-        self.size -= 1
         if self.by_first is not None:
             bucket = self.by_first[row[0]]
             del bucket[row]
@@ -109,7 +162,8 @@ class _Table:
                     self.by_first.setdefault(row[0], {})[row] = None
             rows = self.by_first.get(rest.pop(0), ())
         elif self.parted_by is not None and self.parted_by in rest:
-            rows = self.parts.get(rest.pop(self.parted_by), ())
+            part = self.parts.get(rest.pop(self.parted_by))
+            rows = () if part is None else part.rows()
         else:
             rows = self.rows()
         match list(rest.items()):
@@ -130,11 +184,12 @@ class MemorySource:
         self._limits = limits
         self._tables: dict[tuple[str, int], _Table] = {}
         self._sizes = {"base_facts": 0, "runtime_facts": 0}
+        """How many facts of each kind there are at most."""
         for fact in facts:
             self.add(fact)
 
     def predicates(self) -> Iterable[Predicate]:
-        return [Predicate(*key) for key, table in self._tables.items() if table.size]
+        return [Predicate(*key) for key, table in self._tables.items() if not table.is_empty()]
 
     def iterate(self, predicate: Predicate, /) -> Iterator[Row]:
         table = self._tables.get(predicate)
@@ -147,7 +202,7 @@ class MemorySource:
 
     def count(self, predicate: Predicate, /) -> int:
         table = self._tables.get(predicate)
-        return table.size if table else 0
+        return table.size() if table else 0
 
     def select(self, predicate: Predicate, bound: Mapping[int, str], /) -> Iterator[Row]:
         table = self._tables.get(predicate)
@@ -166,24 +221,35 @@ class MemorySource:
             table = self._tables[key] = _Table(_PARTED.get(key))
         if not table.add(fact[1:]):
             return False
-        kind = "runtime_facts" if key in RUNTIME_FACTS else "base_facts"
-        self._sizes[kind] += 1
-        limit = getattr(self._limits, kind)
-        if self._sizes[kind] > limit:
+        try:
+            self._grow(_kind(key), 1)
+        except LimitExceeded:
             self.discard(fact)
-            raise LimitExceeded(kind, configured=limit, observed=limit + 1)
+            raise
         return True
 
     def add_rows(self, predicate: Predicate, rows: Iterable[Row]) -> None:
         """Add many facts of one predicate whose values are known to be valid."""
         table = self._tables.setdefault(predicate, _Table(_PARTED.get(predicate)))
-        before = table.size
-        kind = "runtime_facts" if predicate in RUNTIME_FACTS else "base_facts"
-        room = getattr(self._limits, kind) - self._sizes[kind]
-        table.add_all(islice(iter(rows), room + 1))
-        self._sizes[kind] += table.size - before
-        if table.size - before > room:
-            limit = getattr(self._limits, kind)
+        kind = _kind(predicate)
+        remaining = iter(rows)
+        while some := list(islice(remaining, self._limit(kind) - self._sizes[kind] + 1)):
+            self._grow(kind, table.add_all(some))
+
+    def _limit(self, kind: str) -> int:
+        limit: int = getattr(self._limits, kind)
+        return limit
+
+    def _grow(self, kind: str, more: int) -> None:
+        """Take note that there are so many more facts, or less; raise if there are too many."""
+        limit = self._limit(kind)
+        self._sizes[kind] += more
+        if self._sizes[kind] > limit:
+            # Repeats may have been counted; now it is worth while to look for them.
+            self._sizes[kind] = sum(
+                table.size() for key, table in self._tables.items() if _kind(key) == kind
+            )
+        if self._sizes[kind] > limit:
             raise LimitExceeded(kind, configured=limit, observed=limit + 1)
 
     def discard(self, fact: Fact) -> bool:
@@ -192,8 +258,13 @@ class MemorySource:
         table = self._tables.get(key)
         if table is None or not table.discard(fact[1:]):
             return False
-        self._sizes["runtime_facts" if key in RUNTIME_FACTS else "base_facts"] -= 1
+        self._sizes[_kind(key)] -= 1
         return True
+
+
+def _kind(key: tuple[str, int]) -> str:
+    """Return the limit that facts of a predicate count towards."""
+    return "runtime_facts" if key in RUNTIME_FACTS else "base_facts"
 
 
 def check_fact(fact: Fact, limits: Limits = DEFAULT_LIMITS) -> None:

@@ -7,13 +7,16 @@ few facts of one changed record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 from lace.datalog.builtins import integer_compare, text_compare, text_shape
 from lace.datalog.meter import Meter
 from lace.datalog.program import Pattern, Slot, View, ViewTest
+from lace.datalog.relation import Rows
 from lace.datalog.source import FactSource, Row
 from lace.datalog.wide import WIDE_TABLES
 from lace.errors import LimitExceeded
@@ -23,123 +26,103 @@ _KEY_SIZE: Final = {t.predicate: t.key for t in WIDE_TABLES} | {
 }
 
 
-def view_rows(view: View, source: FactSource, meter: Meter) -> Collection[Row]:
-    """Return the rows of a view over the facts of a source; what it makes counts as work.
+def view_rows(view: View, source: FactSource, meter: Meter) -> list[Row] | Rows:
+    """Return the rows of a view over the facts of a source, each once, in the order of the facts.
 
-    A list is in the order of the facts, and may hold a row twice.
+    What is made to find them counts as work.
     """
-    if len(view.patterns) == 1:
-        return _single(view, source)
-    return _star(view, source, meter)
+    if view.outputs is None:
+        return _facts_themselves(view, source)
+    return _star(view, view.outputs, source, meter)
 
 
-def _single(view: View, source: FactSource) -> Collection[Row]:
-    pattern = view.patterns[0]
-    facts = _facts(pattern, source)
-    columns = _columns(pattern)
-    if not view.tests and not _repeats(pattern):
-        return list(map(_picker([columns[local] for local in view.outputs]), facts))
-    local_columns = [columns[local] for local in range(view.width)]
-    envs = map(_picker(local_columns), (f for f in facts if _consistent(pattern, f)))
-    return _project(view, envs)
+def _facts_themselves(view: View, source: FactSource) -> list[Row]:
+    (pattern,) = view.patterns
+    where: dict[int, int] = {}
+    same = _place(enumerate(pattern.slots), where)
+    return _passing(list(_facts(pattern, source)), same, view.tests, where)
 
 
-def _star(view: View, source: FactSource, meter: Meter) -> set[Row]:
+def _star(view: View, outputs: tuple[int, ...], source: FactSource, meter: Meter) -> Rows:
+    """Put rows together by key: the key first, then what each pattern adds to it."""
     size = _KEY_SIZE[view.patterns[0].predicate]
-    key_of = _key_picker(size)
-    key_slots = view.patterns[0].slots[:size]
-    keys: set[object] | None = None
-    carriers: list[Pattern] = []
+    key_of = itemgetter(*range(size))
+    carriers = [p for p in view.patterns if any(isinstance(s, int) for s in p.slots[size:])]
+    carriers = carriers or [view.patterns[-1]]
+    keys: set[Any] | None = None
     for pattern in view.patterns:
-        if any(isinstance(slot, int) for slot in pattern.slots[size:]):
-            carriers.append(pattern)
-            continue
-        facts = _facts(pattern, source)
-        if keys is None:
-            keys = set(map(key_of, facts))
-        elif size == 1:
-            keys = {fact[0] for fact in facts if fact[0] in keys}
-        else:
-            keys = keys.intersection(map(key_of, facts))
-        if not keys:
-            return set()
-    if len(carriers) == 1 and not view.tests and not _repeats(carriers[0]):
-        columns = _columns(carriers[0])
-        pick = _picker([columns[local] for local in view.outputs])
-        facts = _facts(carriers[0], source)
-        if keys is None:
-            return set(map(pick, facts))
-        if size == 1:
-            return set(map(pick, [fact for fact in facts if fact[0] in keys]))
-        return {pick(fact) for fact in facts if key_of(fact) in keys}
-    return _project(view, _envs(view, source, key_slots, keys, carriers, meter))
-
-
-def _envs(
-    view: View,
-    source: FactSource,
-    key_slots: tuple[Slot, ...],
-    keys: set[object] | None,
-    carriers: list[Pattern],
-    meter: Meter,
-) -> Iterable[Row]:
-    """Return the local columns of every way in which a key satisfies all patterns.
-
-    Rows grow by one pattern at a time: the key first, then what each pattern adds to it.
-    """
-    size = len(key_slots)
-    key_of = _key_picker(size)
-    if keys is None:
-        keys = set(map(key_of, _facts(carriers[0], source)))
-    place = {slot: at for at, slot in enumerate(key_slots) if isinstance(slot, int)}
-    rows: list[tuple[object, Row]] = [
-        (key, (key,) if size == 1 else key)  # type: ignore[misc]
-        for key in keys
-    ]
+        if pattern not in carriers:
+            found = map(key_of, _facts(pattern, source))
+            keys = set(found) if keys is None else keys.intersection(found)
+            if not keys:
+                return {}
+    where: dict[int, int] = {}
+    same = _place(enumerate(view.patterns[0].slots[:size]), where)
+    rows: list[Row] = []
+    width = size
     for pattern in carriers:
-        fresh = {slot: c for slot, c in _columns(pattern).items() if slot not in place}
-        agree = [
-            (place[slot], column)
-            for column, slot in enumerate(pattern.slots)
-            if column >= size and isinstance(slot, int) and slot in place
-        ]
-        agree_new = [
-            (fresh[slot], column)
-            for column, slot in enumerate(pattern.slots)
-            if slot in fresh and fresh[slot] != column
-        ]
-        pick = _picker(fresh.values())
-        found: dict[object, list[tuple[Row, Row]]] = {}
-        for fact in _facts(pattern, source):
-            key = key_of(fact)
-            if key in keys and all(fact[a] == fact[b] for a, b in agree_new):
-                found.setdefault(key, []).append((pick(fact), fact))
-        width = len(rows[0][1]) if rows else 0
-        # Fields with many values multiply; the product is paid for before it is made.
-        product = sum(len(found.get(key, ())) for key, _ in rows)
-        meter.spend(product)
-        if product > meter.limits.derived_facts:
-            raise LimitExceeded(
-                "derived_facts", configured=meter.limits.derived_facts, observed=product
-            )
-        if agree:
-            rows = [
-                (key, row + new)
-                for key, row in rows
-                for new, fact in found.get(key, ())
-                if all(row[at] == fact[column] for at, column in agree)
-            ]
+        columns = [c for c, s in enumerate(pattern.slots) if c >= size and isinstance(s, int)]
+        facts: Iterable[Row] = _facts(pattern, source)
+        if keys is not None:
+            facts = [fact for fact in facts if key_of(fact) in keys]
+        if pattern is carriers[0]:
+            rows = list(map(_picker([*range(size), *columns]), facts))
         else:
-            rows = [(key, row + new) for key, row in rows for new, _ in found.get(key, ())]
-        place |= {slot: width + at for at, slot in enumerate(fresh)}
-    order = _picker([place[local] for local in range(view.width)])
-    return [order(row) for _, row in rows]
+            rows = _beside(rows, facts, columns, key_of, meter)
+        same += _place(enumerate((pattern.slots[c] for c in columns), width), where)
+        width += len(columns)
+    rows = _passing(rows, same, view.tests, where)
+    return dict.fromkeys(map(_picker([where[local] for local in outputs]), rows))
 
 
-def _project(view: View, envs: Iterable[Row]) -> set[Row]:
-    tests = [compile_test(test) for test in view.tests]
-    pick = _picker(view.outputs)
-    return {pick(env) for env in envs if all(test(env) for test in tests)}
+def _beside(
+    rows: list[Row],
+    facts: Iterable[Row],
+    columns: list[int],
+    key_of: Callable[[Row], Any],
+    meter: Meter,
+) -> list[Row]:
+    """Return each row with some columns of each fact that has its key."""
+    pick = _picker(columns)
+    found: defaultdict[Any, list[Row]] = defaultdict(list)
+    for fact in facts:
+        found[key_of(fact)].append(pick(fact))
+    # Fields with many values multiply; the product is paid for before it is made.
+    product = sum(len(found.get(key_of(row), ())) for row in rows)
+    meter.spend(product)
+    if product > meter.limits.derived_facts:
+        raise LimitExceeded(
+            "derived_facts", configured=meter.limits.derived_facts, observed=product
+        )
+    return [row + more for row in rows for more in found.get(key_of(row), ())]
+
+
+def _place(slots: Iterable[tuple[int, Slot]], where: dict[int, int]) -> list[tuple[int, int]]:
+    """Note the first place of each local column; return the pairs of places that must agree."""
+    return [
+        (where[slot], place)
+        for place, slot in slots
+        if isinstance(slot, int) and where.setdefault(slot, place) != place
+    ]
+
+
+def _passing(
+    rows: list[Row],
+    same: list[tuple[int, int]],
+    tests: Iterable[ViewTest],
+    where: dict[int, int],
+) -> list[Row]:
+    """Return the rows whose places agree and that pass the tests on local columns."""
+    for a, b in same:
+        rows = [row for row in rows if row[a] == row[b]]
+
+    def place(value: str | int) -> str | int:
+        return where[value] if isinstance(value, int) else value
+
+    for test in tests:
+        moved = replace(test, left=place(test.left), right=place(test.right), end=place(test.end))
+        rows = list(filter(compile_test(moved), rows))
+    return rows
 
 
 def compile_test(test: ViewTest) -> Callable[[Row], bool]:
@@ -163,30 +146,6 @@ def _facts(pattern: Pattern, source: FactSource) -> Iterator[Row]:
     return source.select(pattern.predicate, bound) if bound else source.iterate(pattern.predicate)
 
 
-def _columns(pattern: Pattern) -> dict[int, int]:
-    """Return, for each local column, the column of the facts that it comes from."""
-    columns: dict[int, int] = {}
-    for column, slot in enumerate(pattern.slots):
-        if isinstance(slot, int):
-            columns.setdefault(slot, column)
-    return columns
-
-
-def _repeats(pattern: Pattern) -> bool:
-    locals_ = [slot for slot in pattern.slots if isinstance(slot, int)]
-    return len(set(locals_)) < len(locals_)
-
-
-def _consistent(pattern: Pattern, fact: Row) -> bool:
-    """Whether places of one local column agree."""
-    columns = _columns(pattern)
-    return all(
-        fact[columns[slot]] == value
-        for slot, value in zip(pattern.slots, fact, strict=True)
-        if isinstance(slot, int)
-    )
-
-
 def _picker(columns: Iterable[int]) -> Callable[[Row], Row]:
     """Return a fast function that makes a tuple of some columns."""
     match tuple(columns):
@@ -196,7 +155,3 @@ def _picker(columns: Iterable[int]) -> Callable[[Row], Row]:
             return lambda row: (row[column],)
         case many:
             return itemgetter(*many)
-
-
-def _key_picker(size: int) -> Callable[[Row], object]:
-    return itemgetter(0) if size == 1 else itemgetter(*range(size))
