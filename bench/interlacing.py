@@ -154,15 +154,9 @@ def _differences(effort: Effort) -> list[Result]:
                 floor="negentropy, ids alone",
                 floor_seconds=1 / theirs.bytes,
                 notes=(
-                    (
-                        f"reconciliation {cost.bytes:,} bytes both ways, {cost.trips} phases that say"
-                        " anything,"
-                        f" {cost.seconds:.1f} s of processor for both sides with policy"
-                    ),
-                    (
-                        f"negentropy {theirs.bytes:,} bytes in {theirs.trips} round trips; it finds out"
-                        " ids, and tells nothing of what they are"
-                    ),
+                    f"{cost.bytes:,} bytes both ways in {cost.trips} phases that say anything",
+                    f"{cost.seconds:.1f} s of processor for both sides, policy included",
+                    f"negentropy {theirs.bytes:,} bytes in {theirs.trips} round trips: ids alone",
                     *(
                         [f"equal sets: at most 1 KB and one round trip: {cost.bytes <= 1024}"]
                         if equal

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
+from types import CodeType
 from typing import Any, Final, Literal
 
 from lace.datalog.builtins import integer_compare, text_shape
@@ -432,5 +433,11 @@ class _Writer:
         self.functions[0] = f"def rule({parameters}):{self.functions[0]}"
         namespace = dict(self.names)
         text = "\n".join(self.functions)
-        exec(compile(text, "<rule>", "exec"), namespace)  # noqa: S102  (numbers and fixed words)
+        exec(_code(text), namespace)  # noqa: S102  (numbers and fixed words)
         return namespace["rule"]
+
+
+@lru_cache(maxsize=4096)
+def _code(text: str) -> CodeType:
+    """Return compiled text; rules of one shape share it, whatever their names and constants."""
+    return compile(text, "<rule>", "exec")
