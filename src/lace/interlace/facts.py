@@ -44,10 +44,14 @@ def block(facts: Iterable[Fact]) -> bytes:
 def parse_block(
     content: bytes, allowed: frozenset[str], limits: Limits = DEFAULT_LIMITS
 ) -> list[Fact]:
-    """Return the facts of a block, duplicates once; raise ``ProtocolError`` if it is malformed.
+    """Return the facts of a block; raise ``ProtocolError`` unless all of it is in its place."""
+    facts = read_block(content, limits)
+    check_facts(facts, allowed, limits)
+    return facts
 
-    ``allowed`` names the predicates that have a place in the phase the block belongs to.
-    """
+
+def read_block(content: bytes, limits: Limits = DEFAULT_LIMITS) -> list[Fact]:
+    """Return the facts of a block, duplicates once; raise ``ProtocolError`` if it is malformed."""
     if len(content) > limits.max_fact_block_size:
         raise ProtocolError(
             f"a block of {len(content)} bytes, at most {limits.max_fact_block_size}",
@@ -56,9 +60,18 @@ def parse_block(
     if content and not content.endswith(b"\n"):
         raise ProtocolError("a block ends within a line", code=Code.INTERLACE_BLOCK)
     try:
-        facts = list(dict.fromkeys(parse_facts(content, most_problems=1)))
+        return list(dict.fromkeys(parse_facts(content, most_problems=1)))
     except LaceError as error:
         raise ProtocolError(error.message, code=Code.INTERLACE_BLOCK) from None
+
+
+def check_facts(
+    facts: Iterable[Fact], allowed: frozenset[str], limits: Limits = DEFAULT_LIMITS
+) -> None:
+    """Raise ``ProtocolError`` unless facts are of the protocol, within limits, and in their place.
+
+    ``allowed`` names the predicates that have a place in the phase the facts belong to.
+    """
     for fact in facts:
         if PREDICATES.get(fact[0]) != len(fact) - 1:
             message = f"{fact[0]}/{len(fact) - 1} is not part of the protocol"
@@ -69,7 +82,6 @@ def parse_block(
         if fact[0] not in allowed:
             message = f"{fact[0]} has no place in this phase"
             raise ProtocolError(message, code=Code.INTERLACE_PHASE)
-    return facts
 
 
 def decimal(text: str) -> int | None:

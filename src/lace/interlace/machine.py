@@ -16,7 +16,7 @@ from lace.codes import Code
 from lace.datalog.source import Fact
 from lace.errors import LaceError, ProtocolError
 from lace.interlace import messages as m
-from lace.interlace.facts import block, parse_block
+from lace.interlace.facts import check_facts, read_block
 from lace.interlace.opening import Epoch, Opening
 from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
 from lace.interlace.phases import FACTS, Occasion, Phase, next_phase
@@ -27,6 +27,7 @@ from lace.policy.module import PolicyModule
 from lace.tai import NS_PER_SECOND, Tai, add_ns, difference_ns
 
 _DESCRIBE_AT_ONCE: Final = 1000
+_Said = m.PeerFacts | m.PeerTuples | m.PeerRecord | m.PeerValidated | m.PeerPhaseEnd
 _Ending = Callable[[m.InterlaceResult], m.Event]
 
 
@@ -86,7 +87,10 @@ class InterlaceMachine:
         match given:
             case m.PeerModule():
                 self._hear_module(given)
-            case m.PeerFacts() | m.PeerRecord() | m.PeerPhaseEnd():
+            case (
+                m.PeerFacts() | m.PeerTuples() | m.PeerRecord() | m.PeerValidated()
+                | m.PeerPhaseEnd()
+            ):  # fmt: skip
                 self._hear(given, now)
             case m.Started():
                 self._say_module()
@@ -117,7 +121,7 @@ class InterlaceMachine:
         self._passing_over = False
         self._opening.take_module(given)
 
-    def _hear(self, given: m.PeerFacts | m.PeerRecord | m.PeerPhaseEnd, now: Tai) -> None:
+    def _hear(self, given: _Said, now: Tai) -> None:
         """Take what the peer says in a phase; in idle it begins the next loop."""
         if self.phase is Phase.IDLE:
             self._begin_round()
@@ -125,26 +129,33 @@ class InterlaceMachine:
         if self._peer_ended:
             raise ProtocolError("more after the end of a phase", code=Code.INTERLACE_PHASE)
         self._crossing = False
-        if isinstance(given, m.PeerRecord):
+        if isinstance(given, m.PeerRecord | m.PeerValidated):
             if self.phase is not Phase.TRANSFER:
                 raise ProtocolError("a record out of place", code=Code.INTERLACE_PHASE)
-            self._do(*self._transfer.take_record(given.raw))
-        elif isinstance(given, m.PeerFacts):
-            if self._passing_over and not given.content.startswith(b"ExchangeOperand("):
-                parse_block(given.content, FACTS[Phase.ADVERTISE], self._side.limits)
-                return
-            self._passing_over = False
-            for fact in parse_block(given.content, FACTS[self.phase], self._side.limits):
-                if fact[0] == "TickReady":
-                    self._hear_tick(fact[1])
-                else:
-                    self._facts.append(fact)
+            self._do(*self._transfer.take_record(given))
+        elif isinstance(given, m.PeerFacts | m.PeerTuples):
+            self._hear_facts(given)
         elif self._passing_over:
             self._passing_over = False
         else:
             self._peer_ended = True
             if self.phase is Phase.TRANSFER:
                 self._do(*self._transfer.save())
+
+    def _hear_facts(self, given: m.PeerFacts | m.PeerTuples) -> None:
+        limits = self._side.limits
+        facts = read_block(given.content, limits) if isinstance(given, m.PeerFacts) else given.facts
+        if self._passing_over:
+            if all(fact[0] != "ExchangeOperand" for fact in facts):
+                check_facts(facts, FACTS[Phase.ADVERTISE], limits)
+                return
+            self._passing_over = False
+        check_facts(facts, FACTS[self.phase], limits)
+        for fact in facts:
+            if fact[0] == "TickReady":
+                self._hear_tick(fact[1])
+            else:
+                self._facts.append(fact)
 
     def _take_timer(self) -> None:
         if self.phase is Phase.IDLE:
@@ -179,8 +190,8 @@ class InterlaceMachine:
             case m.Recalled():
                 self._adverts.recall(given.adverts)
             case m.Described():
-                facts = [fact for advert in given.adverts for fact in advert.facts()]
-                self._do(m.SendFacts(block(facts)))
+                facts = tuple(fact for advert in given.adverts for fact in advert.facts())
+                self._do(m.SendFacts(facts))
             case m.Loaded():
                 self._do(*self._transfer.take_loaded(given))
             case m.Saved():
@@ -240,7 +251,7 @@ class InterlaceMachine:
         if self._saying is None:
             self._saying = self._sayings(now)
             if self._saying.facts:
-                self._do(m.SendFacts(block(self._saying.facts)))
+                self._do(m.SendFacts(tuple(self._saying.facts)))
         listing = self._saying.listing
         if listing:
             batch = tuple(listing[:_DESCRIBE_AT_ONCE])
@@ -474,6 +485,7 @@ class InterlaceMachine:
             received=tuple(tally.received),
             rejected=tuple(tally.rejected),
             not_available=tuple(tally.not_available),
+            sent=tuple(tally.sent),
             bytes_received=tally.bytes_received,
             bytes_sent=tally.bytes_sent,
             loops=tally.loops,

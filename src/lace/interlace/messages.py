@@ -17,6 +17,7 @@ from lace.datalog.source import Fact
 from lace.errors import Outcome
 from lace.ids import RecordHash, Verifier
 from lace.interlace.advertise import Advertisement
+from lace.interlace.facts import block
 from lace.interlace.phases import Phase
 from lace.policy.module import PolicyModule
 from lace.policy.origin import SourceLabel
@@ -42,10 +43,24 @@ class PeerFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerTuples:
+    """Facts of a peer in this process, as they are; no text was needed between (050-BLK-07)."""
+
+    facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PeerRecord:
     """Record bytes of the peer, not yet validated."""
 
     raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PeerValidated:
+    """A record of a peer in this process, validated by this process when it was stored there."""
+
+    record: Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +191,7 @@ Answer = (
     Evaluated | EvaluationFailed | Recalled | Described | Loaded | Saved | StoreFailed
 )  # fmt: skip
 Input = (
-    PeerModule | PeerFacts | PeerRecord | PeerPhaseEnd
+    PeerModule | PeerFacts | PeerTuples | PeerRecord | PeerValidated | PeerPhaseEnd
     | Started | PeerProven | StreamFailed | PeerGone | TimerFired
     | Woken | OperandChanged | CloseRequested | Answer
 )  # fmt: skip
@@ -192,7 +207,12 @@ class SendModule:
 
 @dataclass(frozen=True, slots=True)
 class SendFacts:
-    content: bytes
+    facts: tuple[Fact, ...]
+
+    @property
+    def content(self) -> bytes:
+        """The facts as a block."""
+        return block(self.facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +324,7 @@ class InterlaceResult:
     received: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
     not_available: tuple[str, ...] = ()
+    sent: tuple[str, ...] = ()
     bytes_received: int = 0
     bytes_sent: int = 0
     loops: int = 0

@@ -11,7 +11,6 @@ from lace.codes import Code
 from lace.datalog.source import Fact
 from lace.errors import LimitExceeded, ProtocolError, Status
 from lace.interlace import messages as m
-from lace.interlace.facts import block
 from lace.limits import Limits
 from lace.record.model import Record
 from lace.record.validate import validate_record
@@ -31,6 +30,7 @@ class Tally:
     received: list[str] = field(default_factory=list)
     rejected: list[str] = field(default_factory=list)
     not_available: list[str] = field(default_factory=list)
+    sent: list[str] = field(default_factory=list)
     bytes_received: int = 0
     bytes_sent: int = 0
     loops: int = 0
@@ -107,7 +107,7 @@ class Transfer:
                 batch.append(record)
             else:
                 unsendable.append(("NotAvailable", record))
-        effects: list[m.Effect] = [m.SendFacts(block(unsendable))] if unsendable else []
+        effects: list[m.Effect] = [m.SendFacts(tuple(unsendable))] if unsendable else []
         if batch:
             self._loading = tuple(batch)
             most = min(_HOLD_BYTES, self.limits.transfer_phase_bytes)
@@ -119,8 +119,9 @@ class Transfer:
         effects: list[m.Effect] = []
         for hash, record in zip(self._loading, given.records, strict=False):
             if record is None:
-                effects.append(m.SendFacts(block([("NotAvailable", hash)])))
+                effects.append(m.SendFacts((("NotAvailable", hash),)))
             else:
+                self.tally.sent.append(hash)
                 self.tally.bytes_sent += len(record.raw)
                 self._phase_bytes += len(record.raw)
                 effects.append(m.SendRecord(record))
@@ -139,9 +140,12 @@ class Transfer:
 
     # --- receiving ---
 
-    def take_record(self, raw: bytes) -> list[m.Effect]:
+    def take_record(self, given: m.PeerRecord | m.PeerValidated) -> list[m.Effect]:
         """Validate the bytes of a requested record; what is not valid is rejected, and no more."""
-        claimed = raw[_MARKLINE_START:_MARKLINE_END].partition(b"\n")[0].decode("ascii", "replace")
+        if isinstance(given, m.PeerValidated):
+            claimed, raw = str(given.record.hash), given.record.raw
+        else:
+            claimed, raw = _claimed(given.raw), given.raw
         if claimed not in self._outstanding:
             raise ProtocolError("a record that was not asked for", code=Code.INTERLACE_UNASKED)
         self._outstanding.discard(claimed)
@@ -149,11 +153,14 @@ class Transfer:
         self.tally.bytes_received += len(raw)
         if self._is_over(self.tally.bytes_received):
             return []
-        outcome = validate_record(raw, self.limits)
-        if outcome.value is None:
-            code = outcome.code or Code.RECORD_MALFORMED
-            return [self._reject(claimed, code, outcome.detail)]
-        self._unsaved.append(outcome.value)
+        if isinstance(given, m.PeerValidated):
+            self._unsaved.append(given.record)
+        else:
+            outcome = validate_record(raw, self.limits)
+            if outcome.value is None:
+                code = outcome.code or Code.RECORD_MALFORMED
+                return [self._reject(claimed, code, outcome.detail)]
+            self._unsaved.append(outcome.value)
         self._unsaved_bytes += len(raw)
         if len(self._unsaved) >= _SAVE_AT_ONCE or self._unsaved_bytes >= _HOLD_BYTES:
             return self.save()
@@ -213,3 +220,8 @@ class Transfer:
             "max_total_transferred_bytes", configured=self.most_bytes, observed=observed
         )
         return True
+
+
+def _claimed(raw: bytes) -> str:
+    """Return the hash that record bytes claim to have."""
+    return raw[_MARKLINE_START:_MARKLINE_END].partition(b"\n")[0].decode("ascii", "replace")

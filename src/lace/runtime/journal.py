@@ -92,6 +92,8 @@ def encode(value: Any, *, whole: bool = True) -> Any:
             return sorted(encode(item, whole=whole) for item in value)
         case tuple() | list():
             return [encode(item, whole=whole) for item in value]
+        case m.SendFacts():
+            return {"type": "SendFacts", **_text(value.content)}
     if not is_dataclass(value):
         raise UsageError(f"a {type(value).__name__} has no place", code=Code.JOURNAL_MALFORMED)
     content = {
@@ -103,11 +105,15 @@ def encode(value: Any, *, whole: bool = True) -> Any:
 
 def _encode_field(name: str, value: Any, *, whole: bool) -> Any:
     if name in _TEXTS and isinstance(value, bytes):
-        try:
-            return {"text": value.decode()}
-        except UnicodeDecodeError:
-            return {"bytes": b64a.encode(value)}
+        return _text(value)
     return encode(value, whole=whole)
+
+
+def _text(value: bytes) -> Json:
+    try:
+        return {"text": value.decode()}
+    except UnicodeDecodeError:
+        return {"bytes": b64a.encode(value)}
 
 
 # --- reading ---
@@ -260,6 +266,10 @@ def _evaluated(c: Json) -> m.Evaluated:
 _INPUTS: Final[dict[str, Callable[[Json], m.Input]]] = {
     "PeerModule": lambda c: m.PeerModule(c["id"], _bytes(c["content"])),
     "PeerFacts": lambda c: m.PeerFacts(_bytes(c["content"])),
+    "PeerTuples": lambda c: m.PeerTuples(tuple(tuple(map(str, fact)) for fact in c["facts"])),
+    "PeerValidated": lambda c: m.PeerValidated(
+        validate_record(b64a.decode(c["record"]["raw"])).unwrap()
+    ),
     "PeerRecord": lambda c: m.PeerRecord(b64a.decode(c["raw"])),
     "PeerPhaseEnd": lambda _: m.PeerPhaseEnd(),
     "Started": lambda _: m.Started(),

@@ -15,8 +15,8 @@ from lace.datalog.ast import Predicate
 from lace.datalog.source import Fact, MemorySource, Row
 from lace.ids import RecordHash
 from lace.interlace import messages as m
-from lace.interlace.advertise import ADVERT_FACTS, Advertisement, advertise, gather
-from lace.interlace.facts import parse_block
+from lace.interlace.advertise import Advertisement, advertise, gather
+from lace.interlace.facts import read_block
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.executable import ExchangePolicy
 from lace.policy.mentions import Mentions
@@ -182,7 +182,7 @@ class LocalPolicy:
         adverts: dict[str, bytes] = {}
         for hash, text in self.store.cursor(asked.link).items():
             if text:
-                advert = gather(parse_block(text, ADVERT_FACTS), asked.source).get(hash)
+                advert = gather(read_block(text), asked.source).get(hash)
             else:
                 advert = self._describe(hash, asked.source)
             if advert is not None:

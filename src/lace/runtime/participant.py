@@ -20,7 +20,9 @@ from lace.runtime.local import LocalPolicy
 from lace.tai import Tai
 
 Crossing = m.PeerModule | m.PeerFacts | m.PeerRecord | m.PeerPhaseEnd
-"""What one side sends, as the other receives it."""
+"""What one side sends, as the other receives it over a stream."""
+
+Sent = m.SendModule | m.SendFacts | m.SendRecord | m.EndPhase
 
 
 @dataclass(slots=True)
@@ -56,7 +58,11 @@ class Participant:
 
     def give(self, given: m.Input, now: Tai) -> list[Crossing]:
         """Hand the machine an input, do all it asks for, and return what crosses to the peer."""
-        crossing: list[Crossing] = []
+        return list(map(_as_crossing, self.give_directly(given, now)))
+
+    def give_directly(self, given: m.Input, now: Tai) -> list[Sent]:
+        """Do the same, but return what is sent as it is, for a peer in this process."""
+        crossing: list[Sent] = []
         inputs: deque[Iterable[m.Input]] = deque([[given]])
         while inputs:
             for item in inputs.popleft():
@@ -69,17 +75,11 @@ class Participant:
                         inputs.append(answers)
         return crossing
 
-    def _do(self, effect: m.Effect, crossing: list[Crossing]) -> Iterable[m.Input] | None:
+    def _do(self, effect: m.Effect, sent: list[Sent]) -> Iterable[m.Input] | None:
         """Do one thing; return the answers if it was a question."""
         match effect:
-            case m.SendModule():
-                crossing.append(m.PeerModule(effect.id, effect.content))
-            case m.SendFacts():
-                crossing.append(m.PeerFacts(effect.content))
-            case m.SendRecord():
-                crossing.append(m.PeerRecord(effect.record.raw))
-            case m.EndPhase():
-                crossing.append(m.PeerPhaseEnd())
+            case m.SendModule() | m.SendFacts() | m.SendRecord() | m.EndPhase():
+                sent.append(effect)
             case m.SetTimer():
                 self.timer = effect.seconds
             case m.Emit():
@@ -123,3 +123,28 @@ class Participant:
             size += 0 if record is None else len(record.raw)
             if size >= question.bytes:
                 return
+
+
+def _as_crossing(sent: Sent) -> Crossing:
+    match sent:
+        case m.SendModule():
+            return m.PeerModule(sent.id, sent.content)
+        case m.SendFacts():
+            return m.PeerFacts(sent.content)
+        case m.SendRecord():
+            return m.PeerRecord(sent.record.raw)
+        case m.EndPhase():
+            return m.PeerPhaseEnd()
+
+
+def as_heard(sent: Sent) -> m.Input:
+    """Return what is sent as a peer in this process hears it: nothing is turned into text."""
+    match sent:
+        case m.SendModule():
+            return m.PeerModule(sent.id, sent.content)
+        case m.SendFacts():
+            return m.PeerTuples(sent.facts)
+        case m.SendRecord():
+            return m.PeerValidated(sent.record)
+        case m.EndPhase():
+            return m.PeerPhaseEnd()
