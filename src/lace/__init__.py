@@ -12,6 +12,9 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing would slo
 if TYPE_CHECKING:
     from typing import Any
 
+    from lace.api.handles import Lace, Peer, RecordKind, connect, open
+    from lace.api.interlaces import OpenInterlace, SteppedInterlace, open_interlace, sync
+    from lace.api.operations import for_each, get, list, store
     from lace.crypto.keys import SigningKey
     from lace.datalog.check import check_lacegram
     from lace.datalog.evaluate import Evaluation, evaluate
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from lace.errors import (
         Code,
         EncodingError,
+        InterlaceAborted,
         LaceError,
         LacegramError,
         LimitExceeded,
@@ -31,6 +35,15 @@ if TYPE_CHECKING:
         Status,
         UsageError,
     )
+    from lace.interlace.messages import (
+        Aborted,
+        Closed,
+        FixedPoint,
+        InterlaceResult,
+        RecordDuplicate,
+        RecordRejected,
+        RecordSaved,
+    )
     from lace.limits import Limits
     from lace.policy.audit import audit
     from lace.policy.executable import ExchangePolicy
@@ -38,6 +51,7 @@ if TYPE_CHECKING:
     from lace.policy.origin import Party, label_operands
     from lace.policy.plan import ExchangePlan
     from lace.policy.view import Exposure
+    from lace.projection import Projection
     from lace.record.build import build_blob, build_plex, seal
     from lace.record.facts import facts
     from lace.record.inspect import inspect_record
@@ -50,6 +64,9 @@ if TYPE_CHECKING:
     from lace.urc import Coordinate, HashAddress, Prefix, parse_urc
 
 _HOMES = {
+    "lace.api.handles": ("Lace", "Peer", "RecordKind", "connect", "open"),
+    "lace.api.interlaces": ("OpenInterlace", "SteppedInterlace", "open_interlace", "sync"),
+    "lace.api.operations": ("for_each", "get", "list", "store"),
     "lace.crypto.keys": ("SigningKey",),
     "lace.datalog.check": ("check_lacegram",),
     "lace.datalog.evaluate": ("Evaluation", "evaluate"),
@@ -58,8 +75,12 @@ _HOMES = {
     "lace.datalog.program": ("RuleProgram", "compile_program"),
     "lace.datalog.source": ("FactSource", "MemorySource"),
     "lace.errors": (
-        "Code", "EncodingError", "LaceError", "LacegramError", "LimitExceeded", "Outcome",
-        "PolicyError", "RecordError", "Status", "UsageError",
+        "Code", "EncodingError", "InterlaceAborted", "LaceError", "LacegramError",
+        "LimitExceeded", "Outcome", "PolicyError", "RecordError", "Status", "UsageError",
+    ),
+    "lace.interlace.messages": (
+        "Aborted", "Closed", "FixedPoint", "InterlaceResult", "RecordDuplicate", "RecordRejected",
+        "RecordSaved",
     ),
     "lace.limits": ("Limits",),
     "lace.policy.audit": ("audit",),
@@ -68,6 +89,7 @@ _HOMES = {
     "lace.policy.origin": ("Party", "label_operands"),
     "lace.policy.plan": ("ExchangePlan",),
     "lace.policy.view": ("Exposure",),
+    "lace.projection": ("Projection",),
     "lace.record.build": ("build_blob", "build_plex", "seal"),
     "lace.record.facts": ("facts",),
     "lace.record.inspect": ("inspect_record",),
@@ -82,7 +104,9 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Aborted",
     "Blob",
+    "Closed",
     "Code",
     "Coordinate",
     "EncodingError",
@@ -93,26 +117,38 @@ __all__ = [
     "Exposure",
     "Facet",
     "FactSource",
+    "FixedPoint",
     "HashAddress",
+    "InterlaceAborted",
+    "InterlaceResult",
+    "Lace",
     "LaceError",
     "LacegramError",
     "LimitExceeded",
     "Limits",
     "Maintained",
     "MemorySource",
+    "OpenInterlace",
     "Outcome",
     "Party",
+    "Peer",
     "Plex",
     "PolicyError",
     "PolicyModule",
     "Prefix",
+    "Projection",
     "Record",
+    "RecordDuplicate",
     "RecordError",
+    "RecordKind",
+    "RecordRejected",
+    "RecordSaved",
     "RecordSplitter",
     "RuleProgram",
     "Seal",
     "SigningKey",
     "Status",
+    "SteppedInterlace",
     "UsageError",
     "__version__",
     "all_of",
@@ -122,17 +158,25 @@ __all__ = [
     "build_plex",
     "check_lacegram",
     "compile_program",
+    "connect",
     "evaluate",
     "facts",
+    "for_each",
+    "get",
     "hashes",
     "inspect_record",
     "label_operands",
+    "list",
     "module_from_text",
+    "open",
+    "open_interlace",
     "parse_urc",
     "room",
     "seal",
     "selector",
     "split_records",
+    "store",
+    "sync",
     "tai_now",
     "validate_frames",
     "validate_record",
@@ -151,5 +195,5 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-def __dir__() -> list[str]:
+def __dir__() -> Any:
     return __all__

@@ -420,6 +420,11 @@ class Code(StrEnum):
         "A lowering could permit what one of the operands did not select.",
         "Let every rule ask both operands, and add conditions only.",
     )
+    POLICY_REFUSED = (
+        "policy.refused",
+        "The policy of the other side does not select the record.",
+        "Ask what it selects: lace why-not says which layer stands in the way.",
+    )
     POLICY_SELECTOR = (
         "policy.selector",
         "The text is not a selector.",
@@ -499,6 +504,11 @@ class Code(StrEnum):
         "interlace.gone",
         "The connection ended in the middle of an exchange.",
         "Connect again; what was stored is still there.",
+    )
+    RECORD_KIND = (
+        "record.kind",
+        "The record does not fit the kinds that the application defined.",
+        "Give the fields of the kind, all that it requires and no others.",
     )
     JOURNAL_MALFORMED = (
         "journal.malformed",

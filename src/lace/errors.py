@@ -131,6 +131,18 @@ class ProtocolError(LaceError):
     """A peer did not keep to the protocol; it ends the exchange, and nothing else."""
 
 
+class InterlaceAborted(LaceError):
+    """An exchange ended early; ``blame`` says where the reason lies, ``result`` what was done."""
+
+    def __init__(self, message: str, *, code: Code, blame: str, result: Any) -> None:
+        super().__init__(message, code=code)
+        self.blame = blame
+        self.result = result
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {"blame": str(self.blame)}
+
+
 class StoreError(LaceError):
     """The record store cannot do what was asked; what was stored stays stored."""
 

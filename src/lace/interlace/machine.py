@@ -83,6 +83,10 @@ class InterlaceMachine:
             self._abort(error.code, error.message, m.Blame.REMOTE)
         return self._effects
 
+    def peer_advertises(self, record: str) -> bool:
+        """Whether the peer claims, as far as was heard, to have a record."""
+        return self._peers is not None and record in self._peers.table
+
     def _take(self, given: m.Input, now: Tai) -> None:
         match given:
             case m.PeerModule():

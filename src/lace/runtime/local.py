@@ -7,7 +7,7 @@ changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -131,12 +131,10 @@ class LocalPolicy:
     def _new_facts(self) -> Iterator[Fact]:
         """Yield the facts of records stored since the last evaluation, whoever stored them."""
         assert self._mentions is not None
-        while batch := self.store.read(self._seen, _READ):
-            for stored in batch:
-                record = self._fresh.get(stored.hash) or self.store.load(stored.hash)
-                if record is not None:
-                    yield from filter(self._mentions.cover, facts(record))
-            self._seen = batch[-1].id
+        for id, record in stored_after(self.store, self._seen, self._fresh):
+            if record is not None:
+                yield from filter(self._mentions.cover, facts(record))
+            self._seen = id
 
     # --- advertisements ---
 
@@ -212,6 +210,16 @@ class LocalPolicy:
             self._snapshot = None
 
     close = _release
+
+
+def stored_after(
+    store: RecordStore, seen: StoreRecordId, at_hand: Mapping[str, Record]
+) -> Iterator[tuple[StoreRecordId, Record | None]]:
+    """Yield what was stored after an id, in order; None for what is gone again."""
+    while batch := store.read(seen, _READ):
+        for stored in batch:
+            yield stored.id, at_hand.get(stored.hash) or store.load(stored.hash)
+        seen = batch[-1].id
 
 
 def _is_same(one: ExchangePlan, other: ExchangePlan) -> bool:

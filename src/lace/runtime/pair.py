@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lace.interlace import messages as m
-from lace.runtime.participant import Crossing, Participant
+from lace.runtime.participant import Crossing, Participant, as_heard
 from lace.tai import Tai
 
 __all__ = ["Crossing", "Pair", "Participant", "interlace"]
@@ -31,7 +31,9 @@ class Pair:
     left: Participant
     right: Participant
     tamper: Tamper = _leave
-    _queues: tuple[deque[Crossing], deque[Crossing]] = field(
+    direct: bool = False
+    """Hand facts and records over as they are; nothing is serialised or validated twice."""
+    _queues: tuple[deque[m.Input], deque[m.Input]] = field(
         default_factory=lambda: (deque(), deque())
     )
 
@@ -50,8 +52,12 @@ class Pair:
 
     def give(self, index: int, given: m.Input, now: Tai) -> None:
         """Hand an input to one side; what it sends waits for the other."""
-        for crossing in self.sides[index].give(given, now):
-            self._queues[1 - index].extend(self.tamper(index, crossing))
+        side, queue = self.sides[index], self._queues[1 - index]
+        if self.direct:
+            queue.extend(map(as_heard, side.give_directly(given, now)))
+        else:
+            for crossing in side.give(given, now):
+                queue.extend(self.tamper(index, crossing))
 
     def step(self, now: Tai) -> bool:
         """Deliver one thing to each side; return whether there was anything."""

@@ -1,0 +1,182 @@
+"""The two ends of an exchange: a local lace, and a peer somewhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from lace.crypto.keys import SigningKey
+from lace.errors import Code, UsageError
+from lace.ids import Verifier, parse_verifier
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.record.build import build_plex, seal
+from lace.record.model import Plex, Record, Seal
+from lace.recordstore.base import RecordStore
+from lace.recordstore.memory import MemoryStore
+from lace.recordstore.sqlite import SqliteStore
+from lace.runtime.clock import tai_now
+from lace.transport.address import Address, parse_address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordKind:
+    """A kind of record that an application has: where it belongs, and which fields it has."""
+
+    group: str
+    app: str
+    fields: tuple[str, ...] = ()
+    """Indexed fields beyond the coordinate; others are refused."""
+    required: tuple[str, ...] = ()
+
+    def build(
+        self,
+        name: str,
+        data: bytes | str = b"",
+        fields: Mapping[str, str] | Sequence[tuple[str, str]] = (),
+        *,
+        key: SigningKey | None = None,
+    ) -> Plex | Seal:
+        """Return a new record of this kind, signed if a key is given."""
+        pairs = list(fields.items()) if isinstance(fields, Mapping) else list(fields)
+        names = {name for name, _ in pairs}
+        known = {*self.fields, *self.required}
+        for wrong in sorted(names - known):
+            raise UsageError(
+                f"{self.app} has no field {wrong}; it has {', '.join(sorted(known)) or 'none'}",
+                code=Code.RECORD_KIND,
+            )
+        for missing in sorted(set(self.required) - names):
+            raise UsageError(f"{self.app} needs the field {missing}", code=Code.RECORD_KIND)
+        plex = build_plex(
+            group=self.group,
+            app=self.app,
+            name=name,
+            tai=tai_now(),
+            extras=pairs,
+            data=data.encode() if isinstance(data, str) else data,
+        )
+        return plex if key is None else seal(plex, key)
+
+
+@dataclass(slots=True, kw_only=True)
+class Lace:
+    """A local lace. It takes part in interlaces; what it holds is seen through selectors only."""
+
+    _store: RecordStore
+    key: SigningKey | None = None
+    """Proven to peers, and signs what is added here."""
+    limits: Limits = DEFAULT_LIMITS
+    kinds: tuple[RecordKind, ...] = ()
+    _worker: ThreadPoolExecutor | None = None
+
+    @property
+    def verifier(self) -> Verifier | None:
+        return None if self.key is None else self.key.verifier
+
+    def kind(self, app: str) -> RecordKind:
+        """Return the kind of record that was given for an app."""
+        for kind in self.kinds:
+            if kind.app == app:
+                return kind
+        known = ", ".join(kind.app for kind in self.kinds) or "none"
+        raise UsageError(f"no kind of record for {app}; there are: {known}", code=Code.RECORD_KIND)
+
+    def close(self) -> None:
+        """Let go of the store; what is stored stays stored."""
+        if self._worker is not None:
+            self._worker.shutdown(wait=True)
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def store_of(lace: Lace) -> RecordStore:
+    """Return the store of a handle: for this package, which goes by policy, and for nobody else."""
+    return lace._store  # noqa: SLF001
+
+
+def worker_of(lace: Lace) -> ThreadPoolExecutor | None:
+    """Return the thread in which a handle's evaluations run, if it has one."""
+    return lace._worker  # noqa: SLF001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Another lace at an address; it is called when something is done with it."""
+
+    address: Address
+    expected: Verifier | None = None
+    """Whom it must prove to be."""
+    trust: Path | None = None
+    """One more certificate to believe, for wss."""
+    trusts_local: bool = field(default=False)
+    """Whether Unix sockets and stdio count as encrypted."""
+
+
+def open(
+    path: str | Path | None = None,
+    *,
+    records: Iterable[Record | RecordKind] = (),
+    key: SigningKey | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Lace:
+    """Open a lace in a file, or in memory without one; make it if it is not there.
+
+    ``records`` are kinds of records that the application defines, and records to start with.
+    """
+    store: RecordStore = MemoryStore(limits) if path is None else SqliteStore(path)
+    given = list(records)
+    seeds = [item for item in given if isinstance(item, Record)]
+    try:
+        if seeds:
+            store.save(seeds)
+    except BaseException:
+        store.close()
+        raise
+    return Lace(
+        _store=store,
+        key=key,
+        limits=limits,
+        kinds=tuple(item for item in given if isinstance(item, RecordKind)),
+        _worker=None if path is None else ThreadPoolExecutor(1, "lace"),
+    )
+
+
+def connect(
+    address: str,
+    *,
+    expected: str | None = None,
+    trust: str | Path | None = None,
+    trusts_local: bool = False,
+) -> Peer:
+    """Return a peer by its address: ``tcp:host:port``, ``wss://host/interlace``, ``unix:/path``."""
+    return Peer(
+        address=parse_address(address),
+        expected=None if expected is None else parse_verifier(expected),
+        trust=None if trust is None else Path(trust),
+        trusts_local=trusts_local,
+    )

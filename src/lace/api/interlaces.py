@@ -1,0 +1,439 @@
+"""Interlaces as applications drive them: to a fixed point, for as long as it pays, or by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+from lace.api.handles import Lace, Peer, store_of, worker_of
+from lace.errors import Code, InterlaceAborted, LaceError
+from lace.interlace import messages as m
+from lace.interlace.machine import Side
+from lace.policy.module import Facet, PolicyModule, module_from_text
+from lace.policy.view import Expose, Exposure
+from lace.recordstore.base import RecordStore
+from lace.runtime.client import Client
+from lace.runtime.clock import tai_now
+from lace.runtime.connection import Exchange
+from lace.runtime.pair import Pair
+from lace.runtime.participant import Participant
+from lace.selectors import selector
+from lace.tai import Tai
+
+Policy = PolicyModule | str
+"""A selector: as a module, as a coordinate or prefix, or as rules."""
+Exposes = Expose | Exposure | PolicyModule
+"""What the peer's rules may see: by default what the local selector selects."""
+
+_POLL_SECONDS: Final = 1.0  # how soon it is noticed what other processes have stored
+_CLOSE_SECONDS: Final = 5.0
+_MEMORY: Final = "memory"
+
+
+def as_module(policy: Policy) -> PolicyModule:
+    """Return the policy module that is meant."""
+    if isinstance(policy, PolicyModule):
+        return policy
+    return selector(policy) if policy.startswith("//") else module_from_text(policy)
+
+
+def as_exposure(exposes: Exposes) -> Exposure:
+    """Return the exposure that is meant."""
+    if isinstance(exposes, Exposure):
+        return exposes
+    if isinstance(exposes, PolicyModule):
+        if exposes.facet is Facet.EXPOSE:
+            return Exposure(modules=(exposes,))
+        return Exposure(default="selected")
+    return Exposure(default=exposes)
+
+
+def raise_if_aborted(ended: m.Event) -> m.InterlaceResult:
+    """Return the result of an exchange that ended in order, or raise ``InterlaceAborted``."""
+    if isinstance(ended, m.Aborted):
+        raise InterlaceAborted(
+            ended.detail, code=ended.code, blame=ended.blame, result=ended.result
+        )
+    assert isinstance(ended, m.Closed)
+    return ended.result
+
+
+async def sync(
+    left: Lace,
+    right: Lace | Peer,
+    policy: Policy,
+    *,
+    their_policy: Policy | None = None,
+    expose: Exposes = "selected",
+    listen: Callable[[m.Event], None] | None = None,
+) -> m.InterlaceResult:
+    """Interlace until the current fixed point; raise ``InterlaceAborted`` if it ends early.
+
+    ``their_policy`` is for a peer in this process; any other peer brings its own.
+    """
+    ended: list[m.Event] = []
+
+    def hear(event: m.Event) -> None:
+        if isinstance(event, m.Closed | m.Aborted):
+            ended.append(event)
+        if listen is not None:
+            listen(event)
+
+    if isinstance(right, Lace):
+        pair = _pair(left, right, policy, their_policy, expose, stays=False)
+        now = tai_now()
+        pair.start(now)
+        while pair.step(now):
+            _tell(pair.left, hear)
+            await asyncio.sleep(0)
+        _tell(pair.left, hear)
+        pair.end(now)
+        _tell(pair.left, hear)
+    else:
+        await client_of(left, right, policy, expose).sync(right.address, hear)
+    return raise_if_aborted(ended[-1])
+
+
+class OpenInterlace:
+    """An exchange that stays: iterate over its events, or ask for the next one."""
+
+    def __init__(self) -> None:
+        self._events: asyncio.Queue[m.Event | None] = asyncio.Queue()
+        self._inputs: deque[m.Input] = deque()
+        self._wanted = asyncio.Event()
+        self._told = False
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.create_task(self._run())
+
+    async def next_event(self) -> m.Event | None:
+        """Wait for the next event; None when the exchange is over and everything was told."""
+        if self._told:
+            return None
+        event = await self._events.get()
+        self._told = event is None
+        return event
+
+    def __aiter__(self) -> AsyncIterator[m.Event]:
+        return self._iterate()
+
+    async def _iterate(self) -> AsyncIterator[m.Event]:
+        while (event := await self.next_event()) is not None:
+            yield event
+
+    async def fixed_point(self) -> m.InterlaceResult:
+        """Wait for the next fixed point; raise ``InterlaceAborted`` if it ends before."""
+        async for event in self:
+            if isinstance(event, m.FixedPoint):
+                return event.result
+            if isinstance(event, m.Aborted):
+                raise_if_aborted(event)
+        raise InterlaceAborted(
+            "it was closed before a fixed point",
+            code=Code.INTERLACE_GONE,
+            blame=m.Blame.LOCAL,
+            result=m.InterlaceResult(),
+        )
+
+    def wake(self) -> None:
+        """Look for what is new. Storing through this process does it by itself."""
+        self._give(m.Woken())
+
+    def change(self, policy: Policy) -> None:
+        """Go on with another selector."""
+        self._give(m.OperandChanged(as_module(policy)))
+
+    async def close(self) -> None:
+        """End the exchange; what was stored stays stored."""
+        self._give(m.CloseRequested())
+        with suppress(TimeoutError, asyncio.CancelledError):
+            await asyncio.wait_for(asyncio.shield(self._task), _CLOSE_SECONDS)
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def waiting_events(self) -> Iterator[m.Event]:
+        """Yield the events that are there, without waiting for more."""
+        while not self._events.empty():
+            event = self._events.get_nowait()
+            if event is None:
+                self._told = True
+                return
+            yield event
+
+    # --- driving ---
+
+    def _give(self, given: m.Input) -> None:
+        self._inputs.append(given)
+        self._wanted.set()
+
+    def _wake_from_any_thread(self, _stored: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: there is nobody to wake
+            self._loop.call_soon_threadsafe(self.wake)
+
+    async def _run(self) -> None:
+        try:
+            await self._drive()
+        finally:
+            self._events.put_nowait(None)
+
+    async def _drive(self) -> None:
+        """Run the exchange to its end."""
+        raise NotImplementedError
+
+
+class _PairInterlace(OpenInterlace):
+    """Two laces of this process."""
+
+    def __init__(self, pair: Pair, laces: tuple[Lace, Lace]) -> None:
+        super().__init__()
+        self._pair = pair
+        self._laces = laces
+
+    async def _drive(self) -> None:
+        pair = self._pair
+        ends = [store_of(lace).subscribe(self._wake_from_any_thread) for lace in self._laces]
+        try:
+            pair.start(tai_now())
+            while not pair.left.closed:
+                self._take_inputs()
+                moved = pair.step(tai_now())
+                _tell(pair.left, self._events.put_nowait)
+                if moved:
+                    await asyncio.sleep(0)
+                elif pair.right.closed:
+                    pair.give(0, m.PeerGone(orderly=True), tai_now())
+                elif not pair.left.closed:
+                    await self._rest()
+            pair.end(tai_now())
+            _tell(pair.left, self._events.put_nowait)
+        finally:
+            for end in ends:
+                end()
+
+    def _take_inputs(self) -> None:
+        while self._inputs:
+            given = self._inputs.popleft()
+            self._pair.give(0, given, tai_now())
+            if isinstance(given, m.Woken):
+                self._pair.give(1, given, tai_now())
+
+    async def _rest(self) -> None:
+        """Wait for something to do: an input, a tick, or what another process may have stored."""
+        self._wanted.clear()
+        timers = [side.timer for side in self._pair.sides if side.timer is not None]
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wanted.wait(), min([_POLL_SECONDS, *timers]))
+            return
+        for index, side in enumerate(self._pair.sides):
+            if side.idle:
+                self._pair.give(index, m.Woken(), tai_now())
+
+
+class _PeerInterlace(OpenInterlace):
+    """A lace of this process, and a peer at an address."""
+
+    def __init__(self, client: Client, lace: Lace, peer: Peer, *, reconnect: bool) -> None:
+        super().__init__()
+        self._client, self._lace, self._peer = client, lace, peer
+        self._reconnect = reconnect
+        self._exchange: Exchange | None = None
+
+    async def _drive(self) -> None:
+        store = store_of(self._lace)
+        end = store.subscribe(self._wake_from_any_thread)
+        watching = asyncio.create_task(self._watch(store))
+        hear = self._events.put_nowait
+        address = self._peer.address
+        try:
+            if self._reconnect:
+                await self._client.follow(address, listen=hear, begin=self._begin)
+            else:
+                exchange = await self._client.dial(address, stays=True, listen=hear)
+                self._begin(exchange)
+                await exchange.run()
+        except LaceError as error:
+            hear(m.Aborted(error.code, error.message, m.Blame.LINK, m.InterlaceResult()))
+        finally:
+            watching.cancel()
+            end()
+
+    def _begin(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        while self._inputs:
+            exchange.give(self._inputs.popleft())
+
+    def _give(self, given: m.Input) -> None:
+        if self._exchange is not None:
+            self._exchange.give(given)
+        else:
+            super()._give(given)
+
+    async def _watch(self, store: RecordStore) -> None:
+        """Wake the exchange when another process has stored something."""
+        seen = store.high_water()
+        while True:
+            await asyncio.sleep(_POLL_SECONDS)
+            now = store.high_water()
+            if now != seen:
+                seen = now
+                self.wake()
+
+
+async def open_interlace(
+    left: Lace,
+    right: Lace | Peer,
+    policy: Policy,
+    *,
+    their_policy: Policy | None = None,
+    expose: Exposes = "selected",
+    reconnect: bool = True,
+) -> OpenInterlace:
+    """Begin an exchange that stays open; what either side stores reaches the other if it belongs.
+
+    With a peer at an address, ``reconnect`` takes the exchange up again when the connection breaks.
+    """
+    if isinstance(right, Lace):
+        pair = _pair(left, right, policy, their_policy, expose, stays=True)
+        return _PairInterlace(pair, (left, right))
+    client = client_of(left, right, policy, expose)
+    return _PeerInterlace(client, left, right, reconnect=reconnect)
+
+
+class SteppedInterlace:
+    """An exchange that moves only when it is asked to: for game loops and embedded loops.
+
+    Each ``try_next_event`` does one bounded piece of work and never waits. Between two laces of one
+    process the same steps always give the same events.
+    """
+
+    def __init__(
+        self,
+        left: Lace,
+        right: Lace | Peer,
+        policy: Policy,
+        *,
+        their_policy: Policy | None = None,
+        expose: Exposes = "selected",
+        stays: bool = True,
+        clock: Callable[[], Tai] = tai_now,
+    ) -> None:
+        self._events: deque[m.Event] = deque()
+        self._clock = clock
+        self._pair: Pair | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opened: OpenInterlace | None = None
+        self._ends: list[Callable[[], None]] = []
+        self._woken = False
+        if isinstance(right, Lace):
+            self._pair = _pair(left, right, policy, their_policy, expose, stays=stays)
+            self._pair.start(clock())
+            self._ends = [store_of(lace).subscribe(self._wake) for lace in (left, right)]
+        else:
+            self._loop = asyncio.new_event_loop()
+            self._opened = self._loop.run_until_complete(
+                open_interlace(left, right, policy, expose=expose, reconnect=False)
+            )
+
+    def try_next_event(self) -> m.Event | None:
+        """Do one bounded piece of work; return an event if there is one to tell."""
+        if self._pair is not None:
+            self._step_pair(self._pair)
+        elif self._loop is not None and self._opened is not None:
+            self._loop.call_soon(self._loop.stop)
+            self._loop.run_forever()
+            self._events.extend(self._opened.waiting_events())
+        return self._events.popleft() if self._events else None
+
+    def close(self) -> None:
+        """End the exchange; what was stored stays stored."""
+        if self._pair is not None:
+            if not self._pair.left.closed:
+                self._pair.give(0, m.CloseRequested(), self._clock())
+                self._pair.end(self._clock())
+                _tell(self._pair.left, self._events.append)
+            for end in self._ends:
+                end()
+            self._ends = []
+        elif self._loop is not None and self._opened is not None and not self._loop.is_closed():
+            self._loop.run_until_complete(self._opened.close())
+            self._events.extend(self._opened.waiting_events())
+            self._loop.close()
+
+    def _step_pair(self, pair: Pair) -> None:
+        now = self._clock()
+        if self._woken and pair.quiet:
+            self._woken = False
+            for index in (0, 1):
+                pair.give(index, m.Woken(), now)
+        pair.step(now)
+        _tell(pair.left, self._events.append)
+
+    def _wake(self, _stored: object) -> None:
+        self._woken = True
+
+
+# --- small things ---
+
+
+def _pair(
+    left: Lace,
+    right: Lace,
+    policy: Policy,
+    their_policy: Policy | None,
+    expose: Exposes,
+    *,
+    stays: bool,
+) -> Pair:
+    """Join two laces of this process. Each holds its own key, so each is proven to the other."""
+    modules = as_module(policy), as_module(policy if their_policy is None else their_policy)
+    sides = []
+    for index, (lace, other) in enumerate(((left, right), (right, left))):
+        side = Side(
+            index=index,
+            module=modules[index],
+            open=stays,
+            verifier=lace.verifier,
+            peer_verifier=other.verifier,
+            transport=_MEMORY,
+            encrypted=True,  # nothing leaves this process
+            limits=lace.limits,
+        )
+        sides.append(Participant(store_of(lace), side, as_exposure(expose), lace.limits))
+    return Pair(sides[0], sides[1], direct=True)
+
+
+def client_of(left: Lace, right: Peer, policy: Policy, expose: Exposes = "selected") -> Client:
+    """Return what a lace brings to exchanges with a peer at an address."""
+    return Client(
+        store=store_of(left),
+        module=as_module(policy),
+        exposure=as_exposure(expose),
+        key=left.key,
+        expected=right.expected,
+        trust=right.trust,
+        trusts_local=right.trusts_local,
+        limits=left.limits,
+        worker=worker_of(left),
+    )
+
+
+def _tell(side: Participant, hear: Callable[[m.Event], None]) -> None:
+    events = side.events.copy()
+    side.events.clear()
+    for event in events:
+        hear(event)

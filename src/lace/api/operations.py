@@ -1,0 +1,126 @@
+"""get, list, store and for_each: small wrappers that go by selectors, and never around them."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from typing import Final
+
+from lace.api.handles import Lace, Peer, store_of
+from lace.api.handles import open as open_lace
+from lace.api.interlaces import Policy, as_module, client_of, raise_if_aborted, sync
+from lace.errors import Code, Outcome, Status, UsageError
+from lace.record.model import Record, Versioned
+from lace.record.validate import validate_record
+from lace.runtime.selection import Selection
+from lace.selectors import hashes
+from lace.urc import Coordinate, HashAddress, parse_urc, raw_tip_key
+
+_POLL_SECONDS: Final = 1.0
+
+
+async def list(target: Lace | Peer, policy: Policy) -> builtins.list[Record]:
+    """Return the records that a selector selects, oldest first.
+
+    A peer is interlaced with: what it has and selects too is fetched, validated and returned.
+    """
+    module = as_module(policy)
+    if isinstance(target, Lace):
+        return Selection(store_of(target), module, target.limits).records()
+    with open_lace() as scratch:
+        await sync(scratch, target, module)
+        return Selection(store_of(scratch), module).records()
+
+
+async def get(target: Lace | Peer, address: str) -> Record | None:
+    """Return the record at a hash address or a coordinate, or None if nothing is selected there.
+
+    Of several versions it is the one with the highest time, then the highest hash (A39, A40).
+    """
+    parsed = parse_urc(address)
+    if not isinstance(parsed, HashAddress | Coordinate):
+        raise UsageError(
+            f"{address} is a prefix and may name many records; list them", code=Code.URC_FORM
+        )
+    found = await list(target, address)
+    return max(found, key=_tip, default=None)
+
+
+async def store(
+    target: Lace | Peer, records: Iterable[Record | bytes]
+) -> builtins.list[Outcome[Record]]:
+    """Store records; return of each what became of it.
+
+    Bytes are validated. A peer takes what its own policy selects; the rest is refused there.
+    """
+    outcomes = [
+        Outcome(Status.ACCEPTED, item) if isinstance(item, Record) else validate_record(item)
+        for item in records
+    ]
+    valid = [outcome.value for outcome in outcomes if outcome.value is not None]
+    if not valid:
+        return outcomes
+    if isinstance(target, Lace):
+        settled = iter(store_of(target).save(valid))
+    else:
+        settled = iter(await _store_at(target, valid))
+    return [outcome if outcome.value is None else next(settled) for outcome in outcomes]
+
+
+async def _store_at(peer: Peer, records: builtins.list[Record]) -> builtins.list[Outcome[Record]]:
+    """Offer exactly these records to a peer; what it did not ask for, it had or it refused."""
+    with open_lace(records=records) as scratch:
+        client = client_of(scratch, peer, hashes(record.hash for record in records))
+        exchange = await client.dial(peer.address)
+        sent = set(raise_if_aborted(await exchange.run()).sent)
+        assert exchange.participant is not None
+        is_there = exchange.participant.machine.peer_advertises
+    outcomes: builtins.list[Outcome[Record]] = []
+    for record in records:
+        if record.hash in sent:
+            sent.discard(record.hash)
+            outcomes.append(Outcome(Status.ACCEPTED, record))
+        elif is_there(record.hash):
+            outcomes.append(Outcome(Status.DUPLICATE, record))
+        else:
+            code = Code.POLICY_REFUSED
+            outcomes.append(Outcome(Status.REFUSED, code=code, detail=code.meaning))
+    return outcomes
+
+
+async def for_each(local: Lace, policy: Policy) -> AsyncIterator[Record]:
+    """Yield the records that are selected, then each one that comes to be: every one once.
+
+    It goes on until the iteration is left.
+    """
+    store = store_of(local)
+    selection = Selection(store, as_module(policy), local.limits)
+    loop = asyncio.get_running_loop()
+    stored = asyncio.Event()
+
+    def note(_stored: object) -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(stored.set)
+
+    end = store.subscribe(note)
+    seen: set[str] = set()
+    try:
+        fresh = selection.hashes()
+        while True:
+            for record in selection.load(fresh - seen):
+                seen.add(record.hash)
+                yield record
+            stored.clear()
+            fresh = selection.update()
+            if not fresh:
+                with suppress(TimeoutError):  # other processes are not heard, only seen
+                    await asyncio.wait_for(stored.wait(), _POLL_SECONDS)
+                fresh = selection.update()
+    finally:
+        end()
+
+
+def _tip(record: Record) -> tuple[str, str]:
+    return raw_tip_key(record.tai, record.hash) if isinstance(record, Versioned) else ("", "")

@@ -1,0 +1,55 @@
+"""The same operations for scripts that have no event loop: each call returns when it is done."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections.abc import Callable, Iterable, Sequence
+
+from lace.api import interlaces, operations
+from lace.api.handles import Lace, Peer
+from lace.api.handles import connect as connect
+from lace.api.handles import open as open
+from lace.api.interlaces import Exposes, Policy
+from lace.api.interlaces import SteppedInterlace as SteppedInterlace
+from lace.errors import Outcome
+from lace.interlace import messages as m
+from lace.projection import STANDARD, Projection
+from lace.record.model import Record
+
+
+def get(target: Lace | Peer, address: str) -> Record | None:
+    """Return the record at an address, or None."""
+    return asyncio.run(operations.get(target, address))
+
+
+def list(target: Lace | Peer, policy: Policy) -> builtins.list[Record]:
+    """Return the records that a selector selects."""
+    return asyncio.run(operations.list(target, policy))
+
+
+def store(target: Lace | Peer, records: Iterable[Record | bytes]) -> builtins.list[Outcome[Record]]:
+    """Store records; return of each what became of it."""
+    return asyncio.run(operations.store(target, records))
+
+
+def sync(
+    left: Lace,
+    right: Lace | Peer,
+    policy: Policy,
+    *,
+    their_policy: Policy | None = None,
+    expose: Exposes = "selected",
+    listen: Callable[[m.Event], None] | None = None,
+) -> m.InterlaceResult:
+    """Interlace until the current fixed point."""
+    return asyncio.run(
+        interlaces.sync(
+            left, right, policy, their_policy=their_policy, expose=expose, listen=listen
+        )
+    )
+
+
+def table(target: Lace | Peer, policy: Policy, columns: Sequence[str] = STANDARD) -> Projection:
+    """Return what a selector selects as a table."""
+    return Projection.of(list(target, policy), columns)
