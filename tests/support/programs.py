@@ -8,16 +8,19 @@ from hypothesis.strategies import DrawFn
 VALUES = ("a", "b", "ab", "1", "2", "10", "-1")
 NAMES = ("Group", "App", "Tag")
 VARIABLES = ("X", "Y", "Z", "P", "Q")
-BASE = {"E": 2, "N": 1, "Have": 1, "T": 3, "Now": 0}
+KEYS = ("a", "b")
+BASE = {"E": 2, "N": 1, "Have": 1, "Advertised": 2, "T": 3, "Now": 0}
 DERIVED = {"A": 1, "B": 2, "C": 1, "D": 2, "F": 1, "G": 0}
 ORDER = tuple(DERIVED)
+TOGETHER = 2
+"""So many predicates at a time may use each other."""
 
 constants = st.sampled_from(VALUES).map(lambda value: f"'{value}'")
 
 
 @st.composite
 def programs(draw: DrawFn) -> str:
-    """Return the text of a program; a predicate uses only itself and earlier ones."""
+    """Return the text of a program; of two predicates each may use both, and earlier ones."""
     lines = []
     for level, (name, arity) in enumerate(DERIVED.items()):
         lines += [draw(rules(level, name, arity)) for _ in range(draw(st.integers(0, 2)))]
@@ -26,11 +29,13 @@ def programs(draw: DrawFn) -> str:
 
 @st.composite
 def rules(draw: DrawFn, level: int, name: str, arity: int) -> str:
-    usable = {**BASE, **{n: DERIVED[n] for n in ORDER[: level + 1]}}
-    complete = {**BASE, **{n: DERIVED[n] for n in ORDER[:level]}}
+    first = level - level % TOGETHER
+    usable = {**BASE, **{n: DERIVED[n] for n in ORDER[: first + TOGETHER]}}
+    complete = {**BASE, **{n: DERIVED[n] for n in ORDER[:first]}}
     variables = st.sampled_from(VARIABLES)
     anything = variables | constants | st.just("_")
-    positive = draw(st.lists(atoms(usable, anything), min_size=0, max_size=3))
+    derived = atoms({n: a for n, a in usable.items() if n in DERIVED}, anything, wide=False)
+    positive = draw(st.lists(atoms(usable, anything) | derived, min_size=0, max_size=3))
     bound = sorted({v for v in VARIABLES for atom in positive if v in atom_terms(atom)})
     known = (st.sampled_from(bound) | constants) if bound else constants
     body = list(positive)
@@ -48,13 +53,30 @@ def atom_terms(atom: str) -> list[str]:
 
 
 @st.composite
-def atoms(draw: DrawFn, predicates: dict[str, int], terms: st.SearchStrategy[str]) -> str:
-    name = draw(st.sampled_from([*predicates, "Field", "Field", "Field"]))
-    if name == "Field":
+def atoms(
+    draw: DrawFn,
+    predicates: dict[str, int],
+    terms: st.SearchStrategy[str],
+    *,
+    wide: bool = True,
+) -> str:
+    fields = ["Field", "Field", "Field", "AdvertisedField"] if wide else []
+    name = draw(st.sampled_from([*predicates, *fields]))
+    if name in fields:
         field = draw(st.sampled_from(NAMES).map(lambda n: f"'{n}'") | terms)
         index = draw(st.sampled_from(["_", "_", "_", "'0'"]) | terms)
-        return f"Field({draw(terms)},{field},{index},{draw(terms)})"
+        key = draw(keys(terms) if name == "AdvertisedField" else terms)
+        return f"{name}({key},{field},{index},{draw(terms)})"
+    if name == "Advertised":
+        return f"{name}({draw(keys(terms))})"
     return f"{name}({','.join(draw(terms) for _ in range(predicates[name]))})"
+
+
+@st.composite
+def keys(draw: DrawFn, terms: st.SearchStrategy[str]) -> str:
+    """Return the two terms of a key; often they are the same one."""
+    first = draw(terms)
+    return f"{first},{draw(st.just(first) | terms)}"
 
 
 @st.composite
@@ -97,13 +119,15 @@ def _fact(name: str, arity: int) -> st.SearchStrategy[tuple[str, ...]]:
     return st.tuples(st.just(name), *[values] * arity)
 
 
+def _field(name: str, *key: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
+    indexes = st.sampled_from(["0", "1"])
+    return st.tuples(st.just(name), *key, st.sampled_from(NAMES), indexes, values)
+
+
+few = st.sampled_from(KEYS)
 facts = st.one_of(
-    [_fact(name, arity) for name, arity in BASE.items()]
-    + [
-        st.tuples(
-            st.just("Field"), values, st.sampled_from(NAMES), st.sampled_from(["0", "1"]), values
-        )
-    ]
-    * 3
+    [_fact(name, arity) for name, arity in BASE.items() if name != "Advertised"]
+    + [st.tuples(st.just("Advertised"), few, few), _field("AdvertisedField", few, few)]
+    + [_field("Field", values)] * 3
 )
 fact_sets = st.lists(facts, max_size=25)
