@@ -15,13 +15,37 @@ ORDER = tuple(DERIVED)
 TOGETHER = 2
 """So many predicates at a time may use each other."""
 
+SHAPES = (
+    "A(X) :- N(X).",
+    "A(Y) :- A(X), E(X,Y).",
+    "A(X) :- B(X,_).",
+    "A(K) :- Advertised(K,K), AdvertisedField(K,K,'Tag',_,_).",
+    "B(X,Y) :- E(X,Y).",
+    "B(X,Z) :- B(X,Y), E(Y,Z).",
+    "B(X,Z) :- B(X,Y), B(Y,Z).",
+    "B(X,Y) :- A(X), A(Y).",
+    "B(X,'a') :- A(X).",
+    "B(X,'b') :- N(X).",
+    "B(K,X) :- AdvertisedField(K,K,'App',_,X), Advertised(K,K).",
+    "C(X) :- B(X,_), not B(X,X).",
+    "C(X) :- A(X), Cardinality(B(L,L),'>','1').",
+    "C(X) :- A(X), Cardinality(B(X,_),'<','2').",
+    "D(X,Y) :- B(X,Y), LexCompare(X,'<',Y).",
+    "D(X,Y) :- Field(X,'Tag',_,Y), not A(Y).",
+    "D(X,Y) :- D(Y,X), E(X,_).",
+    "F(X) :- N(X), Cardinality(D(X,L),'>=','1').",
+    "F(X) :- E(X,Y), Cardinality(D(L,L),'<=','1'), F(Y).",
+    "G() :- Cardinality(D(_,M),'>','2').",
+)
+"""Rules that follow each other well: closures, pairs, keys, open columns, counts of what is derived."""
+
 constants = st.sampled_from(VALUES).map(lambda value: f"'{value}'")
 
 
 @st.composite
 def programs(draw: DrawFn) -> str:
     """Return the text of a program; of two predicates each may use both, and earlier ones."""
-    lines = []
+    lines = draw(st.lists(st.sampled_from(SHAPES), max_size=8, unique=True))
     for level, (name, arity) in enumerate(DERIVED.items()):
         lines += [draw(rules(level, name, arity)) for _ in range(draw(st.integers(0, 2)))]
     return "".join(f"{line}\n" for line in draw(st.permutations(lines)))
@@ -125,9 +149,11 @@ def _field(name: str, *key: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[s
 
 
 few = st.sampled_from(KEYS)
+some = st.sampled_from(VALUES[:4])
 facts = st.one_of(
     [_fact(name, arity) for name, arity in BASE.items() if name != "Advertised"]
     + [st.tuples(st.just("Advertised"), few, few), _field("AdvertisedField", few, few)]
     + [_field("Field", values)] * 3
+    + [st.tuples(st.just("E"), some, some), st.tuples(st.just("N"), some)] * 2
 )
 fact_sets = st.lists(facts, max_size=25)
