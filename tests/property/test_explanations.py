@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from effort import examples
 from hypothesis import given, settings
-from oracle import naive
+from oracle import naive, smallest_proofs
 from programs import fact_sets, programs
 
 from lace.datalog.ast import Atom, Constant, Rule, Variable
@@ -53,10 +53,12 @@ def test_every_derived_fact_has_a_proof_that_checks(text: str, facts: list[Fact]
     explainer = Explainer(evaluation)
     rules: dict[str, Rule] = {rule_id(canonical_rule(r)): r for r in lacegram.rules}
     base = set(facts)
+    sizes = smallest_proofs(lacegram.rules, facts)
     for predicate, row in sorted(evaluation.facts())[:20]:
         proof = explainer.why(predicate, row)
         assert proof is not None
         assert proof.fact == fact_line(predicate.name, row)
+        assert proof.size == sizes[predicate, row]
         check(proof, base, rules)
         alternatives = explainer.all_derivations(predicate, row)
         assert min(a.size for a in alternatives) == proof.size

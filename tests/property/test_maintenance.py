@@ -29,21 +29,24 @@ operators = st.sampled_from(["<", "<=", ">", ">="])
 
 @st.composite
 def ticking(draw: st.DrawFn) -> str:
-    """Return a program that compares with a moving value in several ways."""
-    a, b, c, d = (draw(operators) for _ in range(4))
+    """Return a program that compares with moving values, alone and together, in several ways."""
+    a, b, c, d, e, f = (draw(operators) for _ in range(6))
     return (
         f"A(X) :- E(X,Y), TickTAI(T), LexCompare(Y,'{a}',T).\n"
         f"B(X,Y) :- E(X,Y), TickTAI(T), LexCompare(T,'{b}',Y), LexCompare(X,'{c}',T), not A(Y).\n"
         f"C(X) :- N(X), TickTAI(T), A(X), LexCompare(T,'{d}','ab').\n"
         "C(X) :- B(X,Y), C(Y).\n"
         "F(T) :- TickTAI(T), N(T).\n"
+        f"D(X,Y) :- E(X,Y), TickTAI(T), Until(U), LexCompare(T,'{e}',U), LexCompare(Y,'{f}',U).\n"
         "G() :- TickTAI(T), Cardinality(A(_),'>','1'), T != 'a'.\n"
     )
 
 
+moments = st.sampled_from(["a", "b", "ab", "1", "2", "10", ""])
 ticks = st.lists(
     st.tuples(
-        st.sampled_from(["a", "b", "ab", "1", "2", "10", ""]),
+        moments,
+        moments,
         st.lists(facts, max_size=2),
         st.lists(st.integers(0, 1000), max_size=2),
     ),
@@ -55,24 +58,23 @@ ticks = st.lists(
 @pytest.mark.req("030-INC-04")
 @settings(max_examples=examples(200), deadline=None)
 @given(ticking(), fact_sets, ticks)
-def test_a_moving_value_changes_what_it_passes_over(
-    text: str, start: list[Fact], moves: list[tuple[str, list[Fact], list[int]]]
+def test_moving_values_change_what_they_pass_over(
+    text: str, start: list[Fact], moves: list[tuple[str, str, list[Fact], list[int]]]
 ) -> None:
     lacegram = check_lacegram(text).lacegram
     source = MemorySource(start)
     kept = Maintained(evaluate(compile_program(lacegram), source), source)
     now = dict.fromkeys(start)
-    tick: Fact | None = None
-    for value, added, picks in moves:
+    moving: list[Fact] = []
+    for tick, until, added, picks in moves:
         present = list(now)
         removed = [present[pick % len(present)] for pick in picks] if present else []
-        if tick is not None:
-            removed.append(tick)
-        tick = ("TickTAI", value)
-        kept.apply([*added, tick], removed)
+        removed += moving
+        moving = [("TickTAI", tick), ("Until", until)]
+        kept.apply([*added, *moving], removed)
         for fact in removed:
             now.pop(fact, None)
-        now |= dict.fromkeys([*added, tick])
+        now |= dict.fromkeys([*added, *moving])
         for predicate, rows in naive(lacegram.rules, now).items():
             assert set(kept.evaluation.rows(predicate)) == rows, predicate
 

@@ -25,6 +25,7 @@ from lace.datalog.ast import (
 
 Row = tuple[str, ...]
 World = dict[Predicate, set[Row]]
+Fact = tuple[Predicate, Row]
 Binding = dict[str, str]
 
 
@@ -50,6 +51,32 @@ def naive(rules: Iterable[Rule], facts: Iterable[tuple[str, ...]]) -> World:
     return {predicate: world.get(predicate, set()) for predicate in derived}
 
 
+def smallest_proofs(rules: Iterable[Rule], facts: Iterable[tuple[str, ...]]) -> dict[Fact, int]:
+    """Return how many nodes the smallest proof of each fact has; base facts are one node."""
+    facts = list(facts)
+    rules = list(rules)
+    sizes: dict[Fact, int] = {(Predicate(f[0], len(f) - 1), f[1:]): 1 for f in facts}
+    world = naive(rules, facts)
+    for predicate, row in list(sizes):
+        world.setdefault(predicate, set()).add(row)
+    steps = []
+    for rule in rules:
+        positive = [part for part in rule.body if isinstance(part, Atom)]
+        for binding, rows in _matches(rule.body, world):
+            premises = [(atom.predicate, row) for atom, row in zip(positive, rows, strict=True)]
+            steps.append(((rule.head.predicate, _ground(rule.head, binding)), premises))
+    changed = True
+    while changed:
+        changed = False
+        for fact, premises in steps:
+            if all(premise in sizes for premise in premises):
+                size = 1 + sum(sizes[premise] for premise in premises)
+                if size < sizes.get(fact, size + 1):
+                    sizes[fact] = size
+                    changed = True
+    return sizes
+
+
 def _layers(rules: list[Rule]) -> Iterator[list[Rule]]:
     """Yield rules in layers: whatever is negated or counted was complete in an earlier one."""
     level = {rule.head.predicate: 0 for rule in rules}
@@ -73,20 +100,26 @@ def _layers(rules: list[Rule]) -> Iterator[list[Rule]]:
 
 
 def _solve(body: tuple[BodyAtom, ...], world: World) -> Iterator[Binding]:
+    return (binding for binding, _ in _matches(body, world))
+
+
+def _matches(body: tuple[BodyAtom, ...], world: World) -> Iterator[tuple[Binding, list[Row]]]:
+    """Yield every way to satisfy a body, with the rows of its positive atoms."""
     positive = [part for part in body if isinstance(part, Atom)]
     rest = [part for part in body if not isinstance(part, Atom)]
 
-    def extend(index: int, binding: Binding) -> Iterator[Binding]:
-        if index == len(positive):
+    def extend(binding: Binding, rows: list[Row]) -> Iterator[tuple[Binding, list[Row]]]:
+        if len(rows) == len(positive):
             if all(_holds(part, binding, world) for part in rest):
-                yield binding
+                yield binding, rows
             return
-        for row in list(world.get(positive[index].predicate, ())):
-            new = _match(positive[index].terms, row, binding)
+        atom = positive[len(rows)]
+        for row in list(world.get(atom.predicate, ())):
+            new = _match(atom.terms, row, binding)
             if new is not None:
-                yield from extend(index + 1, new)
+                yield from extend(new, [*rows, row])
 
-    return extend(0, {})
+    return extend({}, [])
 
 
 def _match(terms: tuple[Term, ...], row: Row, binding: Binding) -> Binding | None:

@@ -8,17 +8,44 @@ from hypothesis.strategies import DrawFn
 VALUES = ("a", "b", "ab", "1", "2", "10", "-1")
 NAMES = ("Group", "App", "Tag")
 VARIABLES = ("X", "Y", "Z", "P", "Q")
-BASE = {"E": 2, "N": 1, "Have": 1, "T": 3, "Now": 0}
+KEYS = ("a", "b")
+BASE = {"E": 2, "N": 1, "Have": 1, "Advertised": 2, "T": 3, "Now": 0}
 DERIVED = {"A": 1, "B": 2, "C": 1, "D": 2, "F": 1, "G": 0}
 ORDER = tuple(DERIVED)
+TOGETHER = 2
+"""So many predicates at a time may use each other."""
+
+SHAPES = (
+    "A(X) :- N(X).",
+    "A(Y) :- A(X), E(X,Y).",
+    "A(X) :- B(X,_).",
+    "A(K) :- Advertised(K,K), AdvertisedField(K,K,'Tag',_,_).",
+    "B(X,Y) :- E(X,Y).",
+    "B(X,Z) :- B(X,Y), E(Y,Z).",
+    "B(X,Z) :- B(X,Y), B(Y,Z).",
+    "B(X,Y) :- A(X), A(Y).",
+    "B(X,'a') :- A(X).",
+    "B(X,'b') :- N(X).",
+    "B(K,X) :- AdvertisedField(K,K,'App',_,X), Advertised(K,K).",
+    "C(X) :- B(X,_), not B(X,X).",
+    "C(X) :- A(X), Cardinality(B(L,L),'>','1').",
+    "C(X) :- A(X), Cardinality(B(X,_),'<','2').",
+    "D(X,Y) :- B(X,Y), LexCompare(X,'<',Y).",
+    "D(X,Y) :- Field(X,'Tag',_,Y), not A(Y).",
+    "D(X,Y) :- D(Y,X), E(X,_).",
+    "F(X) :- N(X), Cardinality(D(X,L),'>=','1').",
+    "F(X) :- E(X,Y), Cardinality(D(L,L),'<=','1'), F(Y).",
+    "G() :- Cardinality(D(_,M),'>','2').",
+)
+"""Rules that follow each other well: closures, pairs, keys, open columns, counts of what is derived."""
 
 constants = st.sampled_from(VALUES).map(lambda value: f"'{value}'")
 
 
 @st.composite
 def programs(draw: DrawFn) -> str:
-    """Return the text of a program; a predicate uses only itself and earlier ones."""
-    lines = []
+    """Return the text of a program; of two predicates each may use both, and earlier ones."""
+    lines = draw(st.lists(st.sampled_from(SHAPES), max_size=8, unique=True))
     for level, (name, arity) in enumerate(DERIVED.items()):
         lines += [draw(rules(level, name, arity)) for _ in range(draw(st.integers(0, 2)))]
     return "".join(f"{line}\n" for line in draw(st.permutations(lines)))
@@ -26,11 +53,13 @@ def programs(draw: DrawFn) -> str:
 
 @st.composite
 def rules(draw: DrawFn, level: int, name: str, arity: int) -> str:
-    usable = {**BASE, **{n: DERIVED[n] for n in ORDER[: level + 1]}}
-    complete = {**BASE, **{n: DERIVED[n] for n in ORDER[:level]}}
+    first = level - level % TOGETHER
+    usable = {**BASE, **{n: DERIVED[n] for n in ORDER[: first + TOGETHER]}}
+    complete = {**BASE, **{n: DERIVED[n] for n in ORDER[:first]}}
     variables = st.sampled_from(VARIABLES)
     anything = variables | constants | st.just("_")
-    positive = draw(st.lists(atoms(usable, anything), min_size=0, max_size=3))
+    derived = atoms({n: a for n, a in usable.items() if n in DERIVED}, anything, wide=False)
+    positive = draw(st.lists(atoms(usable, anything) | derived, min_size=0, max_size=3))
     bound = sorted({v for v in VARIABLES for atom in positive if v in atom_terms(atom)})
     known = (st.sampled_from(bound) | constants) if bound else constants
     body = list(positive)
@@ -48,13 +77,30 @@ def atom_terms(atom: str) -> list[str]:
 
 
 @st.composite
-def atoms(draw: DrawFn, predicates: dict[str, int], terms: st.SearchStrategy[str]) -> str:
-    name = draw(st.sampled_from([*predicates, "Field", "Field", "Field"]))
-    if name == "Field":
+def atoms(
+    draw: DrawFn,
+    predicates: dict[str, int],
+    terms: st.SearchStrategy[str],
+    *,
+    wide: bool = True,
+) -> str:
+    fields = ["Field", "Field", "Field", "AdvertisedField"] if wide else []
+    name = draw(st.sampled_from([*predicates, *fields]))
+    if name in fields:
         field = draw(st.sampled_from(NAMES).map(lambda n: f"'{n}'") | terms)
         index = draw(st.sampled_from(["_", "_", "_", "'0'"]) | terms)
-        return f"Field({draw(terms)},{field},{index},{draw(terms)})"
+        key = draw(keys(terms) if name == "AdvertisedField" else terms)
+        return f"{name}({key},{field},{index},{draw(terms)})"
+    if name == "Advertised":
+        return f"{name}({draw(keys(terms))})"
     return f"{name}({','.join(draw(terms) for _ in range(predicates[name]))})"
+
+
+@st.composite
+def keys(draw: DrawFn, terms: st.SearchStrategy[str]) -> str:
+    """Return the two terms of a key; often they are the same one."""
+    first = draw(terms)
+    return f"{first},{draw(st.just(first) | terms)}"
 
 
 @st.composite
@@ -97,13 +143,17 @@ def _fact(name: str, arity: int) -> st.SearchStrategy[tuple[str, ...]]:
     return st.tuples(st.just(name), *[values] * arity)
 
 
+def _field(name: str, *key: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
+    indexes = st.sampled_from(["0", "1"])
+    return st.tuples(st.just(name), *key, st.sampled_from(NAMES), indexes, values)
+
+
+few = st.sampled_from(KEYS)
+some = st.sampled_from(VALUES[:4])
 facts = st.one_of(
-    [_fact(name, arity) for name, arity in BASE.items()]
-    + [
-        st.tuples(
-            st.just("Field"), values, st.sampled_from(NAMES), st.sampled_from(["0", "1"]), values
-        )
-    ]
-    * 3
+    [_fact(name, arity) for name, arity in BASE.items() if name != "Advertised"]
+    + [st.tuples(st.just("Advertised"), few, few), _field("AdvertisedField", few, few)]
+    + [_field("Field", values)] * 3
+    + [st.tuples(st.just("E"), some, some), st.tuples(st.just("N"), some)] * 2
 )
 fact_sets = st.lists(facts, max_size=25)
