@@ -42,10 +42,6 @@ class Advertisement:
         """Return the one spelling, LF after every line."""
         return "".join(f"{fact_line(f[0], f[1:])}\n" for f in self.facts()).encode()
 
-    def said_by(self, source: SourceLabel) -> Advertisement:
-        """Return the same claim by another source."""
-        return Advertisement(self.record, source, self.fields)
-
     def digest(self) -> bytes:
         return digest(_DOMAIN + self.canonical())
 

@@ -8,7 +8,7 @@ Every failure of the file becomes a ``StoreError`` with a code; what is stored s
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -23,11 +23,12 @@ from lace.record.facts import facts as record_facts
 from lace.record.facts import fields, links
 from lace.record.model import Plex, Record, Seal, Versioned
 from lace.record.validate import reread, validate_record
-from lace.recordstore.base import Closes, StoredRecord, StoreRecordId
+from lace.recordstore.base import MOST_CONTEXTS, Closes, StoredRecord, StoreRecordId
 from lace.urc import Coordinate
 
 _APPLICATION: Final = 0x4C616365  # "Lace"
 _BUSY_SECONDS: Final = 10.0
+_VARIABLES: Final = 500  # in one query
 
 #: The scripts that bring a file from version n to n + 1; a new file gets all of them.
 MIGRATIONS: Final = tuple(
@@ -153,6 +154,37 @@ class SqliteStore(Closes):
                 [(link, record, advert) for record, advert in put.items()],
             )
 
+    def digests(self, context: bytes, hashes: Sequence[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for start in range(0, len(hashes), _VARIABLES):
+            part = hashes[start : start + _VARIABLES]
+            marks = ", ".join("?" * len(part))
+            query = (  # question marks are all that is put in
+                "SELECT r.hash, d.digest FROM context AS c JOIN digest AS d ON d.context = c.id"  # noqa: S608
+                f" JOIN record AS r ON r.id = d.record WHERE c.key = ? AND r.hash IN ({marks})"
+            )
+            found.update(self._all(query, (context, *part)))
+        return found
+
+    def keep_digests(self, context: bytes, digests: Mapping[str, bytes]) -> None:
+        with self._lock, _errors(self.path), self._writing() as connection:
+            row = connection.execute("SELECT id FROM context WHERE key = ?", (context,)).fetchone()
+            if row is None:
+                row = connection.execute(
+                    "INSERT INTO context (key) VALUES (?) RETURNING id", (context,)
+                ).fetchone()
+                old = "SELECT id FROM context ORDER BY id DESC LIMIT -1 OFFSET ?"
+                for table, column in (("digest", "context"), ("context", "id")):
+                    connection.execute(
+                        f"DELETE FROM {table} WHERE {column} IN ({old})",  # noqa: S608 (ours)
+                        (MOST_CONTEXTS,),
+                    )
+            connection.executemany(
+                "INSERT OR REPLACE INTO digest (context, record, digest)"
+                " SELECT ?, id, ? FROM record WHERE hash = ?",
+                [(row[0], value, hash) for hash, value in digests.items()],
+            )
+
     def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -268,6 +300,9 @@ class SqliteStore(Closes):
                 " AND hash = ?",
                 (record.group, record.app, record.name, record.tai, hash),
             )
+        connection.execute(
+            "DELETE FROM digest WHERE context IN (SELECT id FROM context) AND record = ?", (id,)
+        )
         connection.execute("DELETE FROM record WHERE id = ?", (id,))
         return 1
 

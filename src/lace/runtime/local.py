@@ -8,12 +8,15 @@ changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from lace.crypto.native import digest
 from lace.datalog.ast import Predicate
 from lace.datalog.source import Fact, MemorySource, Row
-from lace.ids import RecordHash
+from lace.errors import StoreError
+from lace.ids import RecordHash, is_verifier
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, advertise, gather
 from lace.interlace.facts import read_block
@@ -114,13 +117,9 @@ class LocalPolicy:
         here = self.policy.source
         missing = [row[0] for row in request if next(here.query(_HAVE, row[0]), None) is None]
         for part in _parts(sorted(row[0] for row in send)):
-            sendable, expected = {}, {}
-            for record in part:
-                described = self._describe(record, mine)
-                if described is not None:  # a selector may name what is not here
-                    sendable[record] = described.digest()
-                    expected[record] = described.said_by(theirs).digest()
-            yield m.Evaluated(sendable=sendable, expected=expected, more=True)
+            yield m.Evaluated(
+                sendable=self._digests(part, mine), expected=self._digests(part, theirs), more=True
+            )
         yield m.Evaluated(
             unsendable=frozenset(row[0] for row in unsend),
             requestable=frozenset(missing),
@@ -144,6 +143,22 @@ class LocalPolicy:
         mine = self.policy.local.source_label
         made = [self._describe(record, mine) for record in asked.records]
         return m.Described(tuple(advert for advert in made if advert is not None))
+
+    def _digests(self, records: list[str], source: SourceLabel) -> dict[str, bytes]:
+        """Return the digests of advertisements; those under a lasting name are kept."""
+        lasting = is_verifier(source)
+        context = _context(source, self._schema)
+        found = self.store.digests(context, records) if lasting else {}
+        fresh: dict[str, bytes] = {}
+        for record in records:
+            if record not in found:
+                described = self._describe(record, source)
+                if described is not None:  # a selector may name what is not here
+                    fresh[record] = described.digest()
+        if fresh and lasting:
+            with suppress(StoreError):  # they can be computed again
+                self.store.keep_digests(context, fresh)
+        return found | fresh
 
     def _describe(self, hash: str, source: SourceLabel) -> Advertisement | None:
         if self._snapshot is None:
@@ -220,6 +235,12 @@ def stored_after(
         for stored in batch:
             yield stored.id, at_hand.get(stored.hash) or store.load(stored.hash)
         seen = batch[-1].id
+
+
+def _context(source: SourceLabel, schema: Schema) -> bytes:
+    """Return what a digest depends on besides the record, as a short key."""
+    names = ["*"] if schema is None else sorted(schema)
+    return digest("\n".join([source, *names]).encode())[:16]
 
 
 def _is_same(one: ExchangePlan, other: ExchangePlan) -> bool:

@@ -9,6 +9,7 @@ import sqlite3
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import forge
@@ -248,3 +249,21 @@ def test_a_snapshot_survives_forgetting_in_another_process(path: Path) -> None:
             os.waitpid(child, 0)
             assert not store.has(blob.hash)
             assert snapshot.count(Predicate("Have", 1)) == 1
+
+
+def test_a_store_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "old"
+    record = build_plex(group="g", app="a", name="n", tai=f"{1:010d}:{0:09d}")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(module.MIGRATIONS[0])
+        connection.execute("PRAGMA application_id = 0x4C616365")
+        connection.execute("PRAGMA user_version = 1")
+        connection.execute(
+            "INSERT INTO record (hash, raw) VALUES (?, ?)", (record.hash, record.raw)
+        )
+        connection.commit()
+    with SqliteStore(path) as store:
+        assert store.load(record.hash) == record
+        assert store.cursor(b"x") == {}
+        store.keep_digests(b"c", {record.hash: b"d" * 32})
+    assert module.schema_version(path) == module.VERSION == 2
