@@ -20,7 +20,10 @@ settings.load_profile("lace")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
+    def needs_spark(item: pytest.Item) -> bool:
+        return "spark" in getattr(item, "fixturenames", ()) or "[spark" in item.name
+
+    items.sort(key=needs_spark)
 
 
 @pytest.fixture(scope="session")
