@@ -210,11 +210,9 @@ def test_a_limit_stops_with_an_error_that_names_it(
 ) -> None:
     assert spark is not None
     (name,) = limit
+    limits = replace(LAKE_LIMITS, **limit)
     with pytest.raises(LimitExceeded) as caught:
-        found = run_on_spark(
-            rules, facts, limits=replace(LAKE_LIMITS, **limit), placement=placement
-        )
-        list(found.all_facts())
+        list(run_on_spark(rules, facts, limits=limits, placement=placement).all_facts())
     assert (caught.value.limit, caught.value.configured) == (name, limit[name])
     assert caught.value.observed > limit[name]
 

@@ -115,10 +115,12 @@ class DeltaLog:
         step: int,
         expected: int,
         note: Mapping[str, Any],
+        replace: bool = False,
     ) -> int:
         """Make files part of the table; raise ``Conflict`` if it is no longer as expected.
 
-        Returns the number of the version that this made.
+        With ``replace`` they are all of it from now on. Returns the number of the version that
+        this made.
         """
         actions: list[AddAction | RemoveAction] = [
             AddAction(f.path, f.size, {}, f.modified, True, json.dumps({"numRecords": f.rows}))
@@ -133,7 +135,10 @@ class DeltaLog:
             table = DeltaTable(self.root, version=expected)
             try:
                 table.create_write_transaction(
-                    actions, "append", self.schema, commit_properties=properties
+                    actions,
+                    "overwrite" if replace else "append",
+                    self.schema,
+                    commit_properties=properties,
                 )
             except CommitFailedError as error:
                 raise Conflict from error

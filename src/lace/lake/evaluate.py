@@ -45,6 +45,7 @@ from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded
 from lace.lake.facts import FactFrames, columns_of, frame_of_rows
 from lace.lake.jobs import job
 from lace.lake.lower import RuleLowering, view_frame
+from lace.lake.onepass import OnePass
 from lace.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -102,9 +103,7 @@ class LakeEvaluation:
 
     def rows(self, predicate: Predicate) -> Collection[Row]:
         """Return the facts of a derived predicate, brought here."""
-        if predicate in self._here_predicates():
-            self._run_here(predicate)
-        rows = self._rows.get(predicate)
+        rows = self._rows_here(predicate)
         if rows is None:
             with job("bringing facts here"):
                 rows = self._bring(self._frame(predicate), self.limits.derived_facts)
@@ -129,12 +128,9 @@ class LakeEvaluation:
     # --- where relations are ---
 
     def _frame(self, relation: Relation) -> DataFrame:
-        if relation in self._here_predicates():
-            assert isinstance(relation, Predicate)
-            self._run_here(relation)
+        rows = self._rows_here(relation)
         frame = self._frames.get(relation)
         if frame is None:
-            rows = self._rows.get(relation)
             if rows is not None:
                 arity = self._arity(relation)
                 frame = frame_of_rows(self.facts.spark, rows, arity)
@@ -143,6 +139,12 @@ class LakeEvaluation:
                 frame = view_frame(self.program.views[relation], self.facts)
             self._frames[relation] = frame
         return frame
+
+    def _rows_here(self, relation: Relation) -> Collection[Row] | None:
+        if relation in self._here_predicates():
+            assert isinstance(relation, Predicate)
+            self._run_here(relation)
+        return self._rows.get(relation)
 
     def _is_small(self, relation: Relation) -> bool:
         return relation in self._rows or relation in self._here_predicates()
@@ -190,8 +192,13 @@ class LakeEvaluation:
             self._here.extend(rules)
             return
         (predicate,) = component.predicates
-        heads = [self._lowering.heads(rule) for rule in rules]
-        self._frames[predicate] = _union(heads).distinct()
+        one_pass = OnePass(self.program, self.facts, self._rows_here)
+        passed, others = one_pass.split(rules)
+        if passed is not None and not others:
+            self._frames[predicate] = passed
+        else:
+            heads = [self._lowering.heads(rule) for rule in others]
+            self._frames[predicate] = _union([*heads, *filter(None, [passed])]).distinct()
         if predicate in self._used_by(needed):
             self._settle(predicate)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
@@ -61,6 +60,13 @@ class FactFrames(Protocol):
     def wide(self, view: View) -> DataFrame | None:
         """Return a whole view at once, or None if it has to be put together from patterns."""
 
+    @property
+    def records(self) -> DataFrame:
+        """The wide rows, if there are any."""
+
+    def condition(self, view: View) -> tuple[Column, dict[int, Column]] | None:
+        """Return a view as a condition on wide rows with its local columns, if it can be one."""
+
     def check(self, limits: Limits) -> None:
         """Raise ``LimitExceeded`` if there are more facts than allowed."""
 
@@ -89,6 +95,13 @@ class GivenFacts:
     def wide(self, view: View) -> DataFrame | None:  # noqa: ARG002 (facts are not rows of records)
         return None
 
+    @property
+    def records(self) -> DataFrame:
+        return frame_of_rows(self.spark, (), 0)
+
+    def condition(self, view: View) -> tuple[Column, dict[int, Column]] | None:  # noqa: ARG002
+        return None
+
     def check(self, limits: Limits) -> None:
         _check_base(sum(map(len, self.rows.values())), limits)
 
@@ -110,7 +123,7 @@ class LakeFacts:
                 f"{mixed[0]} facts come from the lake alone", code=Code.LACEGRAM_SHADOW
             )
 
-    @cached_property
+    @property
     def records(self) -> DataFrame:
         return self.snapshot.records
 
@@ -161,6 +174,9 @@ class LakeFacts:
             return None
         return _Wide(self.records).view(view)
 
+    def condition(self, view: View) -> tuple[Column, dict[int, Column]] | None:
+        return _Wide(self.records).condition(view) if is_star(view) else None
+
 
 def is_star(view: View) -> bool:
     """Whether a view is about the fields, by name, of one record a row."""
@@ -183,18 +199,15 @@ class _Wide:
         self._conditions: list[Column] = []
 
     def view(self, view: View) -> DataFrame:
+        """Return the rows of a star; a list in it may make several of one record."""
         # What needs no list goes first: it is what files can be skipped by.
-        promoted: list[Pattern] = []
-        others: list[Pattern] = []
         for pattern in view.patterns:
-            in_list = pattern.predicate == FIELD and pattern.slots[1] not in PROMOTED
-            (others if in_list else promoted).append(pattern)
-        for pattern in promoted:
-            self._promoted(pattern)
+            if not _is_in_list(pattern):
+                self._promoted(pattern)
         self._filter()
-        for pattern in others:
-            self._bind(pattern.slots[0], F.col("hash"))
-            self._from_list(pattern)
+        for pattern in view.patterns:
+            if _is_in_list(pattern):
+                self._from_list(pattern)
         tests = [test_column(test, self._columns.__getitem__) for test in view.tests]
         frame = self._frame.where(all_of([*self._conditions, *tests]))
         if not view.outputs:
@@ -202,6 +215,18 @@ class _Wide:
         return frame.select(
             *(self._columns[local].alias(f"c{n}") for n, local in enumerate(view.outputs))
         )
+
+    def condition(self, view: View) -> tuple[Column, dict[int, Column]] | None:
+        """Return a star as a condition, and its columns; None if a list makes more of a record."""
+        for pattern in view.patterns:
+            if not _is_in_list(pattern):
+                self._promoted(pattern)
+            elif any(isinstance(slot, int) for slot in pattern.slots[2:]):
+                return None
+            else:
+                self._from_list(pattern)
+        tests = [test_column(test, self._columns.__getitem__) for test in view.tests]
+        return all_of([*self._conditions, *tests]), self._columns
 
     def _promoted(self, pattern: Pattern) -> None:
         self._bind(pattern.slots[0], F.col("hash"))
@@ -213,7 +238,8 @@ class _Wide:
             self._bind(value, column.cast("string") if name == "Data-Length" else column)
 
     def _from_list(self, pattern: Pattern) -> None:
-        _, name, index, value = pattern.slots
+        record, name, index, value = pattern.slots
+        self._bind(record, F.col("hash"))
 
         def fits(entry: Column) -> Column:
             conditions = [entry["name"] == F.lit(name)]
@@ -245,6 +271,10 @@ class _Wide:
             self._conditions.append(column == self._columns[slot])
         elif slot is not None:
             self._columns[slot] = column
+
+
+def _is_in_list(pattern: Pattern) -> bool:
+    return pattern.predicate == FIELD and pattern.slots[1] not in PROMOTED
 
 
 def _check_base(facts: int, limits: Limits) -> None:
