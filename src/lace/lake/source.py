@@ -7,11 +7,12 @@ what is no record becomes a row with a code. The bytes cross from Python to Java
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import pyarrow as pa
+from pyarrow.fs import FileType
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
@@ -20,7 +21,11 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from lace.errors import Code, LakeError, Outcome, Status
@@ -55,10 +60,7 @@ class LaceDataSource(DataSource):
         return LaceStreamReader(schema, dict(self.options))
 
 
-@dataclass
 class SegmentPartition(InputPartition):
-    segment: Segment
-
     def __init__(self, segment: Segment) -> None:
         super().__init__(segment)
         self.segment = segment
@@ -90,52 +92,77 @@ class LaceReader(DataSourceReader):
         return _read(partition, self._columns)
 
 
-class LaceStreamReader(DataSourceStreamReader):
-    """New bundles in a folder, in the order of their names, some at a time.
+class LaceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """New bundles in a folder, some at a time, each once.
 
     A bundle must appear under its name in one step: write it under another name, then rename it.
-    What was read is told by name, so that a name that comes later must sort later.
+    With the option ``log`` the order is that in which bundles were first seen, kept in that file.
+    Without it the order is that of their names, and a bundle whose name sorts before one that was
+    read already is passed over.
     """
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         self._columns = schema.names
         self._path = _path(options)
+        self._log = options.get("log")
         self._most = int(options.get("maxfilespertrigger", _MAX_FILES))
+        self._last: list[str] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return {"after": ""}
+        return {"files": 0, "after": ""}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxFiles(self._most)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        waiting = self._between(start["after"], None)
-        if not isinstance(limit, ReadAllAvailable):
-            most = limit.max_files if isinstance(limit, ReadMaxFiles) else self._most
-            waiting = waiting[:most]
-        return {"after": waiting[-1]} if waiting else start
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._last = self._bundles()
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        waiting = self._between("", None)
-        return {"after": waiting[-1]} if waiting else None
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        bundles = self._bundles() if self._last is None else self._last
+        done = self._position(bundles, start)
+        end = len(bundles)
+        if isinstance(limit, ReadMaxFiles):
+            end = min(end, done + limit.max_files)
+        return {"files": end, "after": bundles[end - 1]} if end > done else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         with carried():
-            return [
-                SegmentPartition(segment)
-                for bundle in self._between(start["after"], end["after"])
-                for segment in cut(bundle)
-            ]
+            bundles = self._bundles()
+            wanted = bundles[self._position(bundles, start) : self._position(bundles, end)]
+            return [SegmentPartition(segment) for bundle in wanted for segment in cut(bundle)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self._columns)
 
-    def _between(self, after: str, last: str | None) -> list[str]:
+    def _position(self, bundles: list[str], offset: dict[str, Any]) -> int:
+        if self._log is None:
+            return bisect_right(bundles, offset["after"])
+        position = int(offset["files"])
+        if position > len(bundles) or (position and bundles[position - 1] != offset["after"]):
+            raise LakeError(f"{self._log} is of another stream", code=Code.LAKE_STREAM)
+        return position
+
+    def _bundles(self) -> list[str]:
+        """Return all bundles in the order of the stream; new ones are written down first."""
         try:
-            bundles = list_bundles([self._path])
+            there = list_bundles([self._path])
         except LakeError:
-            return []  # nothing there yet
-        return [name for name in bundles if name > after and (last is None or name <= last)]
+            there = []  # nothing there yet
+        if self._log is None:
+            return there
+        system, path = filesystem(self._log)
+        known: list[str] = []
+        if system.get_file_info(path).type == FileType.File:
+            with system.open_input_file(path) as file:
+                known = json.loads(cast("bytes", file.read()))
+        seen = set(known)
+        new = [bundle for bundle in there if bundle not in seen]
+        if new:
+            known += new
+            with system.open_output_stream(f"{path}.new") as file:
+                file.write(json.dumps(known).encode())
+            system.move(f"{path}.new", path)
+        return known
 
 
 def _path(options: dict[str, str]) -> str:
