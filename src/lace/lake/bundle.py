@@ -9,6 +9,7 @@ cuts are true if the first is, and the first is the beginning of the file.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -84,7 +85,8 @@ def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
 def list_bundles(paths: Sequence[str]) -> list[str]:
     """Return the bundles among files and folders, sorted; a folder is searched for ``*.lace``."""
     found: set[str] = set()
-    for path in paths:
+    for given in paths:
+        path = given if "://" in given else os.path.abspath(given)  # noqa: PTH100 (or a URI)
         system, inner = filesystem(path)
         scheme = path[: len(path) - len(inner)] if "://" in path else ""
         info = system.get_file_info(inner)

@@ -11,6 +11,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -139,12 +140,16 @@ def _start(options: SparkOptions) -> SparkSession:
         try:
             gateway = launch_gateway(conf, {"stdout": stream, "stderr": stream})  # type: ignore[no-untyped-call]
             SparkContext(conf=conf, gateway=gateway)
-            return SparkSession.builder.getOrCreate()
+            session = SparkSession.builder.getOrCreate()
         except Exception as error:
             raise LakeError(
                 f"Spark did not start with {java.origin}: {error}\n{_tail(log)}",
                 code=Code.LAKE_START,
             ) from error
+    if options.log is None:
+        with suppress(OSError):
+            log.unlink()  # nobody will look for it; Java goes on writing to what has no name
+    return session
 
 
 def _settings(options: SparkOptions, java: Java) -> dict[str, str]:
