@@ -44,7 +44,7 @@ from lace.datalog.stratify import Component
 from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded
 from lace.lake.facts import FactFrames, columns_of, frame_of_rows
 from lace.lake.jobs import job
-from lace.lake.lower import RuleLowering, view_frame
+from lace.lake.lower import RuleLowering, view_arity, view_frame
 from lace.lake.onepass import OnePass
 from lace.limits import DEFAULT_LIMITS, Limits
 
@@ -152,7 +152,7 @@ class LakeEvaluation:
     def _arity(self, relation: Relation) -> int:
         if isinstance(relation, Predicate):
             return relation.arity
-        return len(self.program.views[relation].outputs)
+        return view_arity(self.program.views[relation])
 
     def _try_bring(self, relation: Relation, limit: int) -> bool:
         """Bring a relation here if it is small enough; return whether it is here."""
@@ -362,7 +362,7 @@ class _ViewNames:
     def of(self, relation: Relation) -> Predicate:
         if isinstance(relation, Predicate):
             return relation
-        arity = len(self._program.views[relation].outputs)
+        arity = view_arity(self._program.views[relation])
         return Predicate(f"{self._stem}{relation}", arity)
 
 

@@ -180,13 +180,17 @@ class LakeFacts:
 
 def is_star(view: View) -> bool:
     """Whether a view is about the fields, by name, of one record a row."""
-    return view.patterns[0].slots[:1] not in {(), (None,)} and all(
-        pattern.slots[0] == view.patterns[0].slots[0]
-        and (
-            pattern.predicate == HAVE
-            or (pattern.predicate == FIELD and isinstance(pattern.slots[1], str))
+    return (
+        view.outputs is not None
+        and view.patterns[0].slots[:1] not in {(), (None,)}
+        and all(
+            pattern.slots[0] == view.patterns[0].slots[0]
+            and (
+                pattern.predicate == HAVE
+                or (pattern.predicate == FIELD and isinstance(pattern.slots[1], str))
+            )
+            for pattern in view.patterns
         )
-        for pattern in view.patterns
     )
 
 
@@ -210,6 +214,7 @@ class _Wide:
                 self._from_list(pattern)
         tests = [test_column(test, self._columns.__getitem__) for test in view.tests]
         frame = self._frame.where(all_of([*self._conditions, *tests]))
+        assert view.outputs is not None
         if not view.outputs:
             return frame.select(F.lit("").alias(EMPTY_COLUMN))
         return frame.select(

@@ -27,6 +27,8 @@ def view_frame(view: View, facts: FactFrames) -> DataFrame:
     wide = facts.wide(view)
     if wide is not None:
         return wide
+    if view.outputs is None:
+        return _whole_facts(view, facts)
     frame: DataFrame | None = None
     for pattern in view.patterns:
         part = fitting(facts.frame(pattern), pattern.slots, "v")
@@ -36,6 +38,29 @@ def view_frame(view: View, facts: FactFrames) -> DataFrame:
     if not view.outputs:
         return frame.select(F.lit("").alias(EMPTY_COLUMN))
     return frame.select(*(F.col(f"v{n}").alias(f"c{i}") for i, n in enumerate(view.outputs)))
+
+
+def view_arity(view: View) -> int:
+    """Return how many columns the rows of a view have."""
+    return len(view.patterns[0].slots if view.outputs is None else view.outputs)
+
+
+def _whole_facts(view: View, facts: FactFrames) -> DataFrame:
+    """Return the facts of a view of one pattern, as they are."""
+    (pattern,) = view.patterns
+    columns: dict[int, Column] = {}
+    conditions: list[Column] = []
+    for number, slot in enumerate(pattern.slots):
+        column = F.col(f"c{number}")
+        if isinstance(slot, str):
+            conditions.append(column == F.lit(slot))
+        elif slot is not None and slot in columns:
+            conditions.append(column == columns[slot])
+        elif slot is not None:
+            columns[slot] = column
+    conditions += [test_column(test, columns.__getitem__) for test in view.tests]
+    frame = facts.frame(pattern)
+    return frame.where(all_of(conditions)) if conditions else frame
 
 
 def fitting(

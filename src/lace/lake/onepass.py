@@ -59,7 +59,7 @@ class OnePass:
         assert isinstance(star.relation, int)
         view = self.program.views[star.relation]
         decided = self.facts.condition(view)
-        if decided is None:
+        if decided is None or view.outputs is None:
             return None
         condition, locals_ = decided
         columns: dict[int, Column] = {}

@@ -6,6 +6,7 @@ Settings that matter have their reason beside them. What is already running is u
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -74,6 +75,8 @@ def open_session(options: SparkOptions | None = None) -> SparkSession:
     check_packages()
     from pyspark.sql import SparkSession
 
+    # What it says goes to people as an error of ours; the same as a Java trace helps nobody.
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     running = SparkSession.getActiveSession()
     if running is not None:
         return running

@@ -152,8 +152,9 @@ class _Slice:
                 continue
             if isinstance(slot, str):
                 self.records.add(slot)
-            elif slot is not None:
-                column = view.outputs.index(slot)
+            else:
+                assert slot is not None or view.outputs is None  # a star has a key
+                column = 0 if view.outputs is None else view.outputs.index(slot or 0)
                 marks.setdefault(column, f"r{first + len(marks)}")
         fresh = [F.col(f"c{column}").alias(name) for column, name in marks.items()]
         if not fresh:
