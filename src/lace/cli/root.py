@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "demo": ("lace.cli.demo:demo", "Make a key, seal a note, break one byte of it, check both."),
     "fmt": ("lace.cli.lacegram:fmt", "Write rules in their one canonical spelling."),
     "key": ("lace.cli.key:key", "Make and look at signing keys."),
+    "lake": ("lace.cli.lake:lake", "Records in bulk, on Spark: ingest, select, reconcile."),
     "policy": ("lace.cli.policy:policy", "What a selector becomes, and what a peer can learn."),
     "record": ("lace.cli.record:record", "Make, seal, show and verify records."),
     "store": ("lace.cli.store:store", "Look after a record store: info, check, forget."),

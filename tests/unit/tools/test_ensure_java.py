@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import ensure_java
+from lace.lake import java
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -23,14 +24,14 @@ def fake_java(folder: Path, version: str) -> Path:
     ("version", "major"), [("17.0.15", 17), ("1.8.0_402", 8), ("21", 21), ("25-ea", 25)]
 )
 def test_versions(tmp_path: Path, version: str, major: int) -> None:
-    assert ensure_java.java_version(str(fake_java(tmp_path, version))) == major
+    assert java.java_version(str(fake_java(tmp_path, version))) == major
 
 
 def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ensure_java.java_version(str(tmp_path / "java")) is None
+    assert java.java_version(str(tmp_path / "java")) is None
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    assert ensure_java.system_java() is None
+    assert java.system_java() is None
 
 
 def test_java_home_goes_first_and_old_ones_are_passed_over(
@@ -40,9 +41,9 @@ def test_java_home_goes_first_and_old_ones_are_passed_over(
     path = fake_java(tmp_path / "path", "17.0.1")
     monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
-    assert ensure_java.system_java() == str(home)
+    assert java.system_java() == str(home)
     fake_java(home.parent, "11.0.2")
-    assert ensure_java.system_java() == str(path)
+    assert java.system_java() == str(path)
 
 
 def test_without_java_the_wheel_is_installed_into_this_environment(

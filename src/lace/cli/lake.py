@@ -1,0 +1,294 @@
+"""``lace lake``: records in bulk, on Spark. Spark itself is loaded when a command needs it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from lace.cli.exitcodes import Exit
+from lace.cli.render import print_json
+from lace.errors import Code, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lace.lake.tables import Lake
+
+_SMALL_BYTES: Final = 64 << 20
+
+# More commands, each in a file of its own. Name: module and attribute.
+_ELSEWHERE: Final = {
+    "select": "lace.cli.lake_rules:select_command",
+    "why": "lace.cli.lake_rules:why_command",
+    "summarize": "lace.cli.lake_rules:summarize_command",
+    "export": "lace.cli.lake_exchange:export_command",
+    "reconcile": "lace.cli.lake_exchange:reconcile_command",
+    "stream": "lace.cli.lake_exchange:stream_command",
+}
+
+
+class _Group(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_ELSEWHERE])
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _ELSEWHERE:
+            return super().get_command(ctx, name)
+        module, attribute = _ELSEWHERE[name].split(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how Spark is started."""
+    for option in (
+        click.option(
+            "--master", metavar="URL",
+            help="Where Spark runs.  [default: $LACE_LAKE_MASTER, else local[*]]",
+        ),
+        click.option("--memory", default="2g", show_default=True, help="Heap of the driver."),
+        click.option("--spark-log", metavar="FILE", help="Where all that Spark says goes."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def open_spark(
+    master: str | None, memory: str, spark_log: str | None, *, small: bool = False
+) -> SparkSession:
+    from lace.lake.session import SparkOptions, open_session
+
+    log = None if spark_log is None else Path(spark_log)
+    return open_session(SparkOptions(master=master, memory=memory, log=log, quick_start=small))
+
+
+def open_lake(name: str, spark: SparkSession, *, create: bool = False) -> Lake:
+    from lace.lake.tables import Lake
+
+    return Lake.open(spark, name, create=create)
+
+
+@contextmanager
+def progress(spark: SparkSession) -> Iterator[Callable[[str], None]]:
+    """Show how far jobs are: a bar on a terminal, a line for each part of the work elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda message: click.echo(message, err=True)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    from lace.lake.progress import watching
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
+               TimeElapsedColumn())  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        with watching(spark, lambda done, total: bar.update(task, completed=done, total=total)):
+            yield lambda message: bar.update(task, description=message, completed=0, total=None)
+
+
+@click.group(cls=_Group)
+def lake() -> None:
+    """Work with records in bulk, on Spark: ingest, select, summarise, reconcile.
+
+    \b
+    Example:
+      lace lake ingest notes.lake archive/ more.lace
+      lace lake select notes.lake //notes-demo//notes// --count
+    """
+
+
+@lake.command()
+@spark_options
+def doctor(master: str | None, memory: str, spark_log: str | None) -> int:
+    """Say whether everything is there that a lake needs, and what to do where it is not.
+
+    \b
+    Example:
+      lace lake doctor
+    """
+    from lace.lake.doctor import examine
+    from lace.lake.session import SparkOptions
+
+    log = None if spark_log is None else Path(spark_log)
+    options = SparkOptions(master=master, memory=memory, log=log, quick_start=True)
+    healthy = True
+    for finding in examine(options):
+        healthy = healthy and finding.ok
+        click.echo(f"{'ok ' if finding.ok else 'NO '} {finding.what:11} {finding.detail}")
+        if finding.fix:
+            click.echo(f"    {finding.fix}")
+    return Exit.OK if healthy else Exit.BAD_INPUT
+
+
+@lake.command()
+@click.argument("name", metavar="LAKE")
+@click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE...")
+@spark_options
+def ingest(
+    name: str, bundles: tuple[str, ...], master: str | None, memory: str, spark_log: str | None
+) -> int:
+    """Validate the records of bundles, and of folders of *.lace files, into LAKE.
+
+    What is no record goes to the table "quarantine". Running it again changes nothing; a run that
+    was broken off is completed by the next one.
+
+    \b
+    Example:
+      lace lake ingest notes.lake archive/ more.lace
+    """
+    from lace.lake.bundle import bundle_size, list_bundles
+    from lace.lake.ingest import ingest as run
+
+    size = sum(map(bundle_size, list_bundles(bundles)))
+    spark = open_spark(master, memory, spark_log, small=size < _SMALL_BYTES)
+    opened = open_lake(name, spark, create=True)
+    with progress(spark) as report:
+        done = run(opened, list(bundles), report=report)
+    if done.skipped_steps and not done.steps:
+        click.echo("nothing to do: the same bundles were ingested before")
+    click.echo(f"records      {done.records:,} new, {done.duplicates:,} were there already")
+    click.echo(f"quarantine   {done.quarantined:,} new")
+    click.echo(f"version      {done.version}")
+    return Exit.SOME_REJECTED if done.quarantined else Exit.OK
+
+
+@lake.command()
+@click.argument("name", metavar="LAKE")
+def info(name: str) -> None:
+    """Print how much LAKE holds, and its newest changes. Needs no Spark.
+
+    \b
+    Example:
+      lace lake info notes.lake
+    """
+    from lace.lake.session import check_packages
+
+    check_packages()
+    from lace.lake.tables import Lake
+
+    opened = Lake.open(None, name)  # type: ignore[arg-type]  # nothing here is asked of Spark
+    records, aside = opened.records_log.version(), opened.quarantine_log.version()
+    size = sum(file.size for file in records.files)
+    click.echo(f"records      {records.rows:,} in {len(records.files)} files, {size:,} bytes")
+    click.echo(f"quarantine   {aside.rows:,}")
+    click.echo(f"version      {records.number}")
+    for note in opened.records_log.notes(10):
+        click.echo(
+            f"  {note['version']:>6}  {note['records']:,} new records, "
+            f"{note['duplicates']:,} duplicates, step {note['step']} of {note['ingest']}"
+        )
+
+
+@lake.command()
+@click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE...")
+def index(bundles: tuple[str, ...]) -> None:
+    """Write an index beside each BUNDLE, so that it can be read in parts without being searched.
+
+    \b
+    Example:
+      lace lake index archive/2024.lace
+    """
+    from lace.lake.session import check_packages
+
+    check_packages()
+    from lace.lake.bundle import list_bundles, survey, write_index
+
+    for bundle in list_bundles(bundles):
+        found = survey(bundle)
+        click.echo(f"{write_index(found)}: {len(found.cuts) + 1} parts")
+
+
+@lake.command()
+@click.argument("name", metavar="LAKE")
+@click.argument("query")
+@click.option("--version", type=int, help="As of this version of the lake.  [default: the newest]")
+@spark_options
+def sql(
+    name: str, query: str, version: int | None, master: str | None, memory: str,
+    spark_log: str | None,
+) -> None:  # fmt: skip
+    """Run an SQL QUERY over the tables of LAKE and print its rows as JSON lines.
+
+    The tables are records, wide (records without their bytes), fields, links, embedded and
+    quarantine.
+
+    \b
+    Example:
+      lace lake sql notes.lake "SELECT app, count(*) AS n FROM wide GROUP BY app ORDER BY n DESC"
+      lace lake sql notes.lake "SELECT code, bundle, offset FROM quarantine"
+    """
+    spark = open_spark(master, memory, spark_log, small=True)
+    opened = open_lake(name, spark)
+    from lace.lake.jobs import job
+    from lace.lake.tables import TABLES
+
+    for table in TABLES:
+        opened.table(table, version).createOrReplaceTempView(table)
+    with job("query"):
+        for row in spark.sql(query).toLocalIterator():
+            print_json(_plain(row.asDict(recursive=True)))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it; bytes become hexadecimal text."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, bytes | bytearray):
+        return value.hex()
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def read_program(text: str, predicate: str | None) -> tuple[Any, Any, str]:
+    """Return the program, the predicate to look at and the lacegram's id of what was given.
+
+    Without a predicate, ``text`` is a selector: an address, rules, or a file of rules. With one, it
+    is a file of any rules.
+    """
+    from lace.cli.files import read_at_most
+    from lace.datalog.ast import Predicate
+    from lace.datalog.check import check_lacegram
+    from lace.datalog.program import compile_program
+    from lace.datalog.roles import SELECT_HAVE
+    from lace.errors import LacegramError
+    from lace.limits import DEFAULT_LIMITS
+    from lace.policy.module import module_from_text
+    from lace.selectors import selector
+
+    if predicate is None:
+        if text.startswith("//") or ":-" in text:
+            module = selector(text)
+        else:
+            module = module_from_text(read_at_most(text, DEFAULT_LIMITS.lacegram_bytes + 1))
+        return module.program, SELECT_HAVE, module.id
+    checked = check_lacegram(read_at_most(text, DEFAULT_LIMITS.lacegram_bytes + 1))
+    if checked.errors:
+        raise LacegramError(tuple(checked.errors))
+    program = compile_program(checked.lacegram)
+    found = [p for p in program.derived if predicate in {p.name, str(p)}]
+    if len(found) != 1:
+        known = ", ".join(sorted(map(str, program.derived)))
+        raise UsageError(f"no one predicate {predicate}: there are {known}", code=Code.INPUT_KEY)
+    return program, Predicate(*found[0]), checked.lacegram.id
+
+
+def read_given(file: str | None) -> list[tuple[str, ...]]:
+    """Return the facts of a file that stand beside a lake."""
+    from lace.cli.files import read_limited
+    from lace.datalog.source import parse_facts
+
+    return [] if file is None else parse_facts(read_limited(file, 1 << 30))
+
+
+def print_bytes(content: bytes) -> None:
+    """Write data as it is."""
+    sys.stdout.buffer.write(content)

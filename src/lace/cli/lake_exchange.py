@@ -1,0 +1,151 @@
+"""``lace lake export``, ``reconcile`` and ``stream``: records out of a lake, and into it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lace.cli.exitcodes import Exit
+from lace.cli.lake import open_lake, open_spark, progress, read_program, spark_options
+
+_DATABASES = (".db", ".sqlite", ".sqlite3")
+
+
+@click.command("export")
+@click.argument("name", metavar="LAKE")
+@click.argument("target", metavar="FOLDER|STORE")
+@click.option("--selector", "selector_text", metavar="SELECTOR", help="Only what this selects.")
+@click.option("--bundles", type=click.IntRange(1), help="How many bundles.  [default: by size]")
+@click.option("--store", "into_store", is_flag=True, help="The target is a SQLite lace.")
+@spark_options
+def export_command(
+    name: str, target: str, selector_text: str | None, bundles: int | None, into_store: bool,
+    master: str | None, memory: str, spark_log: str | None,
+) -> int:  # fmt: skip
+    """Write the records of LAKE into bundles in a new FOLDER, or with --store into a SQLite lace.
+
+    \b
+    Example:
+      lace lake export notes.lake out/
+      lace lake export notes.lake phone.db --store --selector //notes-demo//notes//
+    """
+    if target.endswith(_DATABASES) and not into_store:
+        raise click.UsageError(f"{target} looks like a database: add --store, or name a folder")
+    spark = open_spark(master, memory, spark_log)
+    snapshot = open_lake(name, spark).snapshot()
+    from lace.lake.export import export_bundles, export_to_store
+    from lace.lake.select import select
+    from lace.recordstore.sqlite import SqliteStore
+
+    records = snapshot.records
+    with progress(spark) as report:
+        if selector_text is not None:
+            report("selecting")
+            records = select(snapshot, read_program(selector_text, None)[0]).records()
+        report("writing")
+        if into_store:
+            with SqliteStore(target) as store:
+                done = export_to_store(records, store)
+        else:
+            done = export_bundles(records, target, bundles=bundles)
+    click.echo(f"{done.records:,} records written, {done.duplicates:,} were there already")
+    for bundle in done.bundles:
+        click.echo(bundle)
+    if done.rejected:
+        click.echo(f"{done.rejected:,} records are not valid any more: left out", err=True)
+    return Exit.SOME_REJECTED if done.rejected else Exit.OK
+
+
+@click.command("reconcile")
+@click.argument("left", metavar="A")
+@click.argument("right", metavar="B")
+@click.argument("selector_text", metavar="SELECTOR")
+@click.option("--apply", "is_applied", is_flag=True, help="Bring each side what it lacks.")
+@click.option("--list", "is_listed", is_flag=True, help="Print the hashes that are lacking.")
+@spark_options
+def reconcile_command(
+    left: str, right: str, selector_text: str, is_applied: bool, is_listed: bool,
+    master: str | None, memory: str, spark_log: str | None,
+) -> int:  # fmt: skip
+    """Compare A and B: lakes, bundles, folders of bundles, or SQLite laces.
+
+    Says how many of the records that SELECTOR selects each side lacks. With --apply they are
+    transferred, each validated again. Bundles are never changed: what they lack becomes a new
+    bundle beside them.
+
+    \b
+    Example:
+      lace lake reconcile notes.lake phone.db //notes-demo//notes//
+      lace lake reconcile notes.lake other.lake //notes-demo//notes// --apply
+    """
+    program = read_program(selector_text, None)[0]
+    spark = open_spark(master, memory, spark_log)
+    from lace.lake.reconcile import Reconciliation, open_sides, write_back
+
+    with progress(spark) as report, open_sides(spark, left, right) as (a, b):
+        both = Reconciliation(a, b, program)
+        if not is_applied:
+            report("comparing")
+            found = both.difference()
+            click.echo(f"{left} lacks {found.left_lacks:,}")
+            click.echo(f"{right} lacks {found.right_lacks:,}")
+            if is_listed:
+                for sign, here, there in (("<", a, b), (">", b, a)):
+                    rows = both.lacking(here, there).select("hash").orderBy("hash")
+                    for row in rows.toLocalIterator():
+                        click.echo(f"{sign} {row.hash}")
+            return Exit.OK
+        report("transferring")
+        before = [side.lake.snapshot().version.number for side in (a, b)]
+        moved = both.transfer()
+        for side, version in zip((a, b), before, strict=True):
+            write_back(side, version)
+    click.echo(f"{left} got {moved.left_lacks:,}")
+    click.echo(f"{right} got {moved.right_lacks:,}")
+    return Exit.OK
+
+
+@click.command("stream")
+@click.argument("name", metavar="LAKE")
+@click.argument("folder", metavar="FOLDER")
+@click.option("--checkpoint", required=True, metavar="FOLDER", help="Where it notes how far it is.")
+@click.option("--once", is_flag=True, help="Take what is there now, then end.")
+@click.option("--interval", default="10 seconds", show_default=True, help="How often to look.")
+@spark_options
+def stream_command(
+    name: str, folder: str, checkpoint: str, once: bool, interval: str, master: str | None,
+    memory: str, spark_log: str | None,
+) -> int:  # fmt: skip
+    """Take bundles into LAKE as they appear in FOLDER, each record once; Ctrl-C ends it.
+
+    A bundle must appear under its *.lace name in one step: write it under another name, then rename
+    it. The same checkpoint goes on where it ended.
+
+    \b
+    Example:
+      lace lake stream notes.lake incoming/ --checkpoint notes.checkpoint
+    """
+    Path(folder).mkdir(parents=True, exist_ok=True) if "://" not in folder else None
+    spark = open_spark(master, memory, spark_log)
+    opened = open_lake(name, spark, create=True)
+    from lace.lake.stream import LakeStream
+
+    def tell(number: int, result: object) -> None:
+        from lace.lake.ingest import StepResult
+
+        assert isinstance(result, StepResult)
+        click.echo(
+            f"batch {number}: {result.records:,} new, {result.duplicates:,} duplicates, "
+            f"{result.quarantined:,} put aside"
+        )
+
+    made = LakeStream(opened, folder, checkpoint, on_batch=tell)
+    made.start(interval=None if once else interval)
+    try:
+        while not made.wait(1):
+            pass
+    except KeyboardInterrupt:
+        click.echo("ending", err=True)
+        made.stop()
+    return Exit.OK

@@ -1,0 +1,197 @@
+"""Bundles: files of concatenated records, and where they can be cut for many readers at once.
+
+A cut is never guessed: looking for a markline would find records that lie inside the data of other
+records. Cuts come from one pass over the bundle, and may be kept in an index beside it. An index is
+not believed either: a reader that starts at a cut must end exactly at the next one, so that all
+cuts are true if the first is, and the first is the beginning of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, cast
+
+from blake3 import blake3
+from pyarrow import fs
+
+from lace.b64a import encode
+from lace.errors import Code, LakeError
+from lace.limits import DEFAULT_LIMITS, MIB, Limits
+from lace.record.split import BrokenFrame, RecordSplitter
+
+SEGMENT_BYTES: Final = 32 * MIB
+SUFFIX: Final = ".lace"
+INDEX_SUFFIX: Final = ".cuts"
+_CHUNK: Final = 4 * MIB
+_FORMAT: Final = 1
+_INDEX_BYTES: Final = 256 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of whole records in a bundle."""
+
+    bundle: str
+    start: int
+    end: int
+    final: bool
+    """Whether this is the last one: only there may a record be broken off."""
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What one pass over a bundle found out."""
+
+    bundle: str
+    size: int
+    digest: str
+    cuts: tuple[int, ...]
+    """Where segments begin, after the first; each is a record boundary."""
+
+    def segments(self) -> list[Segment]:
+        edges = [0, *self.cuts, self.size]
+        pairs = list(pairwise(edges))
+        return [
+            Segment(self.bundle, start, end, number == len(pairs) - 1)
+            for number, (start, end) in enumerate(pairs)
+            if end > start
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"bundle": self.bundle, "size": self.size, "digest": self.digest,
+                "cuts": list(self.cuts)}  # fmt: skip
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Survey:
+        return cls(value["bundle"], value["size"], value["digest"], tuple(value["cuts"]))
+
+
+def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a path or URI, and the path within it."""
+    if "://" in uri:
+        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
+        return found
+    return fs.LocalFileSystem(), uri
+
+
+def list_bundles(paths: Sequence[str]) -> list[str]:
+    """Return the bundles among files and folders, sorted; a folder is searched for ``*.lace``."""
+    found: set[str] = set()
+    for given in paths:
+        path = given if "://" in given else os.path.abspath(given)  # noqa: PTH100 (or a URI)
+        system, inner = filesystem(path)
+        scheme = path[: len(path) - len(inner)] if "://" in path else ""
+        info = system.get_file_info(inner)
+        if info.type == fs.FileType.File:
+            found.add(path)
+        elif info.type == fs.FileType.Directory:
+            inside = system.get_file_info(fs.FileSelector(inner, recursive=True))
+            found |= {
+                scheme + entry.path
+                for entry in inside
+                if entry.type == fs.FileType.File and entry.path.endswith(SUFFIX)
+            }
+        else:
+            raise LakeError(f"cannot read {path}: there is no such file", code=Code.LAKE_INPUT)
+    if not found:
+        raise LakeError(f"no bundles in {', '.join(paths)}", code=Code.LAKE_INPUT)
+    return sorted(found)
+
+
+def bundle_size(bundle: str) -> int:
+    system, path = filesystem(bundle)
+    info = system.get_file_info(path)
+    if info.type != fs.FileType.File:
+        raise LakeError(f"cannot read {bundle}: there is no such file", code=Code.LAKE_INPUT)
+    return int(info.size)
+
+
+def read_range(bundle: str, start: int, end: int, chunk: int = _CHUNK) -> Iterator[bytes]:
+    """Yield the bytes of a range in bounded chunks; raise if the bundle has become shorter."""
+    system, path = filesystem(bundle)
+    with system.open_input_file(path) as file:
+        file.seek(start)
+        at = start
+        while at < end:
+            data = cast("bytes", file.read(min(chunk, end - at)))
+            if not data:
+                raise LakeError(f"{bundle} ended at byte {at}", code=Code.LAKE_CHANGED)
+            at += len(data)
+            yield data
+
+
+def survey(
+    bundle: str, limits: Limits = DEFAULT_LIMITS, segment_bytes: int = SEGMENT_BYTES
+) -> Survey:
+    """Return digest and cuts of a bundle; cuts of an index beside it are taken over."""
+    size = bundle_size(bundle)
+    indexed = read_index(bundle, size)
+    hasher = blake3()
+    splitter = RecordSplitter(limits)
+    cuts: list[int] = []
+    last = 0
+    for chunk in read_range(bundle, 0, size):
+        hasher.update(chunk)
+        if indexed is None:
+            for frame in splitter.feed(chunk):
+                if isinstance(frame, BrokenFrame):
+                    break
+                if frame.offset - last >= segment_bytes:
+                    cuts.append(frame.offset)
+                    last = frame.offset
+    digest = encode(hasher.digest())
+    if indexed is not None:
+        if indexed.digest != digest:
+            raise LakeError(f"{bundle}{INDEX_SUFFIX} is of another bundle", code=Code.LAKE_INDEX)
+        return indexed
+    return Survey(bundle, size, digest, tuple(cuts))
+
+
+def cut(bundle: str, limits: Limits = DEFAULT_LIMITS) -> list[Segment]:
+    """Return the segments of a bundle; only a large one without an index has to be read for it."""
+    size = bundle_size(bundle)
+    indexed = read_index(bundle, size)
+    if indexed is None and size > SEGMENT_BYTES:
+        indexed = survey(bundle, limits)
+    return (indexed or Survey(bundle, size, "", ())).segments()
+
+
+def write_index(found: Survey) -> str:
+    """Keep a survey beside its bundle; return the name of the file."""
+    system, path = filesystem(found.bundle)
+    content = found.to_json() | {"format": _FORMAT}
+    del content["bundle"]  # an index stays true when both files are moved
+    with system.open_output_stream(path + INDEX_SUFFIX) as file:
+        file.write(json.dumps(content, sort_keys=True).encode())
+    return found.bundle + INDEX_SUFFIX
+
+
+def read_index(bundle: str, size: int) -> Survey | None:
+    """Return the survey kept beside a bundle, or None; raise if it cannot be of this bundle."""
+    system, path = filesystem(bundle)
+    info = system.get_file_info(path + INDEX_SUFFIX)
+    if info.type != fs.FileType.File:
+        return None
+    problem = LakeError(f"{bundle}{INDEX_SUFFIX} does not fit {bundle}", code=Code.LAKE_INDEX)
+    if info.size > _INDEX_BYTES:
+        raise problem
+    try:
+        with system.open_input_file(path + INDEX_SUFFIX) as file:
+            content = json.loads(cast("bytes", file.read()))
+        kept = Survey.from_json(content | {"bundle": bundle})
+        edges = [0, *kept.cuts, size]
+        fits = content["format"] == _FORMAT and kept.size == size and isinstance(kept.digest, str)
+        ordered = all(type(b) is int and a < b for a, b in pairwise(edges))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise problem from None
+    if not fits or not (ordered or not kept.cuts):
+        raise problem
+    return kept

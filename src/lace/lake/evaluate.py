@@ -1,0 +1,407 @@
+"""A program over a lake: large relations stay DataFrames, small ones are evaluated right here.
+
+Rounds are dear in Spark and cheap in this process. So each component of a program is looked at in
+turn: where all that it needs is small, it goes to the in-process engine, whole, and what comes out
+is sent along with the next join. What is too large stays with Spark, recursion included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark import StorageLevel
+
+from lace.datalog.ast import (
+    Anonymous,
+    Atom,
+    BodyAtom,
+    Cardinality,
+    Compare,
+    Constant,
+    Negated,
+    NotEqual,
+    Predicate,
+    Rule,
+    Term,
+    TextShape,
+    Truth,
+    Variable,
+)
+from lace.datalog.canonical import canonical_lacegram
+from lace.datalog.evaluate import evaluate
+from lace.datalog.program import (
+    Argument,
+    CompiledRule,
+    Relation,
+    RuleProgram,
+    ViewTest,
+    compile_program,
+)
+from lace.datalog.source import MemorySource, Row
+from lace.datalog.stratify import Component
+from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded
+from lace.lake.facts import FactFrames, columns_of, frame_of_rows
+from lace.lake.jobs import job
+from lace.lake.lower import RuleLowering, view_arity, view_frame
+from lace.lake.onepass import OnePass
+from lace.limits import DEFAULT_LIMITS, Limits
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LAKE_LIMITS: Final = replace(
+    DEFAULT_LIMITS, base_facts=1 << 36, derived_facts=1 << 34, work=1 << 42
+)
+"""As everywhere, set larger: a lake is more than one machine's memory."""
+
+_UNLIMITED: Final = (1 << 31) - 1  # Spark counts a limit in 32 bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """How large a relation may be to be taken here."""
+
+    rows: int = 200_000
+    """Of a relation that other rules use."""
+    recursive_rows: int = 1_000_000
+    """Of each relation that a recursion starts from."""
+
+
+@dataclass(slots=True)
+class LakeEvaluation:
+    """The relations of a program over the facts of a lake; computed as they are asked for."""
+
+    program: RuleProgram
+    facts: FactFrames
+    limits: Limits = LAKE_LIMITS
+    placement: Placement = field(default_factory=Placement)
+    outputs: frozenset[Predicate] = frozenset()
+    _frames: dict[Relation, DataFrame] = field(default_factory=dict)
+    _rows: dict[Relation, Collection[Row]] = field(default_factory=dict)
+    _here: list[CompiledRule] = field(default_factory=list)
+    """Rules that the in-process engine takes, with all that they need known here."""
+    _here_done: frozenset[Predicate] = frozenset()
+    _persisted: list[DataFrame] = field(default_factory=list)
+    _lowering: RuleLowering = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._lowering = RuleLowering(self.facts.spark, self._frame, self._is_small, self.limits)
+        self.facts.check(self.limits)
+        needed = _needed(self.program, self.outputs)
+        with job("evaluating rules"):
+            for component in self.program.components:
+                if needed.issuperset(component.predicates):
+                    self._place(component, needed)
+
+    # --- what it knows ---
+
+    def frame(self, predicate: Predicate) -> DataFrame:
+        """Return the facts of a derived predicate, each once, in columns c0, c1, …"""
+        return self._frame(predicate)
+
+    def rows(self, predicate: Predicate) -> Collection[Row]:
+        """Return the facts of a derived predicate, brought here."""
+        rows = self._rows_here(predicate)
+        if rows is None:
+            with job("bringing facts here"):
+                rows = self._bring(self._frame(predicate), self.limits.derived_facts)
+            if rows is None:
+                limit = self.limits.derived_facts
+                raise LimitExceeded("derived_facts", configured=limit, observed=limit + 1)
+            self._rows[predicate] = rows
+        return rows
+
+    def all_facts(self) -> Iterator[tuple[Predicate, Row]]:
+        """Yield every fact of the outputs."""
+        for predicate in sorted(self.outputs):
+            for row in self.rows(predicate):
+                yield predicate, row
+
+    def close(self) -> None:
+        """Give back what was kept on disk."""
+        for frame in self._persisted:
+            frame.unpersist()
+        self._persisted.clear()
+
+    # --- where relations are ---
+
+    def _frame(self, relation: Relation) -> DataFrame:
+        rows = self._rows_here(relation)
+        frame = self._frames.get(relation)
+        if frame is None:
+            if rows is not None:
+                arity = self._arity(relation)
+                frame = frame_of_rows(self.facts.spark, rows, arity)
+            else:
+                assert isinstance(relation, int)
+                frame = view_frame(self.program.views[relation], self.facts)
+            self._frames[relation] = frame
+        return frame
+
+    def _rows_here(self, relation: Relation) -> Collection[Row] | None:
+        if relation in self._here_predicates():
+            assert isinstance(relation, Predicate)
+            self._run_here(relation)
+        return self._rows.get(relation)
+
+    def _is_small(self, relation: Relation) -> bool:
+        return relation in self._rows or relation in self._here_predicates()
+
+    def _arity(self, relation: Relation) -> int:
+        if isinstance(relation, Predicate):
+            return relation.arity
+        return view_arity(self.program.views[relation])
+
+    def _try_bring(self, relation: Relation, limit: int) -> bool:
+        """Bring a relation here if it is small enough; return whether it is here."""
+        if self._is_small(relation):
+            return True
+        rows = self._bring(self._frame(relation).distinct(), limit)
+        if rows is not None:
+            if isinstance(relation, Predicate):
+                self._check_size(len(rows))
+            self._rows[relation] = rows
+            self._frames.pop(relation, None)
+        return rows is not None
+
+    def _bring(self, frame: DataFrame, limit: int) -> Collection[Row] | None:
+        """Return the rows of a frame, or None if there are more than a limit."""
+        table = (frame if limit >= _UNLIMITED else frame.limit(limit + 1)).toArrow()
+        if table.num_rows > limit:
+            return None
+        if table.column_names == columns_of(0):
+            return {()} if table.num_rows else set()
+        return set(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+    # --- placing components ---
+
+    def _place(self, component: Component, needed: frozenset[Predicate]) -> None:
+        rules = [rule for p in component.predicates for rule in self.program.rules_of[p]]
+        inside = set(component.predicates)
+        inputs = {x.relation for rule in rules for x in rule.literals} - inside
+        if component.recursive:
+            limit = self.placement.recursive_rows
+            if limit and all(self._try_bring(relation, limit) for relation in inputs):
+                self._here.extend(rules)
+            else:
+                self._fixed_point(component, rules)
+            return
+        if self.placement.rows and all(map(self._is_small, inputs)):
+            self._here.extend(rules)
+            return
+        (predicate,) = component.predicates
+        one_pass = OnePass(self.program, self.facts, self._rows_here)
+        passed, others = one_pass.split(rules)
+        if passed is not None and not others:
+            self._frames[predicate] = passed
+        else:
+            heads = [self._lowering.heads(rule) for rule in others]
+            self._frames[predicate] = _union([*heads, *filter(None, [passed])]).distinct()
+        if predicate in self._used_by(needed):
+            self._settle(predicate)
+
+    def _used_by(self, needed: frozenset[Predicate]) -> set[Relation]:
+        rules = (rule for rule in self.program.rules if rule.head in needed)
+        return {literal.relation for rule in rules for literal in rule.literals}
+
+    def _settle(self, predicate: Predicate) -> None:
+        """Compute a relation that others use: here if it is small, else once, kept on disk."""
+        if self.placement.rows and self._try_bring(predicate, self.placement.rows):
+            return
+        frame = self._frames[predicate].persist(StorageLevel.DISK_ONLY)
+        self._persisted.append(frame)
+        self._frames[predicate] = frame
+        self._check_size(frame.count())
+
+    def _check_size(self, size: int) -> None:
+        if size > self.limits.derived_facts:
+            raise LimitExceeded(
+                "derived_facts", configured=self.limits.derived_facts, observed=size
+            )
+
+    # --- recursion that is too large to be taken here ---
+
+    def _fixed_point(self, component: Component, rules: list[CompiledRule]) -> None:
+        """Round by round, from what was new in the last one; each round forgets how it came."""
+        spark = self.facts.spark
+        inside = set(component.predicates)
+        adaptive = "spark.sql.adaptive.enabled"
+        before = str(spark.conf.get(adaptive))
+        # Planning anew within each round costs more than a bad plan for small increments.
+        spark.conf.set(adaptive, "false")
+        try:
+            fresh = {
+                p: [
+                    self._lowering.heads(rule)
+                    for rule in rules
+                    if rule.head == p and not any(join.relation in inside for join in rule.joins)
+                ]
+                for p in inside
+            }
+            total: dict[Relation, DataFrame] = {
+                p: frame_of_rows(spark, (), p.arity) for p in inside
+            }
+            sizes = dict.fromkeys(inside, 0)
+            for rounds in range(self.limits.iterations + 2):
+                delta: dict[Predicate, DataFrame] = {}
+                for predicate in inside:
+                    if not fresh[predicate]:
+                        continue
+                    found = _union(fresh[predicate]).distinct()
+                    new = found.join(total[predicate], found.columns, "left_anti")
+                    new = new.localCheckpoint()
+                    count = new.count()
+                    if count:
+                        delta[predicate] = new
+                        sizes[predicate] += count
+                        self._check_size(sizes[predicate])
+                if not delta:
+                    break
+                if rounds >= self.limits.iterations:
+                    limit = self.limits.iterations
+                    raise LimitExceeded("iterations", configured=limit, observed=rounds + 1)
+                for predicate, new in delta.items():
+                    joint = total[predicate].union(new).coalesce(_partitions(sizes[predicate]))
+                    total[predicate] = joint.localCheckpoint()
+                self._frames.update(total)
+                fresh = {
+                    p: [
+                        self._lowering.heads(rule, {number: delta[join.relation]})
+                        for rule in rules
+                        if rule.head == p
+                        for number, join in enumerate(rule.joins)
+                        if isinstance(join.relation, Predicate) and join.relation in delta
+                    ]
+                    for p in inside
+                }
+            self._frames.update(total)
+        finally:
+            spark.conf.set(adaptive, before)
+
+    # --- the in-process engine ---
+
+    def _here_predicates(self) -> set[Relation]:
+        heads: set[Relation] = {rule.head for rule in self._here}
+        return heads - self._here_done
+
+    def _run_here(self, wanted: Predicate) -> None:
+        """Evaluate all rules that were placed here; what is only counted is never stored."""
+        heads = {rule.head for rule in self._here}
+        outputs = (heads - self.program.only_counted) | {wanted}
+        source = MemorySource(limits=replace(self.limits, base_facts=1 << 62))
+        names = _ViewNames(self.program)
+        for relation in {x.relation for rule in self._here for x in rule.literals} - heads:
+            source.add_rows(names.of(relation), self._rows[relation])
+        rules = tuple(_as_rule(rule, names) for rule in self._here)
+        program = compile_program(canonical_lacegram(rules))
+        result = evaluate(program, source, outputs=outputs, limits=self.limits)
+        for predicate in outputs:
+            self._rows[predicate] = result.rows(predicate)
+        self._here_done |= outputs
+
+
+def evaluate_on_spark(
+    program: RuleProgram,
+    facts: FactFrames,
+    *,
+    outputs: Iterable[Predicate] | None = None,
+    limits: Limits = LAKE_LIMITS,
+    placement: Placement | None = None,
+) -> LakeEvaluation:
+    """Return the relations of a program over base facts; by default all can be asked for."""
+    shadowed = sorted(p for p in facts.predicates() if p in program.derived)
+    if shadowed:
+        message = f"{shadowed[0]} has base facts and rules"
+        raise LacegramError((
+            Diagnostic(code=Code.LACEGRAM_SHADOW, message=message, line=1, column=1,
+                       hint=Code.LACEGRAM_SHADOW.fix),
+        ))  # fmt: skip
+    wanted = program.derived if outputs is None else frozenset(outputs) & program.derived
+    return LakeEvaluation(program, facts, limits, placement or Placement(), wanted)
+
+
+def _needed(program: RuleProgram, outputs: frozenset[Predicate]) -> frozenset[Predicate]:
+    """Return the derived predicates that outputs depend on, themselves included."""
+    found = set(outputs)
+    queue = list(outputs)
+    for predicate in queue:
+        for rule in program.rules_of[predicate]:
+            for literal in rule.literals:
+                if isinstance(literal.relation, Predicate) and literal.relation not in found:
+                    found.add(literal.relation)
+                    queue.append(literal.relation)
+    return frozenset(found)
+
+
+def _union(frames: list[DataFrame]) -> DataFrame:
+    first, *rest = frames
+    for frame in rest:
+        first = first.union(frame)
+    return first
+
+
+def _partitions(rows: int) -> int:
+    return max(1, min(64, rows // 100_000))
+
+
+# --- compiled rules as rules again, over relations instead of base facts --------------------------
+
+
+class _ViewNames:
+    """Names for the views of a program that none of its predicates has."""
+
+    def __init__(self, program: RuleProgram) -> None:
+        taken = {p.name for p in program.derived | program.base}
+        self._stem = "_view"
+        while any(name.startswith(self._stem) for name in taken):
+            self._stem += "~"
+        self._program = program
+
+    def of(self, relation: Relation) -> Predicate:
+        if isinstance(relation, Predicate):
+            return relation
+        arity = view_arity(self._program.views[relation])
+        return Predicate(f"{self._stem}{relation}", arity)
+
+
+def _as_rule(rule: CompiledRule, names: _ViewNames) -> Rule:
+    """Return a rule that says the same over relations as its source says over base facts."""
+
+    def term(argument: Argument) -> Term:
+        if argument is None:
+            return Anonymous()
+        return Constant(argument) if isinstance(argument, str) else Variable(f"X{argument}")
+
+    def atom(relation: Relation, arguments: Iterable[Argument]) -> Atom:
+        return Atom(names.of(relation).name, tuple(map(term, arguments)))
+
+    def counted(
+        count_arguments: tuple[Argument, ...], same: Iterable[tuple[int, int]]
+    ) -> list[Term]:
+        terms = list(map(term, count_arguments))
+        for number, pair in enumerate(same):
+            local = next((terms[c] for c in pair if isinstance(terms[c], Variable)), None)
+            for column in pair:
+                terms[column] = local or Variable(f"L{number}")
+        return terms
+
+    body: list[BodyAtom] = [atom(join.relation, join.arguments) for join in rule.joins]
+    body += [Negated(atom(absent.relation, absent.arguments)) for absent in rule.absents]
+    for count in rule.counts:
+        inner = Atom(names.of(count.relation).name, tuple(counted(count.arguments, count.same)))
+        body.append(Cardinality(inner, count.operator, term(count.bound)))
+    body += [_as_test(test, term) for test in rule.tests]
+    head = Atom(rule.head.name, tuple(map(term, rule.head_arguments)))
+    return Rule(head, tuple(body) or (Truth(),))
+
+
+def _as_test(test: ViewTest, term: Callable[[Argument], Term]) -> BodyAtom:
+    left, right, end = term(test.left), term(test.right), term(test.end)
+    match test.kind:
+        case "NotEqual":
+            return NotEqual(left, right)
+        case "TextShape":
+            return TextShape(left, right, test.operator, end)
+    return Compare(test.kind, left, test.operator, right)  # type: ignore[arg-type]

@@ -1,0 +1,179 @@
+"""A Spark session that starts quietly, or says plainly why it cannot.
+
+Settings that matter have their reason beside them. What is already running is used as it is: under
+``spark-submit`` or in a notebook the session belongs to whoever started it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lace.errors import Code, LakeError
+from lace.lake.java import Java, find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER_VARIABLE: Final = "LACE_LAKE_MASTER"
+PACKAGES: Final = ("pyspark", "deltalake", "pyarrow", "pandas")
+_TAIL_LINES: Final = 20
+_LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)\])?")
+_TASK_FAILURES: Final = 4
+
+SETTINGS: Final[Mapping[str, str]] = {
+    # Text is compared and times are read the same way everywhere.
+    "spark.sql.session.timeZone": "UTC",
+    # Rows travel between Python and Java as Arrow; a batch is bounded by bytes, because records
+    # may be of any size.
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "33554432",
+    # A Python worker that dies leaves its stack in the log.
+    "spark.python.worker.faulthandler.enabled": "true",
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    # Smaller files, and the codec that everything else can read too.
+    "spark.sql.parquet.compression.codec": "zstd",
+    # Records and bytes that are none go to two places at once, without a sort.
+    "spark.sql.maxConcurrentOutputFileWriters": "4",
+    # Files come from the Delta log, so that no folder is ever listed for partitions.
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # A limited collect looks at all partitions at once: most selections are sparse.
+    "spark.sql.limit.initialNumPartitions": "64",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions:
+    """How Spark is to be started; everything has a default that works on one machine."""
+
+    master: str | None = None
+    """None: the environment's LACE_LAKE_MASTER, else all cores of this machine."""
+    memory: str = "2g"
+    """Heap of the driver; in local mode that is all there is. Bulk work needs little of it."""
+    log: Path | None = None
+    """Where everything that Java says goes; None: a temporary file."""
+    quick_start: bool = False
+    """Compile less: starts sooner, runs long jobs slower. For tests and small work."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def open_session(options: SparkOptions | None = None) -> SparkSession:
+    """Return the running session, or a new one; raise ``LakeError`` if there can be none."""
+    check_packages()
+    from pyspark.sql import SparkSession
+
+    # What it says goes to people as an error of ours; the same as a Java trace helps nobody.
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    options = options or SparkOptions()
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started us: its settings stand
+        return SparkSession.builder.getOrCreate()
+    return _start(options)
+
+
+def check_packages() -> None:
+    """Raise ``LakeError`` naming every package that is missing."""
+    missing = [name for name in PACKAGES if package_version(name) is None]
+    if missing:
+        raise LakeError(f"not installed: {', '.join(missing)}", code=Code.LAKE_MISSING)
+
+
+def package_version(name: str) -> str | None:
+    """Return the version of an installed package, or None."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def foreign_spark_home() -> str | None:
+    """Return what is wrong with SPARK_HOME, or None."""
+    home = os.environ.get("SPARK_HOME")
+    if home is None:
+        return None
+    jars = sorted((Path(home) / "jars").glob("spark-core_*.jar"))
+    found = re.search(r"-(\d[\w.]*)\.jar$", jars[0].name) if jars else None
+    expected = package_version("pyspark")
+    if found is not None and found.group(1) == expected:
+        return None
+    what = found.group(1) if found else "no Spark"
+    return f"SPARK_HOME={home} holds {what}, pyspark is {expected}"
+
+
+def master_of(options: SparkOptions) -> str:
+    """Return the master to use; a local one retries a failed task as a cluster would."""
+    master = options.master or os.environ.get(MASTER_VARIABLE) or "local[*]"
+    local = _LOCAL.fullmatch(master)
+    return f"local[{local.group(1) or 1},{_TASK_FAILURES}]" if local else master
+
+
+def _start(options: SparkOptions) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    problem = foreign_spark_home()
+    if problem is not None:
+        raise LakeError(problem, code=Code.LAKE_SPARK_HOME)
+    java = find_java()
+    conf = SparkConf()
+    for name, value in (_settings(options, java) | dict(options.settings)).items():
+        conf.set(name, value)
+    conf.setMaster(master_of(options)).setAppName("lace lake")
+    os.environ["JAVA_HOME"] = str(java.home)
+    # Workers must run the very interpreter that runs this.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    log = options.log or Path(tempfile.mkstemp(prefix="lace-spark-", suffix=".log")[1])
+    with log.open("ab") as stream:
+        try:
+            gateway = launch_gateway(conf, {"stdout": stream, "stderr": stream})  # type: ignore[no-untyped-call]
+            SparkContext(conf=conf, gateway=gateway)
+            session = SparkSession.builder.getOrCreate()
+        except Exception as error:
+            raise LakeError(
+                f"Spark did not start with {java.origin}: {error}\n{_tail(log)}",
+                code=Code.LAKE_START,
+            ) from error
+    if options.log is None:
+        with suppress(OSError):
+            log.unlink()  # nobody will look for it; Java goes on writing to what has no name
+    return session
+
+
+def _settings(options: SparkOptions, java: Java) -> dict[str, str]:
+    settings = dict(SETTINGS)
+    settings["spark.driver.memory"] = options.memory
+    flags = ["-XX:+UseParallelGC"]  # throughput matters here, pauses do not
+    if options.quick_start:
+        flags.append("-XX:TieredStopAtLevel=1")
+    if java.version >= 24:
+        flags.append("--enable-native-access=ALL-UNNAMED")  # else it warns with every start
+    settings["spark.driver.extraJavaOptions"] = " ".join(flags)
+    local = _LOCAL.match(master_of(options))
+    if local:
+        cores = os.cpu_count() or 1 if local.group(1) == "*" else int(local.group(1) or 1)
+        # Two partitions a core keep all cores busy; the default of 200 makes small work slow.
+        settings["spark.sql.shuffle.partitions"] = str(2 * cores)
+        settings["spark.driver.host"] = "localhost"
+        settings["spark.driver.bindAddress"] = "127.0.0.1"
+    return settings
+
+
+def _tail(log: Path) -> str:
+    lines = log.read_text("utf-8", "replace").splitlines()[-_TAIL_LINES:]
+    return "\n".join([f"The last lines of {log}:", *lines])

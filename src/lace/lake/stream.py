@@ -1,0 +1,103 @@
+"""Bundles as they arrive: each batch is one step of an ingest, so that each record comes once.
+
+Spark's checkpoint says which bundles make up a batch, and makes the same batch again after a crash;
+the commit carries the number of the batch, so that a batch that was committed is not done twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+from pyarrow import fs
+
+from lace.errors import Code, LakeError
+from lace.lake.bundle import filesystem
+from lace.lake.ingest import StepResult, run_step
+from lace.lake.jobs import job
+from lace.lake.tables import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_SEEN: Final = "bundles.json"
+_FOR: Final = "lake.json"
+
+
+@dataclass(slots=True)
+class LakeStream:
+    """A folder that flows into a lake."""
+
+    lake: Lake
+    folder: str
+    checkpoint: str
+    """Where the stream remembers how far it is; never used for two streams."""
+    bundles_per_batch: int = 100
+    on_batch: Callable[[int, StepResult], None] = lambda _number, _result: None
+    _query: StreamingQuery | None = field(default=None, init=False)
+
+    def start(self, *, interval: str | None = None) -> None:
+        """Begin: batch by batch for ever, or (without an interval) until all is read."""
+        self._check()
+        source = self.lake.spark.readStream.format("lace")
+        source = source.option("log", f"{self.checkpoint}/{_SEEN}")
+        source = source.option("maxFilesPerTrigger", str(self.bundles_per_batch))
+        writer = source.load(self.folder).writeStream.foreachBatch(self._batch)
+        writer = writer.option("checkpointLocation", f"{self.checkpoint}/spark")
+        writer = (
+            writer.trigger(availableNow=True)
+            if interval is None
+            else writer.trigger(processingTime=interval)
+        )
+        self._query = writer.start()
+
+    def wait(self, seconds: int | None = None) -> bool:
+        """Wait for the end, at most so long; return whether it has come."""
+        assert self._query is not None
+        with job("stream"):
+            return bool(self._query.awaitTermination(seconds))
+
+    def stop(self) -> None:
+        """End after the batch that is under way, or in the middle of it: nothing is lost."""
+        if self._query is not None:
+            self._query.stop()
+
+    def _batch(self, found: DataFrame, number: int) -> None:
+        work = f"lace-stream/{self._id()}"
+        if self.lake.records_log.done(work) > number:
+            return
+        name = f"stream-{self._id()}"
+        self.on_batch(
+            number, run_step(self.lake, found, work, number + 1, name, lambda _message: None)
+        )
+
+    def _id(self) -> str:
+        """Return what Spark calls this stream, as long as its checkpoint is there."""
+        system, root = filesystem(f"{self.checkpoint}/spark/metadata")
+        with system.open_input_file(root) as file:
+            return str(json.loads(cast("bytes", file.read()))["id"])
+
+    def _check(self) -> None:
+        """Refuse a checkpoint that was made for another lake or folder."""
+        if "://" not in self.checkpoint:
+            self.checkpoint = str(Path(self.checkpoint).absolute())
+        if "://" not in self.folder:
+            self.folder = str(Path(self.folder).absolute())
+        system, root = filesystem(self.checkpoint)
+        system.create_dir(root, recursive=True)
+        expected = {"lake": self.lake.root, "folder": self.folder}
+        if system.get_file_info(f"{root}/{_FOR}").type == fs.FileType.File:
+            with system.open_input_file(f"{root}/{_FOR}") as file:
+                found = json.loads(cast("bytes", file.read()))
+            if found != expected:
+                raise LakeError(
+                    f"{self.checkpoint} is for {found.get('folder')} into {found.get('lake')}",
+                    code=Code.LAKE_STREAM,
+                )
+            return
+        with system.open_output_stream(f"{root}/{_FOR}") as file:
+            file.write(json.dumps(expected).encode())

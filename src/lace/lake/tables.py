@@ -1,0 +1,208 @@
+"""A lake: records and what was put aside, as tables that anything can read.
+
+``records`` is the one table that is stored wide; fields, links and embedded hashes are views of it.
+Everything that is read together is read from one ``Snapshot``, so that a writer never shows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+from pyspark.sql import functions as F  # noqa: N812 (as everybody writes it)
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from lace.errors import Code, LakeError
+from lace.lake.bundle import filesystem
+from lace.lake.delta import DataFile, DeltaLog, TableVersion
+from lace.lake.rows import PROMOTED, QUARANTINE_SCHEMA, RECORDS_SCHEMA
+from lace.record.model import Record
+from lace.record.validate import reread
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+FORMAT: Final = 1
+_MARKER: Final = "lake.json"
+_MARKER_BYTES: Final = 65536
+_LOAD_BATCH: Final = 1000
+TABLES: Final = ("records", "wide", "fields", "links", "embedded", "quarantine")
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """A folder of tables; made by ``ingest``, read by everything else."""
+
+    spark: SparkSession
+    root: str
+
+    @classmethod
+    def open(cls, spark: SparkSession, root: str, *, create: bool = False) -> Lake:
+        """Return the lake in a folder; raise ``LakeError`` if it is none."""
+        root = root.rstrip("/")
+        system, path = filesystem(root)
+        if "://" not in root:
+            root = path = str(_absolute(root))
+        lake = cls(spark, root)
+        info = system.get_file_info(f"{path}/{_MARKER}")
+        if info.type == fs.FileType.File:
+            lake._check_marker(system, path)
+        elif not create:
+            raise LakeError(f"{root} is no lake", code=Code.LAKE_ABSENT)
+        else:
+            lake._create(system, path)
+        return lake
+
+    @property
+    def records_log(self) -> DeltaLog:
+        return DeltaLog(f"{self.root}/records", RECORDS_SCHEMA)
+
+    @property
+    def quarantine_log(self) -> DeltaLog:
+        return DeltaLog(f"{self.root}/quarantine", QUARANTINE_SCHEMA)
+
+    def snapshot(self, version: int | None = None) -> Snapshot:
+        """Return the records as of a version (None: the newest)."""
+        return Snapshot(self.spark, self.records_log.version(version))
+
+    def quarantine(self) -> DataFrame:
+        """Return what was put aside: bytes that are no records, with code, bundle and offset."""
+        version = self.quarantine_log.version()
+        return read_files(self.spark, version.uris(), QUARANTINE_SCHEMA)
+
+    def table(self, name: str, version: int | None = None) -> DataFrame:
+        """Return a table or view by name; see docs/lake.md for their columns."""
+        if name == "quarantine":
+            return self.quarantine()
+        return self.snapshot(version).table(name)
+
+    def _create(self, system: fs.FileSystem, path: str) -> None:
+        if system.get_file_info(path).type == fs.FileType.Directory and system.get_file_info(
+            fs.FileSelector(path)
+        ):
+            raise LakeError(f"{self.root} holds something else already", code=Code.LAKE_FORMAT)
+        system.create_dir(path, recursive=True)
+        # The marker goes first: a lake that is half made is made whole by whoever opens it next.
+        with system.open_output_stream(f"{path}/{_MARKER}") as file:
+            file.write(json.dumps({"format": FORMAT}).encode())
+        self._create_tables()
+
+    def _create_tables(self) -> None:
+        self.records_log.create()
+        self.quarantine_log.create()
+
+    def _check_marker(self, system: fs.FileSystem, path: str) -> None:
+        try:
+            with system.open_input_file(f"{path}/{_MARKER}") as file:
+                found = json.loads(cast("bytes", file.read(_MARKER_BYTES)))["format"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise LakeError(f"{self.root} is no lake", code=Code.LAKE_FORMAT) from None
+        if found != FORMAT:
+            raise LakeError(
+                f"{self.root} has format {found}, this engine knows {FORMAT}",
+                code=Code.LAKE_FORMAT,
+            )
+        if system.get_file_info(f"{path}/quarantine/_delta_log").type == fs.FileType.NotFound:
+            self._create_tables()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The records of one version of a lake."""
+
+    spark: SparkSession
+    version: TableVersion
+
+    @cached_property
+    def records(self) -> DataFrame:
+        """One row a record; see ``lace.lake.rows`` for the columns."""
+        return read_files(self.spark, self.version.uris(), RECORDS_SCHEMA)
+
+    def added_since(self, older: Snapshot) -> Snapshot:
+        """Return the records that came after an older version of the same lake."""
+        files = tuple(self.version.added_since(older.version))
+        version = TableVersion(self.version.root, self.version.number, files)
+        return Snapshot(self.spark, version)
+
+    def table(self, name: str) -> DataFrame:
+        match name:
+            case "records":
+                return self.records
+            case "wide":
+                return self.records.drop("raw", "bundle", "offset", "ingest")
+            case "fields":
+                return self._fields()
+            case "links":
+                exploded = self.records.select("hash", F.explode("links").alias("link"))
+                return exploded.select("hash", "link.*")
+            case "embedded":
+                embedded = F.when(F.col("type") == "S", F.col("plex_hash"))
+                embedded = embedded.when(F.col("type") == "P", F.col("blob_hash"))
+                found = self.records.select("hash", "type", embedded.alias("embedded"))
+                return found.where(F.col("embedded").isNotNull())
+        raise LakeError(f"no table {name}: {', '.join(TABLES)}", code=Code.LAKE_TABLE)
+
+    def _fields(self) -> DataFrame:
+        exploded = self.records.select("hash", F.explode(all_fields()).alias("field"))
+        return exploded.select("hash", "field.*")
+
+    # --- single records, without Spark ---
+
+    def load(self, hashes: set[str]) -> Iterator[Record]:
+        """Yield the records of these hashes that are here, read straight from the files."""
+        system, _ = filesystem(self.version.root)
+        wanted = pa.array(sorted(hashes), pa.string())
+        for uri in self.version.uris():
+            if not len(wanted):
+                return
+            _, path = filesystem(uri)
+            table = pq.read_table(
+                path, filesystem=system, columns=["raw"], filters=[("hash", "in", wanted)],
+                partitioning=None,
+            )  # fmt: skip
+            for raw in table.column("raw").to_pylist():
+                yield reread(raw)
+
+
+def all_fields() -> Column:
+    """Return all fields of a record as one list: the promoted ones, then the other headers."""
+    promoted = [
+        F.when(F.col(column).isNotNull(), F.struct(
+            F.lit(name).alias("name"), F.lit(0).alias("index"),
+            F.col(column).cast("string").alias("value"),
+        ))
+        for name, column in PROMOTED.items()
+    ]  # fmt: skip
+    return F.concat(F.array_compact(F.array(*promoted)), F.col("extras"))
+
+
+def read_files(spark: SparkSession, uris: list[str], schema: pa.Schema) -> DataFrame:
+    """Return the rows of Parquet files, with exactly the columns of a schema."""
+    made = from_arrow_schema(schema)
+    if not uris:
+        return spark.createDataFrame([], made)
+    return spark.read.schema(made).parquet(*uris)
+
+
+def local_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Return rows that are held here as a DataFrame."""
+    if not table.num_rows:
+        return spark.createDataFrame([], from_arrow_schema(table.schema))
+    return spark.createDataFrame(cast("Any", table))
+
+
+def files_named(files: tuple[DataFile, ...], paths: set[str]) -> list[DataFile]:
+    """Return the files whose path ends one of these URIs."""
+    return [file for file in files if any(path.endswith(file.path) for path in paths)]
+
+
+def _absolute(root: str) -> Any:
+    from pathlib import Path
+
+    return Path(root).absolute()

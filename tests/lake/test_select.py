@@ -1,0 +1,271 @@
+"""Rules over a lake derive what they derive over the same records in memory; and say why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from effort import examples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from lacegrams import run, run_on_spark
+from rooms import AUTHORITY, PREFIX, key, room_records, write_bundle
+
+from lace.datalog.ast import Predicate
+from lace.datalog.check import check_lacegram
+from lace.datalog.evaluate import evaluate
+from lace.datalog.explain import Explainer, Proof
+from lace.datalog.program import RuleProgram, compile_program
+from lace.datalog.roles import SELECT_HAVE
+from lace.datalog.source import MemorySource
+from lace.errors import Code, LaceError, LimitExceeded
+from lace.lake.evaluate import LAKE_LIMITS, Placement, evaluate_on_spark
+from lace.lake.facts import LakeFacts
+from lace.lake.ingest import ingest
+from lace.lake.select import explain, select
+from lace.lake.tables import Lake, Snapshot
+from lace.policy.module import PolicyModule
+from lace.record.facts import facts
+from lace.selectors import hashes, room, selector, with_support
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORDS = room_records(250, seed=3, members=5)
+CHAIN = room_records(40, seed=4, members=12, chain=1)
+EVERYTHING = [*RECORDS, *CHAIN]
+
+
+@pytest.fixture(scope="module")
+def snapshot(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    folder = tmp_path_factory.mktemp("lake")
+    lake = Lake.open(spark, str(folder / "lake"), create=True)
+    ingest(lake, [str(write_bundle(folder / "a.lace", EVERYTHING))])
+    return lake.snapshot()
+
+
+@pytest.fixture(scope="module")
+def source() -> MemorySource:
+    return MemorySource(fact for record in EVERYTHING for fact in facts(record))
+
+
+def program_of(text: str) -> RuleProgram:
+    return compile_program(check_lacegram(text).lacegram)
+
+
+MODULES: dict[str, PolicyModule] = {
+    "a whole app": selector(PREFIX),
+    "a field": selector(PREFIX, {"Tag": "t1"}),
+    "a coordinate": selector("//notes-demo//notes//t/1"),
+    "a name prefix": selector("//notes-demo//notes/message//t/"),
+    "one hash": hashes([RECORDS[30].hash, "S.0000000000000000000000000000000000000000000.H3"]),
+    "a room": room(PREFIX, authority=AUTHORITY.verifier, revocation_app="revoked"),
+    "delegation": room(PREFIX, authority=AUTHORITY.verifier, delegation=True, revocation_app="revoked"),
+    "support": with_support(selector(PREFIX, {"Tag": "t2"})),
+}  # fmt: skip
+
+PROGRAMS = {
+    "promoted fields bind": "A(P,G,T) :- Have(P), Field(P,'Group',_,G), Field(P,'TAI',I,T), Field(P,'Data-Length',_,I).\nA(P,L,I) :- Field(P,'Data-Length',I,L), IntCompare(L,'>','60').",
+    "a promoted field at another index": "A(P) :- Field(P,'Group','1',_).",
+    "other fields bind": "A(P,T,I) :- Have(P), Field(P,'Tag',I,T), Field(P,'App',_,'notes').",
+    "two values of one field": "A(P,T,U) :- Field(P,'Tag','0',T), Field(P,'Tag','1',U), T != U.",
+    "one value in two fields": "A(P,V) :- Field(P,'Member',_,V), Field(Q,'Signed-By',_,V), Have(Q).",
+    "a field name from a variable": "A(N,V) :- Field(P,N,_,V), Field(P,'Type',_,'B').",
+    "any record": "A(V) :- Field(_,'Tag',_,V).",
+    "a constant record": f"A(N,V) :- Field('{RECORDS[0].hash}',N,_,V).\nA(G,'x') :- Field('{RECORDS[0].hash}','Group',_,G).",
+    "links and embedded records": "A(P,T) :- RecordLink(P,'Reply+Link',_,'to',T), Have(T).\nA(P,B) :- BlobHash(P,B).\nA(P,B) :- PlexHash(P,B), Field(P,'App',_,'other').",
+    "absent fields": "A(P) :- Have(P), not Field(P,'Group',_,_).\nA(P) :- Have(P), Field(P,'App',_,'other'), not Field(P,'Tag',_,'t1').",
+    "counts of fields": "A(P) :- Have(P), Cardinality(Field(P,'Tag',_,_),'>=','2').",
+    "who wrote most": "S(V,P) :- Field(P,'Signed-By',_,V).\nA(V) :- S(V,_), Cardinality(S(V,_),'>','40').",
+    "reply chains": "A(P,Q) :- RecordLink(P,_,_,_,Q).\nA(P,R) :- A(P,Q), RecordLink(Q,_,_,_,R).",
+    "shapes": "A(P,N) :- Field(P,'Name',_,N), TextShape(N,'t','/','12').\nA(P,N) :- Field(P,'Name',_,N), TextShape(N,'t/1','','5').",
+    "nothing there": "A(P) :- Have(P), Nope(P).",
+}  # fmt: skip
+
+
+@pytest.mark.req("030-EVAL-01", "110-COO-01")
+@pytest.mark.parametrize("name", MODULES)
+def test_selectors_select_the_same_records(
+    snapshot: Snapshot, source: MemorySource, name: str
+) -> None:
+    module = MODULES[name]
+    expected = {row[0] for row in evaluate(module.program, source).rows(SELECT_HAVE)}
+    assert expected
+    found = select(snapshot, module.program)
+    assert {row.hash for row in found.hashes().collect()} == expected
+    records = found.records().select("hash").collect()
+    here = {record.hash for record in EVERYTHING}
+    assert sorted(row.hash for row in records) == sorted(expected & here)
+
+
+@pytest.mark.parametrize("placement", [Placement(), Placement(rows=0)], ids=["placed", "frames"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_derive_the_same_facts(
+    snapshot: Snapshot, source: MemorySource, name: str, placement: Placement
+) -> None:
+    program = program_of(PROGRAMS[name])
+    found = evaluate_on_spark(program, LakeFacts(snapshot), placement=placement)
+    expected = evaluate(program, source)
+    for predicate in program.derived:
+        assert set(found.rows(predicate)) == set(expected.rows(predicate))
+
+
+fields = st.sampled_from(["Group", "App", "Tag", "Type", "TAI", "Signed-By", "Member", "Name"])
+values = st.sampled_from(
+    ["'notes'", "'other'", "'t1'", "'S'", "'P'", "X", "X", "Y", "_", f"'{key(3).verifier}'"]
+)
+indexes = st.sampled_from(["_", "_", "'0'", "'1'", "Y"])
+atoms = st.one_of(
+    st.builds("Field(P,'{}',{},{})".format, fields, indexes, values),
+    st.just("Have(P)"),
+    st.builds("RecordLink({},_,_,{},P)".format, st.sampled_from(["Q", "_"]), values),
+)
+more = st.one_of(
+    st.just(""),
+    st.builds(", not Field(P,'{}',_,{})".format, fields, st.sampled_from(["'t1'", "_", "'0'"])),
+    st.builds(", Cardinality(Field(P,'Tag',_,_),'{}','1')".format, st.sampled_from(["<", ">="])),
+)
+
+
+@settings(
+    max_examples=examples(12),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(body=st.lists(atoms, min_size=1, max_size=3), rest=more)
+def test_random_rules_derive_the_same_facts(
+    snapshot: Snapshot, source: MemorySource, body: list[str], rest: str
+) -> None:
+    program = program_of(f"A(P) :- {', '.join(body)}{rest}.")
+    found = evaluate_on_spark(program, LakeFacts(snapshot), placement=Placement(rows=0))
+    predicate = Predicate("A", 1)
+    assert set(found.rows(predicate)) == set(evaluate(program, source).rows(predicate))
+
+
+def test_given_facts_stand_beside_the_lake(snapshot: Snapshot, source: MemorySource) -> None:
+    program = program_of("A(P) :- Have(P), Field(P,'TAI',_,T), TickTAI(N), LexCompare(T,'<',N).")
+    tick = ("TickTAI", "1700000000:000000100")
+    predicate = Predicate("A", 1)
+    found = select(snapshot, program, predicate=predicate, given=[tick])
+    here = MemorySource(fact for record in EVERYTHING for fact in facts(record))
+    here.add(tick)
+    expected = {row[0] for row in evaluate(program, here).rows(predicate)}
+    assert {row.hash for row in found.hashes().collect()} == expected
+    assert source.count(Predicate("TickTAI", 1)) == 0
+    with pytest.raises(LaceError) as caught:
+        LakeFacts(snapshot, [("Have", "x")])
+    assert caught.value.code is Code.LACEGRAM_SHADOW
+
+
+# --- recursion by Spark itself ---
+
+FRAMES_ONLY = Placement(rows=0, recursive_rows=0)
+
+
+@pytest.mark.req("030-EVAL-01", "030-STR-05")
+@pytest.mark.parametrize(
+    ("rules", "facts"),
+    [
+        ("A(X,Y) :- E(X,Y).\nA(X,Z) :- A(X,Y), A(Y,Z).", [f"E('{i}','{i + 1}')" for i in range(9)]),
+        ("A(X) :- B(X).\nA(Y) :- C(X), E(X,Y).\nC(Y) :- A(X), E(X,Y).", ["B('0')", "E('0','1')", "E('1','2')", "E('2','0')"]),
+        ("A() :- B().\nA() :- A(), C().", ["B()", "C()"]),
+        ("A(X) :- A(X).", []),
+        ("R(X) :- S(X).\nR(Y) :- R(X), E(X,Y).\nA(X) :- N(X), not R(X).", ["S('0')", "E('0','1')", "N('1')", "N('2')"]),
+    ],
+    ids=["doubling", "mutual", "no values", "nothing", "below a negation"],
+)  # fmt: skip
+def test_recursion_in_frames(spark: SparkSession, rules: str, facts: list[str]) -> None:
+    assert spark is not None
+    found = run_on_spark(rules, facts, placement=FRAMES_ONLY)
+    expected = run(rules, facts)
+    for predicate in expected.program.derived:
+        assert set(found.rows(predicate)) == set(expected.rows(predicate))
+
+
+# --- limits ---
+
+CHAIN_FACTS = [f"E('{i}','{i + 1}')" for i in range(6)]
+CLOSURE = "N('0') :- true.\nN(Y) :- N(X), E(X,Y).\nA(X) :- N(X)."
+PRODUCT = "A(X,Y,Z) :- B(X), B(Y), B(Z)."
+
+
+@pytest.mark.req("030-LIM-01", "030-LIM-04", "030-LIM-06")
+@pytest.mark.parametrize("placement", [FRAMES_ONLY, Placement()], ids=["frames", "placed"])
+@pytest.mark.parametrize(
+    ("limit", "rules", "facts"),
+    [
+        ({"derived_facts": 4}, CLOSURE, CHAIN_FACTS),
+        ({"derived_facts": 10}, "A(X,Y) :- B(X), B(Y).", [f"B('{i}')" for i in range(4)]),
+        ({"derived_facts": 10}, "C(X,Y) :- B(X), B(Y).\nA(X) :- C(X,_).", [f"B('{i}')" for i in range(4)]),
+        ({"iterations": 3}, CLOSURE, CHAIN_FACTS),
+        ({"work": 50}, PRODUCT, [f"B('{i}')" for i in range(20)]),
+        ({"base_facts": 3}, CLOSURE, CHAIN_FACTS),
+    ],
+    ids=["facts", "product", "facts in between", "rounds", "work", "base"],
+)  # fmt: skip
+def test_a_limit_stops_with_an_error_that_names_it(
+    spark: SparkSession, limit: dict[str, int], rules: str, facts: list[str], placement: Placement
+) -> None:
+    assert spark is not None
+    (name,) = limit
+    limits = replace(LAKE_LIMITS, **limit)
+    with pytest.raises(LimitExceeded) as caught:
+        list(run_on_spark(rules, facts, limits=limits, placement=placement).all_facts())
+    assert (caught.value.limit, caught.value.configured) == (name, limit[name])
+    assert caught.value.observed > limit[name]
+
+
+@pytest.mark.req("030-LIM-02")
+def test_a_lake_may_be_larger_than_a_memory() -> None:
+    assert LAKE_LIMITS.base_facts >= 2**36
+    assert LAKE_LIMITS.derived_facts >= 2**34
+
+
+# --- why ---
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_proofs_are_those_of_the_embedded_engine(
+    snapshot: Snapshot, source: MemorySource, name: str
+) -> None:
+    program = MODULES[name].program
+    explainer = Explainer(evaluate(program, source))
+    selected = sorted(explainer.evaluation.rows(SELECT_HAVE))
+    for row in (selected[0], selected[-1]):
+        assert explain(snapshot, program, row) == explainer.why(SELECT_HAVE, row)
+    other = next(r.hash for r in EVERYTHING if (r.hash,) not in set(selected))
+    refused = explain(snapshot, program, (other,))
+    assert not isinstance(refused, Proof)
+    expected = explainer.why_not(SELECT_HAVE, (other,))
+    assert [(r.id, r.failed_atom) for r in refused] == [(r.id, r.failed_atom) for r in expected]
+
+
+def test_negated_and_counted_facts_are_followed(snapshot: Snapshot, source: MemorySource) -> None:
+    """A slice without the revocations would prove too much."""
+    rules = (
+        "Gone(V) :- Have(P), Field(P,'App',_,'notes/revoked'), Field(P,'Member',_,V).\n"
+        "In(V) :- Have(P), Field(P,'App',_,'notes/member'), Field(P,'Member',_,V), not Gone(V).\n"
+        "Wrote(V,P) :- Field(P,'Signed-By',_,V), Field(P,'App',_,'notes').\n"
+        "A(P) :- Have(P), Field(P,'Signed-By',_,V), In(V), Cardinality(Wrote(V,_),'>','8').\n"
+    )
+    program = program_of(rules)
+    explainer = Explainer(evaluate(program, source))
+    predicate = Predicate("A", 1)
+    rows = set(explainer.evaluation.rows(predicate))
+    signed = [(r.hash,) for r in EVERYTHING if r.hash.startswith("S.")]
+    held = next(row for row in signed if row in rows)
+    others = [row for row in signed if row not in rows][:3]
+    assert explain(snapshot, program, held, predicate=predicate) == explainer.why(predicate, held)
+    for row in others:
+        refused = explain(snapshot, program, row, predicate=predicate)
+        assert not isinstance(refused, Proof)
+
+
+def test_paths_lead_to_lakes(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake.open(spark, f"file://{tmp_path}/lake", create=True)
+    bundle = write_bundle(tmp_path / "a.lace", RECORDS[:5])
+    assert ingest(lake, [f"file://{bundle}"]).records == 5
+    assert lake.snapshot().records.count() == 5
+    assert len(list(lake.snapshot().load({RECORDS[0].hash}))) == 1

@@ -1,0 +1,119 @@
+"""Summaries of a lake are, byte for byte, those of the embedded engine; and follow its changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from rooms import AUTHORITY, PREFIX, room_records, write_bundle
+
+from lace.datalog.evaluate import evaluate
+from lace.datalog.roles import SELECT_HAVE
+from lace.datalog.source import MemorySource
+from lace.errors import LakeError
+from lace.interlace.advertise import Advertisement, advertise
+from lace.interlace.partition import Partitions, Summary
+from lace.lake.ingest import ingest
+from lace.lake.select import select
+from lace.lake.summarize import (
+    Advertising,
+    Summaries,
+    SummaryTables,
+    advertisements,
+    digests,
+    summarize,
+)
+from lace.lake.tables import Lake
+from lace.policy.origin import SourceLabel
+from lace.record.facts import facts, fields
+from lace.record.model import Record
+from lace.selectors import room
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORDS = room_records(200, seed=8)
+MODULE = room(PREFIX, authority=AUTHORITY.verifier, revocation_app="revoked")
+SOURCE = SourceLabel("V.someone 'quoted'")
+
+
+def expected(records: list[Record], schema: frozenset[str] | None) -> dict[str, Advertisement]:
+    source = MemorySource(fact for record in records for fact in facts(record))
+    selected = {row[0] for row in evaluate(MODULE.program, source).rows(SELECT_HAVE)}
+    return {
+        record.hash: advertise(record.hash, SOURCE, fields(record), schema)
+        for record in records
+        if record.hash in selected
+    }
+
+
+def partitions(adverts: dict[str, Advertisement], length: int) -> tuple[Summary, ...]:
+    made = Partitions.of({hash: advert.digest() for hash, advert in adverts.items()})
+    return tuple(made.summaries(length))
+
+
+def summarized(lake: Lake, advertising: Advertising) -> Summaries:
+    snapshot = lake.snapshot()
+    tables = SummaryTables(lake, advertising)
+    return summarize(snapshot, lambda: select(snapshot, MODULE.program).hashes(), tables)
+
+
+@pytest.mark.req("050-ARC-05", "050-REC-09", "050-REC-10")
+@pytest.mark.parametrize(
+    "schema",
+    [None, frozenset(("Group", "App", "Signed-By")), frozenset(("Tag", "TAI", "Data-Length")), frozenset()],
+    ids=["all", "promoted", "both", "none"],
+)  # fmt: skip
+def test_advertisements_and_digests_are_the_same_bytes(
+    spark: SparkSession, tmp_path: Path, schema: frozenset[str] | None
+) -> None:
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    ingest(lake, [str(write_bundle(tmp_path / "a.lace", RECORDS))])
+    advertising = Advertising(selection=MODULE.id, source=SOURCE, schema=schema)
+    records = select(lake.snapshot(), MODULE.program).records()
+    adverts = expected(RECORDS, schema)
+    found = {row.hash: bytes(row.digest) for row in digests(records, advertising).collect()}
+    assert found == {hash: advert.digest() for hash, advert in adverts.items()}
+    made = advertisements(records, advertising).collect()
+    assert {row.hash: bytes(row.advertisement) for row in made} == {
+        hash: advert.canonical() for hash, advert in adverts.items()
+    }
+
+
+@pytest.mark.req("050-REC-10")
+def test_summaries_follow_the_lake_and_compute_only_what_is_new(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    advertising = Advertising(selection=MODULE.id, source=SOURCE, prefix_length=1)
+    # The last record but the messages is a revocation: what was selected before it no longer is.
+    stages = [[*RECORDS[:4], *RECORDS[5:150]], RECORDS[150:], RECORDS[4:5]]
+    here: list[Record] = []
+    known = 0
+    for number, stage in enumerate(stages):
+        here += stage
+        ingest(lake, [str(write_bundle(tmp_path / f"{number}.lace", stage))])
+        adverts = expected(here, None)
+        made = summarized(lake, advertising)
+        assert made.partitions == partitions(adverts, 1)
+        assert made.count == len(adverts)
+        assert made.version == lake.snapshot().version.number
+        if number == 1:
+            assert made.digested == len(adverts) - known
+            assert made.rooted < len(made.partitions)
+        if number == 2:
+            assert len(adverts) < known
+            assert made.digested == 1  # the revocation itself
+        known = len(adverts)
+    again = summarized(lake, advertising)
+    assert (again.digested, again.rooted) == (0, 0)
+    assert again.partitions == made.partitions
+
+
+def test_a_lake_without_records_has_no_summaries(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    made = summarized(lake, Advertising(selection=MODULE.id, source=SOURCE))
+    assert made.partitions == ()
+    with pytest.raises(LakeError):
+        Advertising(selection=MODULE.id, source=SOURCE, prefix_length=20)
