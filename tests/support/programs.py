@@ -19,14 +19,18 @@ SHAPES = (
     "A(X) :- N(X).",
     "A(Y) :- A(X), E(X,Y).",
     "A(X) :- B(X,_).",
+    "A(Y) :- B(_,Y).",
     "A(K) :- Advertised(K,K), AdvertisedField(K,K,'Tag',_,_).",
     "B(X,Y) :- E(X,Y).",
     "B(X,Z) :- B(X,Y), E(Y,Z).",
     "B(X,Z) :- B(X,Y), B(Y,Z).",
     "B(X,Y) :- A(X), A(Y).",
+    "B(X,Y) :- A(X), E(X,Y).",
+    "B(X,Z) :- B(X,_), B(_,Z).",
+    "B(Z,Z) :- B(X,Y), B(Y,Z).",
     "B(X,'a') :- A(X).",
     "B(X,'b') :- N(X).",
-    "B(K,X) :- AdvertisedField(K,K,'App',_,X), Advertised(K,K).",
+    "B(K,X) :- AdvertisedField(K,K,'App',_,X).",
     "C(X) :- B(X,_), not B(X,X).",
     "C(X) :- A(X), Cardinality(B(L,L),'>','1').",
     "C(X) :- A(X), Cardinality(B(X,_),'<','2').",
@@ -152,7 +156,7 @@ few = st.sampled_from(KEYS)
 some = st.sampled_from(VALUES[:4])
 facts = st.one_of(
     [_fact(name, arity) for name, arity in BASE.items() if name != "Advertised"]
-    + [st.tuples(st.just("Advertised"), few, few), _field("AdvertisedField", few, few)]
+    + [st.tuples(st.just("Advertised"), few, few), _field("AdvertisedField", few, few)] * 2
     + [_field("Field", values)] * 3
     + [st.tuples(st.just("E"), some, some), st.tuples(st.just("N"), some)] * 2
 )

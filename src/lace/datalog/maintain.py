@@ -190,13 +190,14 @@ class _Updater:
             for literal in rule.literals:
                 change = self._changes.get(literal.relation)
                 if change and not self._slide(rule, literal, change, found[rule.head], back=True):
-                    evaluation.run(rule, literal, _against(literal, change), found[rule.head])
+                    rows = sorted(_against(literal, change))
+                    evaluation.run(rule, literal, rows, found[rule.head])
         while any(found.values()):
             # Heads are found with the state before, so each of them was a fact.
             fresh: dict[RelationName, list[Row]] = {}
-            for predicate, rows in found.items():
-                fresh[predicate] = [row for row in rows if row not in doubted[predicate]]
-                doubted[predicate].update(rows)
+            for predicate, heads in found.items():
+                fresh[predicate] = [row for row in heads if row not in doubted[predicate]]
+                doubted[predicate].update(heads)
             found = {p: {} for p in self._inside}
             for rule in self._rules:
                 for join in rule.joins:
@@ -227,7 +228,7 @@ class _Updater:
             for literal in rule.literals:
                 change = self._changes.get(literal.relation)
                 if change and not self._slide(rule, literal, change, fresh[rule.head], back=False):
-                    rows = _in_favour(literal, change)
+                    rows = sorted(_in_favour(literal, change))
                     self._evaluation.run(rule, literal, rows, fresh[rule.head])
         return self._evaluation.grow(self._component, self._rules, fresh)
 
@@ -304,7 +305,7 @@ def _in_favour(literal: Join | Absent | Count, change: Change) -> set[Row]:
 def _apply(evaluation: Evaluation, name: RelationName, change: Change) -> None:
     relation = evaluation.relations[name]
     relation.remove_all(change.removed)
-    relation.add_all(change.added)
+    relation.add_all(sorted(change.added))  # so that the work after it is the same on every run
 
 
 # --- from changed facts to changed views ---

@@ -388,8 +388,8 @@ def _star_key(atom: Atom) -> tuple[WideTable, tuple[Term, ...]] | None:
     """Return what atoms of one star have in common, or None if this is no part of a star."""
     for table in WIDE_TABLES:
         key = atom.terms[: table.key]
-        if any(isinstance(term, Anonymous) for term in key) or len(set(key)) < len(key):
-            continue  # only distinct, known columns make a key
+        if any(isinstance(term, Anonymous) for term in key):
+            continue  # only known columns make a key
         named = atom.predicate == table.predicate and isinstance(atom.terms[table.name], Constant)
         if named or atom.predicate == table.presence:
             return table, key
