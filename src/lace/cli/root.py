@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "lake": ("lace.cli.lake:lake", "Records in bulk, on Spark: ingest, select, reconcile."),
     "policy": ("lace.cli.policy:policy", "What a selector becomes, and what a peer can learn."),
     "record": ("lace.cli.record:record", "Make, seal, show and verify records."),
+    "serve": ("lace.cli.serve:serve", "Let others interlace with a store."),
     "store": ("lace.cli.store:store", "Look after a record store: info, check, forget."),
     "plumb": ("lace.cli.plumbing:plumb", "The stable surface for scripts and other programs."),
 }

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from lace.errors import Code, TransportError
+from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
 from lace.runtime.clock import tai_now
+from lace.runtime.pace import Pace
 from lace.runtime.participant import Participant
 from lace.stream.binding import Binding, Connection
 from lace.tai import Tai
@@ -29,6 +31,8 @@ from lace.transport.base import ByteStream
 
 MakeParticipant = Callable[[Side], Participant]
 Listen = Callable[[m.Event], None]
+ModuleFor = Callable[[Verifier], PolicyModule]
+"""Says what to exchange with a peer, once it is known who that is."""
 
 _CHUNKS_AHEAD: Final = 2  # read, but not yet handed on
 _PHASES_UNSENT: Final = 2  # ended by us, but not yet taken by the peer
@@ -70,6 +74,8 @@ class Exchange:
         limits: Limits = DEFAULT_LIMITS,
         listen: Listen | None = None,
         worker: Executor | None = None,
+        pace: Pace | None = None,
+        module_for: ModuleFor | None = None,
         clock: Callable[[], Tai] = tai_now,
     ) -> None:
         self._stream = stream
@@ -80,6 +86,8 @@ class Exchange:
         self._limits = limits
         self._listen = listen or (lambda _event: None)
         self._worker = worker
+        self._pace = pace
+        self._module_for = module_for
         self._clock = clock
         self.participant: Participant | None = None
         self.traffic = Traffic()
@@ -115,7 +123,7 @@ class Exchange:
         try:
             while self._last is None:
                 await self._step(await self._inbox.get())
-            await self._say_goodbye(writing)
+            await self._say_goodbye(reading, writing)
         finally:
             self._set_timer(None)
             for task in (reading, writing):
@@ -134,6 +142,7 @@ class Exchange:
             inputs = self._binding.receive(came)
             self._ahead -= len(came)
             self._room.release()
+            inputs = self._with_module(inputs)
         elif isinstance(came, _Over):
             inputs = [self._binding.end()]
         elif isinstance(came, _Fired):
@@ -179,6 +188,20 @@ class Exchange:
             if isinstance(event, m.Closed | m.Aborted):
                 self._last = event
 
+    def _with_module(self, inputs: list[m.Input]) -> list[m.Input]:
+        """Change to what is meant for this peer as soon as it has proven who it is.
+
+        Whoever has proven nothing never gets to read what others may do.
+        """
+        proven = next((given for given in inputs if isinstance(given, m.PeerProven)), None)
+        if proven is None or self._module_for is None:
+            return inputs
+        module = self._module_for(proven.verifier)
+        if module.id == self._module.id:
+            return inputs
+        at = inputs.index(proven) + 1
+        return [*inputs[:at], m.OperandChanged(module), *inputs[at:]]
+
     def _end_before_start(self, given: m.Input) -> None:
         """Tell of an end that came before there was an exchange."""
         match given:
@@ -211,6 +234,11 @@ class Exchange:
                 self.traffic.bytes_in += len(chunk)
                 self._ahead += len(chunk)
                 self._inbox.put_nowait(chunk)
+                if self._pace is not None:
+                    now = asyncio.get_running_loop().time()
+                    await asyncio.sleep(
+                        self._pace.wait(now, self.traffic.bytes_in, self._binding.phases_received)
+                    )
         except TransportError as error:
             if error.code is not Code.TRANSPORT_LOST:
                 self._inbox.put_nowait(m.StreamFailed(error.code, error.message))
@@ -256,7 +284,7 @@ class Exchange:
         self._moved.set()
         self._moved = asyncio.Event()
 
-    async def _say_goodbye(self, writing: asyncio.Task[None]) -> None:
+    async def _say_goodbye(self, reading: asyncio.Task[None], writing: asyncio.Task[None]) -> None:
         """Send what is left, with a word on why if it did not end in order."""
         assert self._last is not None
         if isinstance(self._last, m.Aborted):
@@ -265,7 +293,10 @@ class Exchange:
             async with asyncio.timeout(_LAST_WORD_SECONDS):
                 while self._outbox and not writing.done():
                     await self._moved.wait()
-                await self._stream.finish()
+        reading.cancel()  # finishing reads on its own, so that the last bytes arrive
+        await asyncio.gather(reading, return_exceptions=True)
+        with suppress(TransportError):
+            await self._stream.finish()
 
     # --- time ---
 

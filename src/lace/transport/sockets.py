@@ -8,6 +8,8 @@ from contextlib import suppress
 
 from lace.transport.base import CHUNK, LINGER_SECONDS, Handler, broken_as_transport_error
 
+_LINGER_CHUNKS = 16  # who goes on sending after that has no wish to hear our last word
+
 
 class SystemStream:
     """A stream over an asyncio reader and writer."""
@@ -50,15 +52,19 @@ class SystemStream:
             async with asyncio.timeout(LINGER_SECONDS):
                 if self._writer.can_write_eof():
                     self._writer.write_eof()
-                    while await self._reader.read(CHUNK):
-                        pass
+                    for _ in range(_LINGER_CHUNKS):
+                        if not await self._reader.read(CHUNK):
+                            break
         self._writer.close()
         with suppress(OSError):
             async with asyncio.timeout(LINGER_SECONDS):
                 await self._writer.wait_closed()
-        self.abort()
+        self._let_go()
 
     def abort(self) -> None:
+        self._let_go()
+
+    def _let_go(self) -> None:
         if not self._gone:  # a pipe must not be aborted twice
             self._gone = True
             with suppress(AttributeError):  # asyncio's, when it has closed after its last bytes

@@ -1,0 +1,174 @@
+"""``lace serve``: let others interlace with a store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lace.cli.exitcodes import Exit
+from lace.cli.files import read_key
+from lace.errors import Code, UsageError
+from lace.recordstore.sqlite import SqliteStore
+from lace.runtime.metrics import serve_metrics
+from lace.runtime.serve import Server
+from lace.runtime.servepolicy import ServePolicy, load_policy, symmetric_policy
+from lace.selectors import selector
+from lace.text import redact
+from lace.transport.address import Address, Scheme, parse_address
+from lace.transport.tls import Certificate, development_certificate
+
+
+@click.command()
+@click.argument("store")
+@click.argument("addresses", metavar="ADDRESS...", nargs=-1, required=True)
+@click.option(
+    "--select",
+    "selectors",
+    metavar="SELECTOR",
+    multiple=True,
+    help="What anyone may get and give here.",
+)
+@click.option(
+    "--policy",
+    "policy_file",
+    metavar="FILE",
+    help="Who may see what and who may store what (see docs/streams.md).",
+)
+@click.option("--key", "key_file", metavar="FILE", help="Prove this key to whoever connects.")
+@click.option(
+    "--name",
+    "names",
+    metavar="ADDRESS",
+    multiple=True,
+    help="An address that this server is dialled by; peers prove themselves to it.",
+)
+@click.option("--cert", "chain", metavar="FILE", help="The certificate for wss, with its chain.")
+@click.option("--cert-key", metavar="FILE", help="The key of the certificate.")
+@click.option(
+    "--dev-cert",
+    metavar="FOLDER",
+    help="Use a certificate for localhost in FOLDER; make it if there is none.",
+)
+@click.option(
+    "--metrics",
+    "metrics_port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Answer Prometheus at http://127.0.0.1:PORT/metrics.",
+)
+@click.option(
+    "--local-is-encrypted", is_flag=True, help="Let rules take unix and stdio for encrypted."
+)
+def serve(
+    store: str,
+    addresses: tuple[str, ...],
+    selectors: tuple[str, ...],
+    policy_file: str | None,
+    key_file: str | None,
+    names: tuple[str, ...],
+    chain: str | None,
+    cert_key: str | None,
+    dev_cert: str | None,
+    metrics_port: int | None,
+    local_is_encrypted: bool,
+) -> int:
+    """Let others interlace with STORE at each ADDRESS, until it is told to stop.
+
+    An ADDRESS is tcp:host:port, unix:/path, ws:host:port, wss:host:port, or stdio for one peer on
+    standard input and output. What happens is told on standard error, one JSON object a line.
+    SIGTERM and Ctrl-C stop it in order: exchanges come to rest first.
+
+    \b
+    Example:
+      lace serve notes.lace tcp:127.0.0.1:4790 --select //notes-demo//notes//
+      lace serve notes.lace wss:0.0.0.0 --name wss:notes.example.org --policy notes.toml \\
+          --key server.key --cert chain.pem --cert-key cert.key --metrics 9100
+    """
+    places = [parse_address(text) for text in addresses]
+    policy = _policy(selectors, policy_file)
+    key = read_key(key_file) if key_file else None
+    certificate = _certificate(places, chain, cert_key, dev_cert)
+    own = tuple(str(parse_address(name)) for name in names)
+    if any(place.scheme is Scheme.STDIO for place in places):
+        if len(places) > 1:
+            raise click.UsageError("stdio is one connection: give it alone")
+        own += ("stdio",)
+    with SqliteStore(store) as opened:
+        server = Server(
+            opened, policy, key=key, names=own, trusts_local=local_is_encrypted, log=_log
+        )
+        asyncio.run(_serve(server, places, certificate, metrics_port))
+    return Exit.OK
+
+
+async def _serve(
+    server: Server, places: list[Address], certificate: Certificate | None, metrics: int | None
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await server.start()
+    try:
+        if metrics is not None:
+            answering = await serve_metrics(server.metrics, metrics)
+            port = answering.sockets[0].getsockname()[1]
+            _log({"event": "metrics", "address": f"http://127.0.0.1:{port}/metrics"})
+        if places[0].scheme is Scheme.STDIO:
+            from lace.transport.stdio import open_stdio
+
+            only = asyncio.create_task(server.accept(await open_stdio()))
+            only.add_done_callback(lambda _task: stop.set())
+            await stop.wait()
+            return
+        for place in places:
+            tls = certificate if place.scheme is Scheme.WSS else None
+            await server.listen(place, tls)
+        await stop.wait()
+    finally:
+        await server.shut_down()
+
+
+def _policy(selectors: tuple[str, ...], file: str | None) -> ServePolicy:
+    if bool(selectors) == bool(file):
+        raise click.UsageError("say what is served: give --select or --policy, one of them")
+    if file:
+        return load_policy(Path(file))
+    modules = [selector(text) for text in selectors]
+    if len(modules) == 1:
+        return symmetric_policy(modules[0])
+    from lace.selectors import any_of
+
+    return symmetric_policy(any_of(*modules))
+
+
+def _certificate(
+    places: list[Address], chain: str | None, key: str | None, dev: str | None
+) -> Certificate | None:
+    if not any(place.scheme is Scheme.WSS for place in places):
+        if chain or key or dev:
+            raise click.UsageError("a certificate is for wss, and no address is wss")
+        return None
+    if dev:
+        if chain or key:
+            raise click.UsageError("give --dev-cert, or --cert with --cert-key")
+        return development_certificate(Path(dev))
+    if not (chain and key):
+        raise UsageError(
+            "wss needs a certificate",
+            code=Code.TRANSPORT_TLS,
+            hint="Give --cert and --cert-key, or --dev-cert FOLDER while developing.",
+        )
+    return Certificate(chain=Path(chain), key=Path(key))
+
+
+def _log(entry: dict[str, Any]) -> None:
+    line = json.dumps(entry, ensure_ascii=False, sort_keys=True)
+    sys.stderr.write(redact(line) + "\n")
+    sys.stderr.flush()

@@ -1,0 +1,83 @@
+"""Counters of a server, and their text form for Prometheus on a local port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from lace.errors import Code, TransportError
+
+_REQUEST_BYTES: Final = 8192
+_REQUEST_SECONDS: Final = 5.0
+
+_HELP: Final = {
+    "lace_connections": ("gauge", "Connections that stand."),
+    "lace_memory_bytes": ("gauge", "Bytes that wait in connections."),
+    "lace_store_records": ("gauge", "Records in the store."),
+    "lace_connections_total": ("counter", "Connections that were taken."),
+    "lace_refused_total": ("counter", "Connections that were turned away."),
+    "lace_ended_total": ("counter", "Exchanges that ended, by how."),
+    "lace_bytes_received_total": ("counter", "Bytes of peers."),
+    "lace_bytes_sent_total": ("counter", "Bytes to peers."),
+    "lace_records_saved_total": ("counter", "Records of peers that were stored."),
+    "lace_records_rejected_total": ("counter", "Records of peers that were not valid."),
+    "lace_fixed_points_total": ("counter", "Fixed points that were reached."),
+}
+
+
+@dataclass(slots=True)
+class Metrics:
+    """Numbers that only grow, and gauges that are looked at when asked for."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    gauges: dict[str, Callable[[], int]] = field(default_factory=dict)
+
+    def add(self, name: str, number: int = 1, **labels: str) -> None:
+        self.counts[_with_labels(name, labels)] += number
+
+    def text(self) -> str:
+        """Return everything in the text form of Prometheus."""
+        values = {name: gauge() for name, gauge in self.gauges.items()} | self.counts
+        lines: list[str] = []
+        for name, (kind, help) in _HELP.items():
+            lines += [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
+            found = sorted(key for key in values if key.partition("{")[0] == name)
+            lines += [f"{key} {values[key]}" for key in found] or [f"{name} 0"]
+        return "\n".join(lines) + "\n"
+
+
+def _with_labels(name: str, labels: dict[str, str]) -> str:
+    if not labels:
+        return name
+    inside = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
+    return f"{name}{{{inside}}}"
+
+
+async def serve_metrics(metrics: Metrics, port: int) -> asyncio.Server:
+    """Answer GET /metrics on a port of this machine, and of no other."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                request = await reader.readuntil(b"\r\n\r\n")
+                found = request.startswith((b"GET /metrics ", b"GET /metrics?"))
+                status = "200 OK" if found else "404 Not Found"
+                body = (metrics.text() if found else "see /metrics\n").encode()
+                head = (
+                    f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\n"
+                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                )
+                writer.write(head.encode() + body)
+                await writer.drain()
+        writer.close()
+
+    try:
+        return await asyncio.start_server(answer, "127.0.0.1", port, limit=_REQUEST_BYTES)
+    except OSError as error:
+        raise TransportError(
+            f"cannot listen at 127.0.0.1:{port}: {error.strerror}", code=Code.TRANSPORT_LISTEN
+        ) from None

@@ -1,0 +1,335 @@
+"""A server: one store, many peers at once, in one process that no peer can bring down.
+
+Each connection has an exchange of its own; what one stores wakes the others. Connections, bytes,
+phases and memory are bounded in all and for each peer; a peer that is too much is ended alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from lace.crypto.keys import SigningKey
+from lace.errors import Code, LaceError, TransportError
+from lace.ids import Verifier
+from lace.interlace import messages as m
+from lace.interlace.machine import Side
+from lace.policy.module import PolicyModule
+from lace.policy.view import Exposure
+from lace.recordstore.base import RecordStore, StoredRecord
+from lace.recordstore.sqlite import SqliteStore
+from lace.runtime.client import new_nonce
+from lace.runtime.clock import tai_now
+from lace.runtime.connection import Exchange
+from lace.runtime.metrics import Metrics
+from lace.runtime.pace import Pace
+from lace.runtime.participant import Participant
+from lace.runtime.servepolicy import ServePolicy
+from lace.stream.binding import Binding, Connection
+from lace.transport.address import Address, Scheme, parse_address
+from lace.transport.base import ByteStream, Listener
+from lace.transport.dial import listen
+from lace.transport.tls import Certificate
+
+Log = Callable[[dict[str, Any]], None]
+
+_WAKE_SECONDS: Final = 0.05  # what is stored within this time wakes the others once
+_WATCH_SECONDS: Final = 1.0
+_REFUSALS_AT_ONCE: Final = 50
+_LONGEST_DETAIL: Final = 200
+_MIB: Final = 1024 * 1024
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_LOCAL: Final = ("unix:", "stdio")
+
+
+@dataclass(slots=True)
+class _Peer:
+    """One connection that stands."""
+
+    number: int
+    host: str
+    exchange: Exchange
+    idle: asyncio.TimerHandle | None = None
+    told: dict[str, Any] = field(default_factory=dict)
+
+
+class Server:
+    """Takes connections and runs their exchanges until it is shut down."""
+
+    def __init__(
+        self,
+        store: RecordStore,
+        policy: ServePolicy,
+        *,
+        key: SigningKey | None = None,
+        names: tuple[str, ...] = (),
+        trusts_local: bool = False,
+        log: Log = lambda _entry: None,
+    ) -> None:
+        self._store = store
+        self._policy = policy
+        self._key = key
+        self._names = set(names)
+        self._trusts_local = trusts_local
+        self._log = log
+        self._verifier: Verifier | None = key.verifier if key else None
+        policy.check(self._verifier)
+        # Only a store in a file may be used by several threads at once.
+        threads = policy.limits.workers if isinstance(store, SqliteStore) else 1
+        self._worker = ThreadPoolExecutor(threads, thread_name_prefix="lace")
+        self._peers: dict[int, _Peer] = {}
+        self._hosts: Counter[str] = Counter()
+        self._listeners: list[Listener] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._refusing = 0
+        self._stopping = False
+        self._wake_soon: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._seen = store.high_water()
+        self.metrics = Metrics()
+        self.metrics.gauges |= {
+            "lace_connections": lambda: len(self._peers),
+            "lace_memory_bytes": self._memory,
+            "lace_store_records": store.count,
+        }
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Begin to look after connections; needed once, before the first one."""
+        self._loop = asyncio.get_running_loop()
+        self._unsubscribe = self._store.subscribe(self._heard)
+        self._start_task(self._watch())
+
+    async def listen(self, address: Address, certificate: Certificate | None = None) -> str:
+        """Take connections at an address; return it with the port it really has."""
+        listener = await listen(address, self.accept, certificate=certificate)
+        self._listeners.append(listener)
+        self._names |= own_names(parse_address(listener.address))
+        self._note("listening", address=listener.address)
+        return listener.address
+
+    async def accept(self, stream: ByteStream) -> None:
+        """Run the exchange of one connection to its end."""
+        host = stream.peer.rpartition(":")[0] or stream.peer
+        limits = self._policy.limits
+        if (
+            self._stopping
+            or len(self._peers) >= limits.connections
+            or self._hosts[host] >= limits.connections_per_host
+        ):
+            await self._refuse(stream, host)
+            return
+        self.metrics.add("lace_connections_total")
+        number = self.metrics.counts["lace_connections_total"]
+        peer = _Peer(number, host, self._exchange(stream, number))
+        self._peers[number] = peer
+        self._hosts[host] += 1
+        self._note("connected", number, host=host, address=stream.address)
+        try:
+            await self._run(peer)
+        finally:
+            self._set_idle(peer, None)
+            del self._peers[number]
+            self._hosts[host] -= 1
+            if not self._hosts[host]:
+                del self._hosts[host]
+
+    async def shut_down(self) -> None:
+        """Take nobody any more, let exchanges come to rest, then end what is left."""
+        self._stopping = True
+        self._note("stopping", connections=len(self._peers))
+        for listener in self._listeners:
+            await listener.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._policy.limits.grace_seconds):
+                while self._peers:
+                    for peer in list(self._peers.values()):
+                        participant = peer.exchange.participant
+                        if participant is not None and participant.idle:
+                            peer.exchange.give(m.CloseRequested())
+                    await asyncio.sleep(_WAKE_SECONDS)
+        for peer in list(self._peers.values()):
+            peer.exchange.give(m.CloseRequested())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_WATCH_SECONDS * 3):
+                while self._peers:  # noqa: ASYNC110 (they end one by one)
+                    await asyncio.sleep(_WAKE_SECONDS)
+        self._unsubscribe()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._worker.shutdown(wait=True, cancel_futures=True)
+        self._note("stopped")
+
+    # --- connections ---
+
+    def _exchange(self, stream: ByteStream, number: int) -> Exchange:
+        policy = self._policy
+        address = stream.address
+        local = self._trusts_local and address.startswith(_LOCAL)
+        module = policy.module_for(None, self._verifier)
+        connection = Connection(
+            accepting=True,
+            nonce=new_nonce(),
+            addresses=tuple(sorted(self._names)),
+            transport=address,
+            encrypted=stream.encrypted or local,
+            key=self._key,
+            packs=not stream.encrypted and not address.startswith(_LOCAL),
+        )
+        return Exchange(
+            stream,
+            connection,
+            module,
+            self._participant,
+            base=Side(index=0, module=module, open=True, limits=policy.engine),
+            limits=policy.engine,
+            listen=lambda event: self._hear(number, event),
+            worker=self._worker,
+            pace=Pace(policy.limits.bytes_per_minute, policy.limits.phases_per_minute),
+            module_for=self._module_for,
+        )
+
+    def _participant(self, side: Side) -> Participant:
+        exposure = Exposure(default="selected")  # what may be sent is what may be looked at
+        return Participant(self._store, side, exposure, self._policy.engine)
+
+    def _module_for(self, peer: Verifier) -> PolicyModule:
+        return self._policy.module_for(peer, self._verifier)
+
+    async def _run(self, peer: _Peer) -> None:
+        exchange = peer.exchange
+        try:
+            ended = await exchange.run()
+        except LaceError as error:
+            self._ended(peer, "failed", code=str(error.code))
+        except Exception as error:  # noqa: BLE001 (a fault of ours ends this connection alone)
+            self._ended(peer, "failed", error=type(error).__name__)
+        else:
+            if isinstance(ended, m.Closed):
+                self._ended(peer, "closed", reason=ended.reason)
+            else:
+                blame, code = str(ended.blame), str(ended.code)
+                detail = ended.detail[:_LONGEST_DETAIL]  # a peer may have had a say in it
+                self._ended(peer, "aborted", code=code, blame=blame, detail=detail)
+
+    def _ended(self, peer: _Peer, how: str, **told: Any) -> None:
+        traffic = peer.exchange.traffic
+        self.metrics.add("lace_ended_total", how=how, code=told.get("code", ""))
+        self.metrics.add("lace_bytes_received_total", traffic.bytes_in)
+        self.metrics.add("lace_bytes_sent_total", traffic.bytes_out)
+        told |= {"bytes_in": traffic.bytes_in, "bytes_out": traffic.bytes_out}
+        self._note(how, peer.number, **told)
+
+    async def _refuse(self, stream: ByteStream, host: str) -> None:
+        self.metrics.add("lace_refused_total")
+        if self._refusing >= _REFUSALS_AT_ONCE:
+            stream.abort()
+            return
+        self._note("refused", host=host, connections=len(self._peers))
+        self._refusing += 1
+        try:
+            binding = Binding(Connection(accepting=True, nonce=new_nonce(), addresses=()))
+            with suppress(TransportError):
+                await stream.write(binding.greeting() + binding.farewell(Code.SERVE_FULL))
+                await stream.finish()
+        finally:
+            self._refusing -= 1
+
+    # --- what happens ---
+
+    def _hear(self, number: int, event: m.Event) -> None:
+        peer = self._peers.get(number)
+        match event:
+            case m.RecordSaved():
+                self.metrics.add("lace_records_saved_total")
+            case m.RecordRejected():
+                self.metrics.add("lace_records_rejected_total")
+                self._note("rejected", number, hash=event.hash, code=str(event.code))
+            case m.FixedPoint():
+                self.metrics.add("lace_fixed_points_total")
+                result = event.result
+                self._note(
+                    "fixed-point", number, peer=result.peer, received=len(result.received),
+                    rejected=len(result.rejected), loops=result.loops,
+                )  # fmt: skip
+        if peer is not None:
+            idles = isinstance(event, m.FixedPoint)
+            self._set_idle(peer, self._policy.limits.idle_seconds if idles else None)
+
+    def _set_idle(self, peer: _Peer, seconds: int | None) -> None:
+        if peer.idle is not None:
+            peer.idle.cancel()
+            peer.idle = None
+        if seconds is not None and self._loop is not None:
+            peer.idle = self._loop.call_later(seconds, peer.exchange.give, m.CloseRequested())
+
+    def _heard(self, stored: list[StoredRecord]) -> None:
+        """Hear of what was stored here; comes from whichever thread stored it."""
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the loop may be gone already
+            self._loop.call_soon_threadsafe(self._stored_until, stored[-1].id)
+
+    def _stored_until(self, id: int) -> None:
+        if id > self._seen:
+            self._seen = type(self._seen)(id)
+        if self._wake_soon is None and self._loop is not None:
+            self._wake_soon = self._loop.call_later(_WAKE_SECONDS, self._wake)
+
+    def _wake(self) -> None:
+        self._wake_soon = None
+        for peer in self._peers.values():
+            if peer.exchange.participant is not None:
+                peer.exchange.give(m.Woken())
+
+    async def _watch(self) -> None:
+        """Look for what other processes stored, and for memory that grew too large."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            with suppress(LaceError):
+                newest = await loop.run_in_executor(None, self._store.high_water)
+                if newest > self._seen:
+                    self._stored_until(newest)
+            if self._memory() > self._policy.limits.memory_mib * _MIB:
+                largest = max(self._peers.values(), key=lambda peer: peer.exchange.memory)
+                detail = "the server is short of memory"
+                largest.exchange.give(m.StreamFailed(Code.SERVE_FULL, detail))
+
+    def _memory(self) -> int:
+        return sum(peer.exchange.memory for peer in self._peers.values())
+
+    # --- small things ---
+
+    def _start_task(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _note(self, event: str, connection: int | None = None, **told: Any) -> None:
+        entry: dict[str, Any] = {"event": event, "tai": tai_now()}
+        if connection is not None:
+            entry["connection"] = connection
+        self._log(entry | {key: value for key, value in told.items() if value is not None})
+
+
+def own_names(address: Address) -> set[str]:
+    """Return the addresses that a listener may be dialled by, as far as the process can know.
+
+    All names of the loopback mean the same machine. A listener on every interface has no name of
+    its own: what it is called must be said.
+    """
+    if address.is_wild:
+        return set()
+    if address.host in _LOOPBACK:
+        return {
+            str(Address(scheme=address.scheme, host=host, port=address.port)) for host in _LOOPBACK
+        }
+    return {str(address)} if address.scheme is not Scheme.STDIO else {"stdio"}

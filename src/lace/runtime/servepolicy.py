@@ -1,0 +1,278 @@
+"""Who may see what and who may store what, from a file; turned into selectors that say so.
+
+An entry speaks of anyone, of everyone who proves a key, or of some verifiers. What a peer may do is
+what all entries that speak of it allow together. ``see`` and ``store`` differ by direction, and
+rules know the direction only by who is here and who is the peer: that takes a server that proves a
+key.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from lace.datalog.ast import Anonymous, Atom, BodyAtom, Constant, Negated, Rule, Variable
+from lace.errors import Code, LaceError, UsageError
+from lace.ids import Verifier, is_verifier
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.module import PolicyModule, module_from_rules, module_from_text, renamed
+from lace.selectors import selector
+from lace.text import shown
+
+_FILE_BYTES: Final = 1 << 20
+_MOST_CACHED: Final = 1000
+_P, _S, _V, _ANY = Variable("P"), Variable("S"), Variable("V"), Anonymous()
+_ANYONE: Final = "anyone"
+_PROVEN: Final = "proven"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What some peers may do."""
+
+    who: frozenset[str] | str
+    """Verifiers, ``anyone``, or ``proven``."""
+    sync: tuple[PolicyModule, ...] = ()
+    """What goes both ways."""
+    see: tuple[PolicyModule, ...] = ()
+    """What they may get."""
+    store: tuple[PolicyModule, ...] = ()
+    """What they may give."""
+    signed_by_peer: bool = False
+    """Whether they may give only what they signed themselves."""
+
+    def speaks_of(self, peer: Verifier | None) -> bool:
+        if self.who == _ANYONE:
+            return True
+        return peer is not None and (self.who == _PROVEN or peer in self.who)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """What a server bears, in all and from each peer."""
+
+    connections: int = 1000
+    """Most connections at once."""
+    connections_per_host: int = 200
+    """Most of them from one network address."""
+    memory_mib: int = 1024
+    """Most that may wait in all connections together; the largest is ended when it is more."""
+    bytes_per_minute: int = 2 * 1024**3
+    """Most bytes that one connection may send us in a minute; it waits when it is more."""
+    phases_per_minute: int = 3000
+    """Most phases, and so evaluations, that one connection may make us do in a minute."""
+    idle_seconds: int = 3600
+    """How long a connection may stay after a fixed point when nothing happens."""
+    workers: int = 2
+    """Threads that evaluate and store."""
+    grace_seconds: int = 10
+    """How long exchanges may go on after the server was told to stop."""
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if value < 1:
+                _refuse(f"limit {entry.name} is {value}, but must be at least 1")
+
+
+@dataclass(slots=True, kw_only=True)
+class ServePolicy:
+    """Grants and limits; ``module_for`` is what the server exchanges with a peer."""
+
+    grants: tuple[Grant, ...]
+    limits: ServerLimits = field(default_factory=ServerLimits)
+    engine: Limits = DEFAULT_LIMITS
+    _modules: dict[tuple[int, ...], PolicyModule] = field(default_factory=dict)
+
+    def check(self, server: Verifier | None) -> None:
+        """Raise unless this server can tell the directions apart where it has to."""
+        if server is None and any(g.see or g.store for g in self.grants):
+            _refuse("see and store need a server that proves a key: add --key, or use sync")
+        for grant in self.grants:
+            self.module_for(next(iter(grant.who)) if _is_list(grant) else None, server)  # type: ignore[arg-type]
+
+    def module_for(self, peer: Verifier | None, server: Verifier | None) -> PolicyModule:
+        """Return the selector for a peer, whose verifier is None until it is proven."""
+        chosen = tuple(number for number, grant in enumerate(self.grants) if grant.speaks_of(peer))
+        if chosen not in self._modules:
+            if len(self._modules) >= _MOST_CACHED:
+                self._modules.clear()
+            grants = [self.grants[number] for number in chosen]
+            self._modules[chosen] = _module(grants, server)
+        return self._modules[chosen]
+
+
+def symmetric_policy(module: PolicyModule) -> ServePolicy:
+    """Return the policy under which anyone gets and gives what one selector selects."""
+    return ServePolicy(grants=(Grant(who=_ANYONE, sync=(module,)),))
+
+
+def _module(grants: Iterable[Grant], server: Verifier | None) -> PolicyModule:
+    rules: list[Rule] = []
+    here = Atom("Here", (Constant(server or ""),))
+    there = Atom("Peer", (Constant(server or ""),))
+    number = 0
+    for grant in grants:
+        for modules, on_sending, on_receiving in (
+            (grant.sync, (), ()),
+            (grant.see, (here,), (there,)),
+            (grant.store, *_storing(grant, here, there)),
+        ):
+            for module in modules:
+                rules += _part(module, number, on_sending, on_receiving)
+                number += 1
+    if not rules:
+        nothing = (Atom("Have", (_P,)), Negated(Atom("Have", (_P,))))
+        no_advert = Atom("Advertised", (_P, _S))
+        rules = [
+            Rule(Atom("SelectHave", (_P,)), nothing),
+            Rule(Atom("SelectAdvertised", (_P, _S)), (no_advert, Negated(no_advert))),
+        ]
+    return module_from_rules(tuple(rules))
+
+
+def _storing(
+    grant: Grant, here: Atom, there: Atom
+) -> tuple[tuple[BodyAtom, ...], tuple[BodyAtom, ...]]:
+    """Return the conditions of storing: for the peer that sends, and for us who receive."""
+    if not grant.signed_by_peer:
+        return (there,), (here,)
+    signed_by = Constant("Signed-By")
+    return (
+        (there, Atom("Field", (_P, signed_by, _ANY, _V)), Atom("Here", (_V,))),
+        (here, Atom("AdvertisedField", (_P, _S, signed_by, _ANY, _V)), Atom("Peer", (_V,))),
+    )
+
+
+def _part(
+    module: PolicyModule,
+    number: int,
+    on_sending: tuple[BodyAtom, ...],
+    on_receiving: tuple[BodyAtom, ...],
+) -> list[Rule]:
+    """Return a module's rules under names of their own, and the two facets under conditions."""
+    names = {p: f"g{number}_{p.name}" for p in module.program.derived}
+    rules = [renamed(rule, names) for rule in module.lacegram.rules]
+    have = Atom(f"g{number}_SelectHave", (_P,))
+    advertised = Atom(f"g{number}_SelectAdvertised", (_P, _S))
+    return [
+        *rules,
+        Rule(Atom("SelectHave", (_P,)), (have, *on_sending)),
+        Rule(Atom("SelectAdvertised", (_P, _S)), (advertised, *on_receiving)),
+    ]
+
+
+# --- the file ---
+
+
+def load_policy(path: Path) -> ServePolicy:
+    """Return the policy in a TOML file; raise ``UsageError`` saying what is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_FILE_BYTES + 1)
+    except OSError as error:
+        _refuse(f"cannot read {path}: {error.strerror}")
+    if len(content) > _FILE_BYTES:
+        _refuse(f"{path} is larger than {_FILE_BYTES} bytes")
+    try:
+        table = tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        _refuse(f"{path}: {error}")
+    try:
+        return parse_policy(table, path.parent)
+    except LaceError as error:
+        _refuse(f"{path}: {error.message}")
+
+
+def parse_policy(table: Mapping[str, Any], folder: Path) -> ServePolicy:
+    """Return the policy that a TOML table describes; files are looked for in ``folder``."""
+    _known(table, {"allow", "limits", "engine"}, "the file")
+    entries = table.get("allow", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        _refuse("allow is a list of tables: write [[allow]]")
+    return ServePolicy(
+        grants=tuple(_grant(entry, folder) for entry in entries),
+        limits=replace(ServerLimits(), **_numbers(table, "limits", ServerLimits)),
+        engine=replace(DEFAULT_LIMITS, **_numbers(table, "engine", Limits)),
+    )
+
+
+def _grant(entry: Mapping[str, Any], folder: Path) -> Grant:
+    _known(entry, {"who", "sync", "see", "store", "signed_by_peer"}, "allow")
+    signed = entry.get("signed_by_peer", False)
+    if not isinstance(signed, bool):
+        _refuse("signed_by_peer is true or false")
+    grant = Grant(
+        who=_who(entry.get("who")),
+        sync=_selectors(entry, "sync", folder),
+        see=_selectors(entry, "see", folder),
+        store=_selectors(entry, "store", folder),
+        signed_by_peer=signed,
+    )
+    if not (grant.sync or grant.see or grant.store):
+        _refuse("an entry of allow allows nothing: give sync, see or store")
+    if signed and not grant.store:
+        _refuse("signed_by_peer is about store, and there is none")
+    return grant
+
+
+def _who(value: object) -> frozenset[str] | str:
+    if value in {_ANYONE, _PROVEN} if isinstance(value, str) else False:
+        return str(value)
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names:
+        _refuse('who is "anyone", "proven", or a list of verifiers')
+    for name in names:
+        if not isinstance(name, str) or not is_verifier(name):
+            _refuse(f"who: {shown(str(name))} is not a verifier")
+    return frozenset(names)
+
+
+def _selectors(entry: Mapping[str, Any], name: str, folder: Path) -> tuple[PolicyModule, ...]:
+    texts = entry.get(name, [])
+    if isinstance(texts, str):
+        texts = [texts]
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        _refuse(f"{name} is a list of selectors")
+    return tuple(_selector(text, folder) for text in texts)
+
+
+def _selector(text: str, folder: Path) -> PolicyModule:
+    """Return the module of a selector's text, or of the rules in a file named ``file:…``."""
+    if not text.startswith("file:"):
+        return selector(text)
+    path = folder / text.removeprefix("file:")
+    try:
+        with path.open("rb") as file:
+            content = file.read(DEFAULT_LIMITS.lacegram_bytes + 1)
+    except OSError as error:
+        _refuse(f"cannot read {path}: {error.strerror}")
+    return module_from_text(content)
+
+
+def _numbers(table: Mapping[str, Any], name: str, kind: type) -> dict[str, int]:
+    found = table.get(name, {})
+    if not isinstance(found, dict):
+        _refuse(f"{name} is a table: write [{name}]")
+    _known(found, {entry.name for entry in fields(kind)}, name)
+    for key, value in found.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            _refuse(f"{name}.{key} is a whole number")
+    return found
+
+
+def _known(table: Mapping[str, Any], names: set[str], where: str) -> None:
+    for key in table:
+        if key not in names:
+            _refuse(f"{where} knows no {shown(key)}; it knows {', '.join(sorted(names))}")
+
+
+def _is_list(grant: Grant) -> bool:
+    return not isinstance(grant.who, str)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise UsageError(message, code=Code.SERVE_POLICY)

@@ -1,0 +1,293 @@
+"""``lace serve`` as its users run it: real processes, real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from command import lace
+from meeting import client, within
+from servers import policy, process, served
+from wires import hashes, notes, store_of
+
+from lace.crypto import SigningKey
+from lace.errors import Code
+from lace.interlace import messages as m
+from lace.recordstore import MemoryStore
+from lace.recordstore.sqlite import SqliteStore
+from lace.transport.address import parse_address
+from lace.transport.dial import connect
+from lace.transport.stdio import spawn
+
+SELECT = ("--select", "//g//notes//")
+ANYONE = '[[allow]]\nwho = "anyone"\nsync = ["//g//notes//"]\n'
+KEY = SigningKey(b"\x31" * 32)
+
+
+def key_file(folder: Path) -> Path:
+    path = folder / "server.key"
+    path.touch(mode=0o600)
+    path.write_text(KEY.reveal() + "\n")
+    return path
+
+
+def fill(path: Path, number: int, start: int = 0) -> set[str]:
+    records = notes(number, start=start, key=KEY)
+    with SqliteStore(path) as store:
+        store.save(records)
+    return {record.hash for record in records}
+
+
+@pytest.mark.req("060-TRN-01")
+@pytest.mark.parametrize(
+    "scheme", ["tcp:127.0.0.1:0", "unix:{}/s", "ws:127.0.0.1:0", "wss:localhost:0"]
+)
+def test_a_store_is_served_by_a_process(scheme: str, tmp_path: Path) -> None:
+    there = fill(tmp_path / "n.lace", 120)
+    here = store_of(notes(10, start=1000, key=KEY))
+    more = ("--dev-cert", tmp_path / "cert") if scheme.startswith("wss") else ()
+    with process(
+        tmp_path, "n.lace", scheme.format(tmp_path), *SELECT, "--key", key_file(tmp_path), *more
+    ) as server:
+        trust = tmp_path / "cert" / "localhost.pem" if more else None
+        near = client(here, key=KEY, expected=KEY.verifier, trust=trust)
+        ended = within(near.sync(server.address))
+        assert isinstance(ended, m.Closed), ended
+        assert len(hashes(here)) == 130
+        assert server.wait_for("closed")[0]["reason"] == "the peer closed"
+        assert server.stop() == 0
+        assert server.events("stopped")
+    with SqliteStore(tmp_path / "n.lace") as store:
+        assert hashes(store) == hashes(here)
+        assert there < hashes(store)
+    assert KEY.reveal() not in server.log_file.read_text()
+
+
+@pytest.mark.req("060-TRN-01")
+def test_a_store_is_served_over_standard_input_and_output(tmp_path: Path) -> None:
+    fill(tmp_path / "n.lace", 100)
+    here = MemoryStore()
+
+    async def work() -> m.Closed | m.Aborted:
+        stream = await spawn([
+            sys.executable, "-m", "lace", "serve", str(tmp_path / "n.lace"), "stdio", *SELECT,
+            "--key", str(key_file(tmp_path)),
+        ])  # fmt: skip
+        near = client(here, key=KEY, expected=KEY.verifier)
+        ended = await near.over(stream, parse_address("stdio")).run()
+        await stream._process.wait()
+        assert stream._process.returncode == 0
+        return ended
+
+    ended = within(work())
+    assert isinstance(ended, m.Closed), ended
+    assert here.count() == 100
+
+
+def test_a_stopped_server_lets_open_exchanges_end_in_order(tmp_path: Path) -> None:
+    fill(tmp_path / "n.lace", 20)
+
+    async def work(number: int) -> m.Closed | m.Aborted:
+        with process(tmp_path, "n.lace", "tcp:127.0.0.1:0", *SELECT) as server:
+            heard: asyncio.Queue[m.Event] = asyncio.Queue()
+            exchange = await client(MemoryStore()).dial(
+                server.address, stays=True, listen=heard.put_nowait
+            )
+            running = asyncio.create_task(exchange.run())
+            while not isinstance(await heard.get(), m.FixedPoint):
+                pass
+            assert await asyncio.to_thread(server.stop, number) == 0
+            return await running
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        ended = within(work(number))
+        assert isinstance(ended, m.Closed), ended
+        assert ended.reason == "the peer closed"
+
+
+def test_what_one_peer_stores_another_gets_and_so_from_another_process(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "n.lace"):
+        pass
+
+    async def work() -> None:
+        with process(tmp_path, "n.lace", "tcp:127.0.0.1:0", *SELECT) as server:
+            here, there = MemoryStore(), store_of(notes(3))
+            heard: asyncio.Queue[m.Event] = asyncio.Queue()
+            following = await client(here).dial(server.address, stays=True, listen=heard.put_nowait)
+            running = asyncio.create_task(following.run())
+            while not isinstance(await heard.get(), m.FixedPoint):
+                pass
+            assert isinstance(await client(there).sync(server.address), m.Closed)
+            while here.count() < 3:
+                await heard.get()
+            fill(tmp_path / "n.lace", 2, start=50)  # this process writes to the server's file
+            while here.count() < 5:
+                await heard.get()
+            following.give(m.CloseRequested())
+            assert isinstance(await running, m.Closed)
+
+    within(work())
+
+
+def test_metrics_are_told_in_prometheus_form(tmp_path: Path) -> None:
+    fill(tmp_path / "n.lace", 5)
+    with process(tmp_path, "n.lace", "tcp:127.0.0.1:0", *SELECT, "--metrics", "0") as server:
+        here = store_of(notes(2, start=90))
+        assert isinstance(within(client(here).sync(server.address)), m.Closed)
+        server.wait_for("closed")
+        (entry,) = server.events("metrics")
+        assert entry["address"].startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(entry["address"]) as answer:  # noqa: S310 (ours)
+            assert answer.headers["Content-Type"] == "text/plain; version=0.0.4"
+            lines = answer.read().decode().splitlines()
+        values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        assert values["lace_connections"] == "0"
+        assert values["lace_connections_total"] == "1"
+        assert values["lace_records_saved_total"] == "2"
+        assert values["lace_store_records"] == "7"
+        assert values['lace_ended_total{code="",how="closed"}'] == "1"
+        assert int(values["lace_bytes_received_total"]) > 500
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(entry["address"] + "x")  # noqa: S310 (ours)
+
+
+def test_wrong_options_are_told_before_anything_is_opened(tmp_path: Path) -> None:
+    for arguments, code, says in (
+        (("s", "tcp:127.0.0.1:0"), 2, "--select or --policy"),
+        (("s", "tcp:x:y", *SELECT), 1, "address.malformed"),
+        (("s", "stdio", "tcp:x", *SELECT), 2, "give it alone"),
+        (("s", "wss:x", *SELECT), 2, "transport.tls"),
+        (("s", "tcp:x", *SELECT, "--dev-cert", "d"), 2, "no address is wss"),
+        (("s", "tcp:x", "--policy", "missing"), 2, "serve.policy"),
+        (("s", "tcp:127.0.0.1:0", *SELECT, "--key", "missing"), 2, "input.file"),
+        (("s", "tcp:192.0.2.1:1", *SELECT), 1, "transport.listen"),
+    ):
+        ran = lace("serve", *arguments, cwd=tmp_path)
+        assert (ran.returncode, says in ran.stderr.decode()) == (code, True), ran.stderr
+
+
+# --- many at once, in this process, where they can be counted ---
+
+
+def test_hundreds_of_peers_share_one_server() -> None:
+    number = 300
+    store = store_of(notes(5))
+
+    async def work() -> None:
+        rules = policy(ANYONE + "[limits]\nconnections_per_host = 1000\nworkers = 1")
+        async with served(store, rules) as host:
+            places = [MemoryStore() for _ in range(number)]
+            exchanges = [await client(place).dial(host.address, stays=True) for place in places]
+            running = [asyncio.create_task(exchange.run()) for exchange in exchanges]
+            await host.until("fixed-point", number)
+            # Now all of them stay. One more comes, leaves a record and goes.
+            assert isinstance(
+                await client(store_of(notes(1, start=50))).sync(host.address), m.Closed
+            )
+            await host.until("fixed-point", 2 * number + 1)
+            assert all(place.count() == 6 for place in places)
+            assert host.server.metrics.gauges["lace_connections"]() == number
+            for exchange in exchanges:
+                exchange.give(m.CloseRequested())
+            ended = await asyncio.gather(*running)
+            assert all(isinstance(end, m.Closed) for end in ended)
+            await host.until("closed", number)
+            assert host.server.metrics.gauges["lace_memory_bytes"]() == 0
+
+    within(work(), seconds=240)
+
+
+def test_more_connections_than_allowed_are_turned_away_and_told_so() -> None:
+    for limit in ("connections = 3", "connections_per_host = 3"):
+
+        async def work(limit: str = limit) -> None:
+            async with served(MemoryStore(), policy(f"{ANYONE}[limits]\n{limit}")) as host:
+                waiting = [await connect(host.address) for _ in range(3)]
+                for stream in waiting:
+                    await stream.read()
+                ended = await client(MemoryStore()).sync(host.address)
+                assert isinstance(ended, m.Aborted)
+                assert (ended.code, ended.detail) == (
+                    Code.INTERLACE_GONE, "the peer gave up: serve.full",
+                )  # fmt: skip
+                waiting[0].abort()
+                await host.until("aborted")
+                assert isinstance(await client(MemoryStore()).sync(host.address), m.Closed)
+                for stream in waiting:
+                    stream.abort()
+                assert len(host.events("refused")) == 1
+
+        within(work())
+
+
+def test_a_connection_that_idles_too_long_is_closed_in_order() -> None:
+    async def work() -> None:
+        async with served(
+            store_of(notes(2)), policy(f"{ANYONE}[limits]\nidle_seconds = 1")
+        ) as host:
+            exchange = await client(MemoryStore()).dial(host.address, stays=True)
+            ended = await exchange.run()
+            assert isinstance(ended, m.Closed), ended
+            assert ended.reason == "the peer closed"
+            assert (await host.until("closed"))[0]["reason"] == "asked to close"
+
+    within(work())
+
+
+def test_a_peer_that_is_too_fast_waits_and_still_gets_there() -> None:
+    from lace.runtime.pace import Pace
+
+    pace = Pace(bytes_per_minute=100, phases_per_minute=3)
+    assert pace.wait(0, 50, 1) == 0
+    assert pace.wait(10, 150, 1) == 0  # counted from the first look
+    assert pace.wait(10, 151, 1) == 50
+    assert pace.wait(60, 151, 1) == 0
+    assert pace.wait(70, 160, 5) == 50
+
+
+def test_the_connection_with_most_in_memory_goes_when_there_is_too_much() -> None:
+    from lace.record import build_plex
+
+    records = [
+        build_plex(
+            group="g",
+            app="notes",
+            name=f"{n}",
+            tai="1700000000:000000000",
+            data=bytes([n]) * 900_000,
+        )
+        for n in range(20)
+    ]
+
+    async def work() -> None:
+        rules = policy(f"{ANYONE}[limits]\nmemory_mib = 4\n[engine]\nphase_timeout = 20")
+        async with served(store_of(records), rules) as host:
+            small = await client(MemoryStore()).dial(host.address, stays=True)
+            # This one asks for everything and then takes nothing of it.
+            greedy = await client(MemoryStore()).dial(host.address)
+            read = greedy._stream.read
+            seen = 0
+
+            async def stop_reading() -> bytes:
+                nonlocal seen
+                if seen > 10_000:
+                    await asyncio.sleep(3600)
+                chunk = await read()
+                seen += len(chunk)
+                return chunk
+
+            greedy._stream.read = stop_reading  # type: ignore[method-assign]
+            task = asyncio.create_task(greedy.run())
+            (ended,) = await host.until("aborted")
+            assert ended["code"] == "serve.full"
+            task.cancel()
+            running = asyncio.create_task(small.run())
+            await host.until("fixed-point", 1)
+            small.give(m.CloseRequested())
+            assert isinstance(await running, m.Closed)
+
+    within(work())

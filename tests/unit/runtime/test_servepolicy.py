@@ -1,0 +1,193 @@
+"""Who may see what and who may store what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from meeting import client, within
+from servers import policy, served
+from wires import hashes, store_of
+
+from lace.crypto import SigningKey
+from lace.errors import Code, LaceError, UsageError
+from lace.interlace import messages as m
+from lace.record import Record, build_plex, seal
+from lace.runtime.servepolicy import load_policy
+
+SERVER = SigningKey(b"\x21" * 32)
+ALICE = SigningKey(b"\x22" * 32)
+BOB = SigningKey(b"\x23" * 32)
+
+
+def note(app: str, name: str, key: SigningKey) -> Record:
+    plex = build_plex(group="g", app=app, name=name, tai="1700000000:000000000")
+    return seal(plex, key, aux=b"\x01" * 32)
+
+
+PUBLIC = note("public", "1", SERVER)
+SECRET = note("secret", "1", SERVER)
+BY_ALICE = note("inbox", "a", ALICE)
+BY_BOB = note("inbox", "b", BOB)
+ELSEWHERE = note("elsewhere", "x", ALICE)
+
+RULES = f"""
+[[allow]]
+who = "anyone"
+see = ["//g//public//"]
+
+[[allow]]
+who = "proven"
+store = ["//g//inbox//"]
+signed_by_peer = true
+
+[[allow]]
+who = ["{BOB.verifier}"]
+see = ["//g//secret//", "//g//inbox//"]
+store = ["//g//public//"]
+"""
+
+
+def meet(
+    key: SigningKey | None, rules: str = RULES
+) -> tuple[set[str], set[str], m.Event, list[bytes]]:
+    """Return what a client and the server have after they met, and the modules the client saw."""
+    here = store_of([PUBLIC, SECRET])
+    there = store_of([BY_ALICE, BY_BOB, ELSEWHERE])
+    seen: list[bytes] = []
+
+    async def work() -> m.Closed | m.Aborted:
+        async with served(here, policy(rules), key=SERVER) as host:
+            near = client(there, key=key, expected=SERVER.verifier)
+            exchange = await near.dial(host.address)
+            receive = exchange._binding.receive
+
+            def watch(chunk: bytes) -> list[m.Input]:
+                inputs = receive(chunk)
+                seen.extend(given.content for given in inputs if isinstance(given, m.PeerModule))
+                return inputs
+
+            exchange._binding.receive = watch  # type: ignore[method-assign]
+            return await exchange.run()
+
+    ended = within(work())
+    return hashes(there), hashes(here), ended, seen
+
+
+def test_a_stranger_sees_what_is_public_and_stores_nothing() -> None:
+    there, here, ended, seen = meet(None)
+    assert isinstance(ended, m.Closed), ended
+    assert there == {BY_ALICE.hash, BY_BOB.hash, ELSEWHERE.hash, PUBLIC.hash}
+    assert here == {PUBLIC.hash, SECRET.hash}
+    assert len(seen) == 1
+
+
+def test_who_proves_a_key_may_store_what_it_signed() -> None:
+    there, here, ended, _ = meet(ALICE)
+    assert isinstance(ended, m.Closed), ended
+    assert there == {BY_ALICE.hash, BY_BOB.hash, ELSEWHERE.hash, PUBLIC.hash}
+    assert here == {PUBLIC.hash, SECRET.hash, BY_ALICE.hash}
+
+
+def test_a_named_peer_may_do_what_all_entries_allow_together() -> None:
+    there, here, ended, _ = meet(BOB)
+    assert isinstance(ended, m.Closed), ended
+    assert there == {BY_ALICE.hash, BY_BOB.hash, ELSEWHERE.hash, PUBLIC.hash, SECRET.hash}
+    assert here == {PUBLIC.hash, SECRET.hash, BY_BOB.hash}
+
+
+def test_whoever_proved_nothing_does_not_read_what_others_may_do() -> None:
+    for key in (None, ALICE):
+        *_, seen = meet(key)
+        assert not any(BOB.verifier.encode() in text or b"secret" in text for text in seen)
+    *_, seen = meet(BOB)
+    assert b"secret" not in seen[0]
+    assert b"secret" in seen[1]
+
+
+def test_sync_goes_both_ways_and_needs_no_key() -> None:
+    rules = '[[allow]]\nwho = "anyone"\nsync = ["//g//inbox//", "//g//public//"]'
+    there, here, ended, _ = meet(None, rules)
+    assert isinstance(ended, m.Closed), ended
+    assert there == {BY_ALICE.hash, BY_BOB.hash, ELSEWHERE.hash, PUBLIC.hash}
+    assert here == {PUBLIC.hash, SECRET.hash, BY_ALICE.hash, BY_BOB.hash}
+
+
+def test_nothing_is_allowed_where_nothing_is_said() -> None:
+    there, here, ended, _ = meet(
+        ALICE, f'[[allow]]\nwho = "{BOB.verifier}"\nsync = "//g//public//"'
+    )
+    assert isinstance(ended, m.Closed), ended
+    assert len(there) == 3
+    assert len(here) == 2
+
+
+def test_rules_may_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "all.lacegram").write_text(
+        "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+    )
+    (tmp_path / "p.toml").write_text(
+        '[[allow]]\nwho = "anyone"\nsync = "file:all.lacegram"\n[limits]\nconnections = 7\n'
+        "[engine]\nphase_timeout = 3\n"
+    )
+    loaded = load_policy(tmp_path / "p.toml")
+    assert (loaded.limits.connections, loaded.engine.phase_timeout) == (7, 3)
+    there, _, ended, _ = meet(None, '[[allow]]\nwho = "anyone"\nsync = "//g//public//"')
+    assert isinstance(ended, m.Closed)
+    assert PUBLIC.hash in there
+    loaded.check(None)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("what = 1", "knows no"),
+        ("allow = 1", "[[allow]]"),
+        ("[[allow]]\nsync = '//g//a//'", "who is"),
+        ("[[allow]]\nwho = []\nsync = '//g//a//'", "who is"),
+        ("[[allow]]\nwho = 'everyone'\nsync = '//g//a//'", "not a verifier"),
+        ("[[allow]]\nwho = ['V.x.H3']\nsync = '//g//a//'", "not a verifier"),
+        ("[[allow]]\nwho = [7]\nsync = '//g//a//'", "not a verifier"),
+        ("[[allow]]\nwho = 'anyone'", "allows nothing"),
+        ("[[allow]]\nwho = 'anyone'\nread = '//g//a//'", "knows no"),
+        ("[[allow]]\nwho = 'anyone'\nsync = 'nonsense'", "not a selector"),
+        ("[[allow]]\nwho = 'anyone'\nsync = 7", "list of selectors"),
+        ("[[allow]]\nwho = 'anyone'\nsync = 'file:missing'", "cannot read"),
+        ("[[allow]]\nwho = 'anyone'\nsync = '//g//a//'\nsigned_by_peer = true", "about store"),
+        ("[[allow]]\nwho = 'anyone'\nstore = '//g//a//'\nsigned_by_peer = 1", "true or false"),
+        ("[limits]\nconnections = 0", "at least 1"),
+        ("[limits]\nconnections = 'many'", "whole number"),
+        ("[limits]\nconnections = true", "whole number"),
+        ("[limits]\nspeed = 1", "knows no"),
+        ("limits = 1", "[limits]"),
+        ("[engine]\nwork = -1", "whole number"),
+        ("[engine]\nnothing = 1", "knows no"),
+        ("[[allow]\n", "line"),
+        ("\x00", "p.toml"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load_policy(tmp_path / "p.toml")
+    assert caught.value.code is Code.SERVE_POLICY
+    assert says in caught.value.message
+    assert "p.toml" in caught.value.message
+
+
+def test_other_files_are_refused_too(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read"):
+        load_policy(tmp_path / "missing")
+    (tmp_path / "large").write_bytes(b"#" * 1_100_000)
+    with pytest.raises(UsageError, match="larger"):
+        load_policy(tmp_path / "large")
+    (tmp_path / "latin").write_bytes(b"# \xff")
+    with pytest.raises(UsageError):
+        load_policy(tmp_path / "latin")
+
+
+def test_directions_need_a_server_with_a_key() -> None:
+    with pytest.raises(LaceError) as caught:
+        policy(RULES).check(None)
+    assert "--key" in caught.value.message
+    policy(RULES).check(SERVER.verifier)
