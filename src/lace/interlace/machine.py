@@ -142,6 +142,8 @@ class InterlaceMachine:
         elif self._passing_over:
             self._passing_over = False
         else:
+            if self.phase is Phase.SETUP and not self._opening.has_both_modules:  # 050-SET-06
+                raise ProtocolError("set-up without a module", code=Code.INTERLACE_PHASE)
             self._peer_ended = True
             if self.phase is Phase.TRANSFER:
                 self._do(*self._transfer.save())

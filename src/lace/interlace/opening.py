@@ -112,7 +112,8 @@ class Opening:
             raise ProtocolError("set-up needs exactly one operand", code=Code.INTERLACE_PHASE)
         _, index, module, origin, facet = facts[0]
         theirs = self.theirs
-        facet_of(facet)
+        if facet_of(facet) is not theirs.module.facet:
+            raise PolicyError("the operand is for something else", code=Code.POLICY_FACET)
         if index != str(theirs.index):
             raise PolicyError("the peer claims another operand index", code=Code.POLICY_OPERAND)
         if module != theirs.module.id:

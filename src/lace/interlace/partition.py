@@ -175,6 +175,8 @@ class Partitions:
 
     def children(self, prefix: str) -> Iterator[Summary]:
         """Yield the summaries of the non-empty partitions one character below."""
+        if len(prefix) >= _LONGEST_PREFIX:
+            return  # a whole payload: there is nothing below
         for character in _CHARACTERS:
             found = self.summary(prefix + character)
             if found.count:

@@ -187,15 +187,17 @@ class PeerAdverts:
         return self._ask()
 
     def _is_to_be_listed(self, summary: Summary, depth: int) -> bool:
-        if summary.count <= _LIST_UP_TO or depth >= self.limits["max_narrowing_depth"]:
+        if depth >= self.limits["max_narrowing_depth"]:
             return True
         if (
             self._summaries + _CHILDREN * (len(self._narrowing) + 1)
             > self.limits["max_partition_summaries"]
         ):
             return True  # narrowing on would break the limit
-        if summary.count > _LIST_AT_ONCE:
+        if summary.count > min(_LIST_AT_ONCE, self.limits["max_advertisement_records_listed"]):
             return False
+        if summary.count <= _LIST_UP_TO:
+            return True
         # Where nothing of ours lies, there is nothing that narrowing could settle.
         return next(self.table.records(summary.prefix, None), None) is None
 
@@ -279,6 +281,8 @@ class OwnAdverts:
     _told: tuple[bytes, ...] | None = None
     """The partitions that the last advertise phase spoke of; None before the first."""
     _answered: set[Fact] = field(default_factory=set)
+    _start: int = 0
+    """The length of the prefixes that the last advertise phase spoke of."""
 
     def begin_loop(self) -> None:
         """Let the peer ask anew."""
@@ -302,8 +306,10 @@ class OwnAdverts:
     def advertise(self, start: int) -> Saying:
         """Return an advertise phase: a short listing, or the summaries that changed."""
         told, self._told = self._told, self.table.runs()
+        self._start = start if told is None else STANDARD_PREFIX
         if told is None:
-            if len(self.table) <= _LIST_UP_TO:
+            few = min(_LIST_UP_TO, self.limits["max_advertisement_records_listed"])
+            if len(self.table) <= few:
                 return Saying(listing=list(self.table.records("")))
             summaries = list(self.table.summaries(start))
         else:
@@ -326,8 +332,14 @@ class OwnAdverts:
             if name == "ListAdvertisementPartition":
                 listing += self._list(prefix)
             else:
+                self._check_depth(len(prefix) - self._start)
                 facts += [child.fact() for child in self.table.children(prefix)]
         return Saying(facts, listing)
+
+    def _check_depth(self, steps: int) -> None:
+        limit = self.limits["max_narrowing_depth"]
+        if steps >= limit:
+            raise LimitExceeded("max_narrowing_depth", configured=limit, observed=steps + 1)
 
     def _list(self, prefix: str) -> list[str]:
         records = list(self.table.records(prefix))

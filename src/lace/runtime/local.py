@@ -78,17 +78,25 @@ class LocalPolicy:
             send, request = set(policy.may_send), set(policy.may_request)
             yield from self._answer(send, set(), request, set())
             return
+        assert self._mentions is not None
+        here: set[Row] = set()
+        came: list[Fact] = []
+        for record in self._new_records():
+            here.add((record.hash,))
+            came += filter(self._mentions.cover, facts(record))
         change = self.policy.apply(
-            added=(*self._new_facts(), *self._advert_facts(asked), *asked.runtime),
+            added=(*came, *self._advert_facts(asked), *asked.runtime),
             removed=(
                 *(fact for fact in self._runtime if fact not in asked.runtime),
                 *self._withdrawn_facts(asked.withdrawn, self._peer_label(asked.plan)),
             ),
         )
         self._runtime = asked.runtime
-        send_change, request_change = change.may_send, change.may_request
+        sent, asked_for = change.may_send, change.may_request
+        # Rules may have spoken of a record before it was here; to them nothing has changed then.
+        sendable = {row for row in here if row in self.policy.may_send}
         yield from self._answer(
-            send_change.added, send_change.removed, request_change.added, request_change.removed
+            sent.added | sendable, sent.removed, asked_for.added, asked_for.removed | here
         )
 
     def _begin(self, asked: m.Evaluate) -> ExchangePolicy:
@@ -127,13 +135,15 @@ class LocalPolicy:
         )
         self._fresh, self._fresh_bytes = {}, 0
 
-    def _new_facts(self) -> Iterator[Fact]:
-        """Yield the facts of records stored since the last evaluation, whoever stored them."""
-        assert self._mentions is not None
+    def _new_records(self) -> Iterator[Record]:
+        """Yield what was stored since the last evaluation, by whomever, up to the snapshot."""
+        assert self._snapshot is not None
         for id, record in stored_after(self.store, self._seen, self._fresh):
-            if record is not None:
-                yield from filter(self._mentions.cover, facts(record))
+            if id > self._snapshot.high_water:
+                return  # it belongs to the next evaluation: this one goes by one moment
             self._seen = id
+            if record is not None:
+                yield record
 
     # --- advertisements ---
 
