@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         RecordRejected,
         RecordSaved,
     )
+    from lace.keyring import Keyring
     from lace.limits import Limits
     from lace.policy.audit import audit
     from lace.policy.executable import ExchangePolicy
@@ -82,6 +83,7 @@ _HOMES = {
         "Aborted", "Closed", "FixedPoint", "InterlaceResult", "RecordDuplicate", "RecordRejected",
         "RecordSaved",
     ),
+    "lace.keyring": ("Keyring",),
     "lace.limits": ("Limits",),
     "lace.policy.audit": ("audit",),
     "lace.policy.executable": ("ExchangePolicy",),
@@ -121,6 +123,7 @@ __all__ = [
     "HashAddress",
     "InterlaceAborted",
     "InterlaceResult",
+    "Keyring",
     "Lace",
     "LaceError",
     "LacegramError",

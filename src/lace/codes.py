@@ -126,6 +126,16 @@ class Code(StrEnum):
         "The key file cannot be used.",
         "Name a file made by 'lace key new', readable by its owner only (chmod 600).",
     )
+    KEY_NAME = (
+        "key.name",
+        "The text cannot name a new key.",
+        "Use letters, digits, _ and -, at most 64; a name with a dot or a slash would be a file.",
+    )
+    KEY_UNKNOWN = (
+        "key.unknown",
+        "No key of this name is in the keyring.",
+        "See the names with 'lace keyring list'; write ./name for a file.",
+    )
 
     # --- records --------------------------------------------------------------------------------
     RECORD_MALFORMED = (
@@ -756,6 +766,16 @@ class Code(StrEnum):
         "input.base64",
         "data_b64 is not standard base64.",
         "Encode the data with the standard alphabet and padding.",
+    )
+    SETTINGS_MISSING = (
+        "settings.missing",
+        "There is no lace here.",
+        "Make one with 'lace init PATH', go to its folder, or name it with --lace PATH.",
+    )
+    SETTINGS_MALFORMED = (
+        "settings.malformed",
+        "The settings of a lace cannot be used.",
+        "Correct lace.toml; docs/reference/settings.md says what may stand in it.",
     )
     INPUT_FILE = ("input.file", "A file cannot be read or written.", "Check its name and rights.")
     LIMIT_EXCEEDED = (

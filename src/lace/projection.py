@@ -13,6 +13,7 @@ from lace.record.model import Record
 HASH: Final = "Hash"
 DATA: Final = "Data"
 """Columns that are no fields: the record's name, and its payload (A42)."""
+SIGNED_BY: Final = "Signed-By"
 STANDARD: Final = ("Hash", "Group", "App", "Name", "TAI", "Signed-By", "Data-Length")
 _PRETTY_ROWS: Final = 50
 _PRETTY_TEXT: Final = 40

@@ -135,6 +135,8 @@ class Peer:
     """One more certificate to believe, for wss."""
     trusts_local: bool = field(default=False)
     """Whether Unix sockets and stdio count as encrypted."""
+    key: SigningKey | None = None
+    """Proven to it by get, list and store; an interlace proves the key of its own lace."""
 
 
 def open(
@@ -172,11 +174,16 @@ def connect(
     expected: str | None = None,
     trust: str | Path | None = None,
     trusts_local: bool = False,
+    key: SigningKey | None = None,
 ) -> Peer:
-    """Return a peer by its address: ``tcp:host:port``, ``wss://host/interlace``, ``unix:/path``."""
+    """Return a peer by its address: ``tcp:host:port``, ``wss://host/interlace``, ``unix:/path``.
+
+    ``key`` is proven to it by ``get``, ``list`` and ``store``, which have no lace of their own.
+    """
     return Peer(
         address=parse_address(address),
         expected=None if expected is None else parse_verifier(expected),
         trust=None if trust is None else Path(trust),
         trusts_local=trusts_local,
+        key=key,
     )

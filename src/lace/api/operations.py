@@ -29,7 +29,7 @@ async def list(target: Lace | Peer, policy: Policy) -> builtins.list[Record]:
     module = as_module(policy)
     if isinstance(target, Lace):
         return Selection(store_of(target), module, target.limits).records()
-    with open_lace() as scratch:
+    with open_lace(key=target.key) as scratch:
         await sync(scratch, target, module)
         return Selection(store_of(scratch), module).records()
 
@@ -71,7 +71,7 @@ async def store(
 
 async def _store_at(peer: Peer, records: builtins.list[Record]) -> builtins.list[Outcome[Record]]:
     """Offer exactly these records to a peer; what it did not ask for, it had or it refused."""
-    with open_lace(records=records) as scratch:
+    with open_lace(records=records, key=peer.key) as scratch:
         client = client_of(scratch, peer, hashes(record.hash for record in records))
         exchange = await client.dial(peer.address)
         sent = set(raise_if_aborted(await exchange.run()).sent)

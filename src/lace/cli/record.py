@@ -150,7 +150,7 @@ def show(file: str) -> int:
         if isinstance(frame, Frame):
             outcome = validate_record(frame.raw)
             if outcome.value is not None:
-                _show(outcome.value)
+                show_record(outcome.value)
                 continue
             code, detail = outcome.code, outcome.detail
         else:
@@ -210,9 +210,11 @@ def _verdict(file: str, frame: Frame, inspection: Inspection, *, everything: boo
         yield f"    {fault.code.fix}"
 
 
-def _show(shown: Record) -> None:
+def show_record(shown: Record, *, with_data: bool = False) -> None:
+    """Print a record: a table on a terminal, one JSON object in a pipe."""
     if not sys.stdout.isatty():
-        print_json({"hash": shown.hash, "fields": [[n, i, v] for n, i, v in fields(shown)]})
+        entry = {"hash": shown.hash, "fields": [[n, i, v] for n, i, v in fields(shown)]}
+        print_json(entry | (_data(shown.data) if with_data else {}))
         return
     rows = [
         (name if index == 0 else f"{name} ({index})", value) for name, index, value in fields(shown)
@@ -226,6 +228,15 @@ def _show(shown: Record) -> None:
         preview += " …"
     table(shown.hash, ("Field", "Value"), [*rows, ("data", preview)])
     click.echo()
+
+
+def _data(data: bytes) -> dict[str, str]:
+    try:
+        return {"data": data.decode()}
+    except UnicodeDecodeError:
+        from base64 import b64encode  # seldom needed
+
+        return {"data_b64": b64encode(data).decode()}
 
 
 def _whole_frames(file: str) -> Iterator[Frame]:

@@ -32,14 +32,19 @@ def console() -> Console:
     return Console(highlight=False, soft_wrap=True)
 
 
-def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """Print a table; long cells fold, nothing is cut off, and nothing in a cell is markup."""
+def table(
+    title: str, columns: Iterable[str], rows: Iterable[Iterable[str]], *, whole: str = ""
+) -> None:
+    """Print a table; long cells fold, nothing is cut off, and nothing in a cell is markup.
+
+    ``whole`` names a column that does not fold, so that what is in it can be copied.
+    """
     from rich.table import Table
     from rich.text import Text
 
     made = Table(title=title or None, title_justify="left", show_edge=False, pad_edge=False)
     for column in columns:
-        made.add_column(column, overflow="fold")
+        made.add_column(column, overflow="fold", no_wrap=column == whole)
     for row in rows:
         made.add_row(*(Text(cell) for cell in row))
     out = console()

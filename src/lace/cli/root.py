@@ -9,16 +9,29 @@ import click
 
 from lace._version import __version__
 from lace.cli.exitcodes import Exit
-from lace.errors import Code, LaceError, LimitExceeded, UsageError
+from lace.errors import (
+    Code,
+    InterlaceAborted,
+    LaceError,
+    LimitExceeded,
+    TransportError,
+    UsageError,
+)
 from lace.text import redact
 
 # Loaded when used: a command pays for its own imports only. Module, attribute, one line of help.
 _COMMANDS: Final = {
+    "add": ("lace.cli.add:add", "Make a record, sign it, store it."),
     "check": ("lace.cli.lacegram:check", "Say everything that is wrong with rules."),
     "demo": ("lace.cli.demo:demo", "Make a key, seal a note, break one byte of it, check both."),
     "fmt": ("lace.cli.lacegram:fmt", "Write rules in their one canonical spelling."),
     "key": ("lace.cli.key:key", "Make and look at signing keys."),
     "lake": ("lace.cli.lake:lake", "Records in bulk, on Spark: ingest, select, reconcile."),
+    "get": ("lace.cli.records:get", "Show the record at an address."),
+    "init": ("lace.cli.init:init", "Make a lace: a store with its settings."),
+    "key": ("lace.cli.key:key", "Make and look at signing keys in files."),
+    "keyring": ("lace.cli.keyring:keyring", "Keep signing keys under names."),
+    "list": ("lace.cli.records:list_command", "List the records that belong."),
     "policy": ("lace.cli.policy:policy", "What a selector becomes, and what a peer can learn."),
     "record": ("lace.cli.record:record", "Make, seal, show and verify records."),
     "serve": ("lace.cli.serve:serve", "Let others interlace with a store."),
@@ -95,4 +108,8 @@ def run(arguments: list[str] | None = None) -> int:
 def _exit_code(error: LaceError) -> Exit:
     if isinstance(error, UsageError):
         return Exit.USAGE
-    return Exit.LIMIT if isinstance(error, LimitExceeded) else Exit.BAD_INPUT
+    if isinstance(error, LimitExceeded):
+        return Exit.LIMIT
+    if isinstance(error, InterlaceAborted):
+        return Exit.LIMIT if error.code is Code.LIMIT_EXCEEDED else Exit.ABORTED
+    return Exit.ABORTED if isinstance(error, TransportError) else Exit.BAD_INPUT

@@ -1,0 +1,88 @@
+"""``lace add``: make a record, seal it, store it."""
+
+from __future__ import annotations
+
+import click
+
+from lace import blocking
+from lace.cli.files import name_and_value, read_limited
+from lace.cli.settings import find, key_option, lace_option
+from lace.errors import Code, Status, UsageError
+from lace.limits import DEFAULT_LIMITS
+from lace.record import build_plex, seal
+from lace.runtime.clock import tai_now
+from lace.urc import Coordinate, parse_urc
+
+
+@click.command()
+@click.argument("coordinate")
+@click.option("--text", "text_data", help="The data, as UTF-8 text.")
+@click.option("--file", "data_file", metavar="FILE", help="The data, from FILE (- is stdin).")
+@click.option(
+    "--field", "-f", "extras", multiple=True, metavar="NAME=VALUE",
+    help="An extra header; repeatable.",
+)  # fmt: skip
+@click.option("--tai", "instant", help="The record's time.  [default: now]")
+@click.option("--unsigned", is_flag=True, help="Do not sign, though there is a key.")
+@key_option
+@lace_option
+def add(
+    coordinate: str,
+    text_data: str | None,
+    data_file: str | None,
+    extras: tuple[str, ...],
+    instant: str | None,
+    unsigned: bool,
+    key_text: str | None,
+    where: str | None,
+) -> None:
+    """Make a record at COORDINATE (//group//app//name), sign it, store it, and print its hash.
+
+    To edit is to add another record at the same place. Nothing is ever changed, and nothing leaves
+    this lace before you interlace.
+
+    \b
+    Example:
+      lace add //notes-demo//notes/message//msg/1 -f Title=Hello --text "My first note."
+      lace add //u//docs//index.html --file index.html --unsigned
+    """
+    if text_data is not None and data_file is not None:
+        raise click.UsageError("give --text or --file, not both")
+    if unsigned and key_text is not None:
+        raise click.UsageError("give --key or --unsigned, not both")
+    settings = find(where)
+    place = exact_place(coordinate)
+    data = (text_data or "").encode("utf-8", "surrogateescape")  # any bytes a shell can pass
+    if data_file is not None:
+        data = read_limited(data_file, DEFAULT_LIMITS.blob_bytes)
+    key = None if unsigned else settings.signing_key(key_text)
+    if key is None and not unsigned:
+        raise UsageError(
+            "there is no key to sign with",
+            code=Code.KEY_UNKNOWN,
+            hint="Give --key NAME, write key in lace.toml, or say --unsigned.",
+        )
+    plex = build_plex(
+        group=place.group,
+        app=place.app,
+        name=place.name,
+        tai=instant or tai_now(),
+        extras=map(name_and_value, extras),
+        data=data,
+    )
+    made = plex if key is None else seal(plex, key)
+    with settings.open() as local:
+        (outcome,) = blocking.store(local, [made])
+    if outcome.status is Status.DUPLICATE:
+        click.echo("it was here already", err=True)
+    click.echo(made.hash)
+
+
+def exact_place(text: str) -> Coordinate:
+    """Return a coordinate that a record can be made at, or raise."""
+    place = parse_urc(text)
+    if not isinstance(place, Coordinate) or place.selector is not None:
+        raise UsageError(
+            f"{text} is not an exact place", code=Code.URC_FORM, hint="Write //group//app//name."
+        )
+    return place

@@ -1,0 +1,109 @@
+"""``lace init``: make a lace, a folder with a store and its settings."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import click
+
+from lace.cli.keyring import key_named
+from lace.cli.settings import FILE, STORE, parse
+from lace.errors import Code, UsageError
+from lace.ids import is_verifier
+from lace.keyring import Keyring, is_key_name
+from lace.transport.address import parse_address
+
+
+@click.command()
+@click.argument("path", default=".")
+@click.option("--key", "key_text", metavar="NAME|FILE", help="The key that signs what is added.")
+@click.option("--select", metavar="SELECTOR", help="What belongs: a place, rules, or a file.")
+@click.option(
+    "--room", metavar="NAME|VERIFIER", help="The place is a room, and this key admits its members."
+)
+@click.option("--delegation", is_flag=True, help="In a room: members may admit members.")
+@click.option("--revocation", metavar="APP", help="In a room: the sub-app that ends memberships.")
+@click.option(
+    "--peer", "peers", multiple=True, metavar="NAME=ADDRESS", help="A peer by name; repeatable."
+)
+def init(
+    path: str,
+    key_text: str | None,
+    select: str | None,
+    room: str | None,
+    delegation: bool,
+    revocation: str | None,
+    peers: tuple[str, ...],
+) -> None:
+    """Make a lace in the folder PATH: a store for records, and lace.toml with its settings.
+
+    Other commands find it when they run in that folder, or when --lace names it. The settings are
+    defaults; flags go before them. They are yours to edit.
+
+    \b
+    Example:
+      lace init notes --key alice --select //notes-demo//notes// --room alice
+      lace init . --peer server=tcp:notes.example.org:4790
+    """
+    if room is None and (delegation or revocation):
+        raise click.UsageError("--delegation and --revocation are about a room: give --room")
+    if key_text is not None:
+        key_named(key_text)
+    lines = [
+        "# A lace. docs/reference/settings.md says what may stand here.",
+        f"store = {_quoted(STORE)}",
+    ]
+    if key_text is not None:
+        lines.append(f"key = {_quoted(_key(key_text))}")
+    if select is not None:
+        lines.append(f"select = {_quoted(_selector(select))}")
+    if room is not None:
+        lines += ["", "[room]", f"authority = {_quoted(_authority(room))}"]
+        lines += ["delegation = true"] if delegation else []
+        lines += [f"revocation = {_quoted(revocation)}"] if revocation else []
+    for entry in peers:
+        name, equals, address = entry.partition("=")
+        if not equals or not is_key_name(name):
+            raise click.UsageError(f"--peer {entry}: write NAME=ADDRESS")
+        parse_address(address)
+        lines += ["", f"[peers.{name}]", f"address = {_quoted(address)}"]
+    _write(Path(path), "\n".join(lines) + "\n")
+    click.echo(f"{Path(path) / FILE} and {STORE} are ready", err=True)
+
+
+def _write(folder: Path, text: str) -> None:
+    made = parse(tomllib.loads(text), folder)
+    if made.select is not None:
+        made.module(None)  # what cannot be used is not written down
+    if (folder / FILE).exists():
+        raise UsageError(
+            f"{folder / FILE} exists already",
+            code=Code.SETTINGS_MALFORMED,
+            hint="Edit it, or choose another folder.",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    made.open().close()
+    with (folder / FILE).open("x", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _key(text: str) -> str:
+    """Return a name as it is; a file by its full path, since the settings live elsewhere."""
+    return text if is_key_name(text) else str(Path(text).absolute())
+
+
+def _selector(text: str) -> str:
+    if text.startswith("//") or ":-" in text:
+        return text
+    return f"file:{Path(text.removeprefix('file:')).absolute()}"
+
+
+def _authority(text: str) -> str:
+    return text if is_verifier(text) else Keyring().get(text).verifier
+
+
+def _quoted(text: str) -> str:
+    """Return a TOML string; JSON has the same escapes, but for one character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,126 @@
+"""``lace keyring``: signing keys by name."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from lace.cli.exitcodes import Exit
+from lace.cli.files import read_key
+from lace.cli.render import print_json, table
+from lace.crypto.keys import SigningKey
+from lace.errors import UsageError
+from lace.keyring import Keyring, NamedKey, is_key_name
+
+
+@click.group()
+def keyring() -> None:
+    """Keep signing keys under names, in a file that only you can read.
+
+    Wherever a command takes --key, it takes a name of the keyring or a key file. The keyring is
+    ~/.config/lace/keyring.toml, or the file that LACE_KEYRING names.
+
+    \b
+    Example:
+      lace keyring new alice
+      lace keyring list
+    """
+
+
+@keyring.command()
+@click.argument("name")
+@click.option("--demo", is_flag=True, help="Make it from its name: the same everywhere, no secret.")
+@click.option("--from", "file", metavar="FILE", help="Take over the key in FILE (- is stdin).")
+def new(name: str, demo: bool, file: str | None) -> None:
+    """Make a key called NAME and print its verifier, which others know it by.
+
+    A demo key is for examples: its verifier is the same on every machine, and anyone can sign with
+    it. It is marked as one and can never be taken for another.
+
+    \b
+    Example:
+      lace keyring new alice
+      lace keyring new bob --demo
+      lace keyring new old --from me.key
+    """
+    if demo and file is not None:
+        raise click.UsageError("a demo key is made from its name, not taken from a file")
+    made = Keyring().add(name, read_key(file) if file is not None else None, demo=demo)
+    _warn(made)
+    click.echo(made.verifier)
+
+
+@keyring.command("list")
+def list_command() -> None:
+    """List the names with their verifiers; a table on a terminal, JSON lines in a pipe.
+
+    \b
+    Example:
+      lace keyring list
+    """
+    keys = Keyring().entries()
+    if not sys.stdout.isatty():
+        for entry in keys:
+            print_json({"demo": entry.demo, "name": entry.name, "verifier": entry.verifier})
+    elif keys:
+        rows = [(e.name, e.verifier, "demo: no secret" if e.demo else "") for e in keys]
+        table("", ("Name", "Verifier", ""), rows)
+    else:
+        click.echo("no keys yet: lace keyring new NAME makes one", err=True)
+
+
+@keyring.command()
+@click.argument("name")
+@click.option("--secret", is_flag=True, help="Print the secret instead. Keep it to yourself.")
+def show(name: str, secret: bool) -> None:
+    """Print the verifier of the key called NAME.
+
+    \b
+    Example:
+      lace keyring show alice
+    """
+    found = Keyring().get(name)
+    click.echo(found.key.reveal() if secret else found.verifier)
+
+
+@keyring.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Really remove it; nothing can bring it back.")
+def remove(name: str, yes: bool) -> int:
+    """Forget the key called NAME for ever; what it signed stays valid.
+
+    \b
+    Example:
+      lace keyring remove bob --yes
+    """
+    ring = Keyring()
+    found = ring.get(name)
+    if not yes:
+        click.echo(f"{name} ({found.verifier}) would be gone for ever; add --yes", err=True)
+        return Exit.USAGE
+    ring.remove(name)
+    click.echo(f"{name} is removed", err=True)
+    return Exit.OK
+
+
+def key_named(text: str) -> SigningKey:
+    """Return the key that --key means: a name of the keyring, or else a file."""
+    if not is_key_name(text):
+        return read_key(text)
+    found = Keyring().get(text)
+    _warn(found)
+    return found.key
+
+
+def key_names() -> dict[str, str]:
+    """Return the verifiers that have a name here; none if the keyring cannot be read."""
+    try:
+        return {entry.verifier: entry.name for entry in Keyring().entries()}
+    except UsageError:
+        return {}  # it only makes things easier to read
+
+
+def _warn(used: NamedKey) -> None:
+    if used.demo:
+        click.echo(f"{used.name} is a demo key: anyone can sign with it", err=True)

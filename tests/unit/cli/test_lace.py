@@ -1,0 +1,205 @@
+"""init, keyring, add, get and list: a lace in a folder, its settings, its records."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import lace_inside as lace
+
+from lace import blocking
+from lace.cli.settings import load
+from lace.errors import Code, UsageError
+from lace.keyring import Keyring, demo_key
+from lace.record import Seal, validate_record
+
+PLACE = "//notes-demo//notes/message//msg/1"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LACE_KEYRING", str(tmp_path / "keyring.toml"))
+    monkeypatch.delenv("LACE", raising=False)
+    Keyring().add("alice", demo=True)
+    Keyring().add("bob", demo=True)
+    return tmp_path
+
+
+@pytest.fixture
+def notes(home: Path) -> Path:
+    done = lace("init", "notes", "--key", "alice", "--select", "//notes-demo//notes//", cwd=home)
+    assert done.returncode == 0, done.stderr
+    return home / "notes"
+
+
+def ok(*arguments: str | Path, cwd: Path, stdin: bytes = b"") -> bytes:
+    done = lace(*arguments, cwd=cwd, stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def lines(output: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def test_keys_are_made_listed_shown_and_removed(home: Path) -> None:
+    verifier = ok("keyring", "new", "carol", cwd=home).decode().strip()
+    listed = {str(entry["name"]): entry for entry in lines(ok("keyring", "list", cwd=home))}
+    assert listed["carol"] == {"name": "carol", "verifier": verifier, "demo": False}
+    assert listed["alice"]["demo"] is True
+    done = lace("keyring", "show", "carol", cwd=home)
+    assert done.stdout.decode().strip() == verifier
+    assert b"&." not in done.stdout + done.stderr
+    secret = ok("keyring", "show", "carol", "--secret", cwd=home)
+    assert secret.startswith(b"&.")
+    (home / "c.key").write_bytes(secret)
+    (home / "c.key").chmod(0o600)
+    assert ok("keyring", "new", "other", "--from", "c.key", cwd=home).decode().strip() == verifier
+    assert lace("keyring", "remove", "carol", cwd=home).returncode == 2
+    ok("keyring", "remove", "carol", "--yes", cwd=home)
+    gone = lace("keyring", "show", "carol", cwd=home)
+    assert gone.returncode == 2
+    assert b"key.unknown" in gone.stderr
+    assert b"lace keyring new carol" in gone.stderr
+    assert stat.S_IMODE((home / "keyring.toml").stat().st_mode) == 0o600
+
+
+def test_a_demo_key_says_so_wherever_it_is_used(notes: Path) -> None:
+    done = lace("add", PLACE, "--text", "x", cwd=notes)
+    assert b"alice is a demo key" in done.stderr
+    assert b"demo" not in lace("list", cwd=notes).stderr  # nothing is signed or proven
+
+
+@pytest.mark.req("110-EVT-01", "110-EVT-02", "110-EVT-07", "110-COO-05")
+def test_what_is_added_is_signed_stored_got_and_listed(notes: Path) -> None:
+    hash = ok("add", PLACE, "-f", "Title=Hello", "--text", "My note.", cwd=notes).decode().strip()
+    ok("add", "//notes-demo//other//x", "--file", "-", "--unsigned", cwd=notes, stdin=b"\xff\x00")
+    raw = ok("get", hash, "--raw", cwd=notes)
+    record = validate_record(raw).unwrap()
+    assert isinstance(record, Seal)
+    assert record.hash == hash
+    assert record.signed_by == demo_key("alice").verifier
+    assert ok("get", PLACE, "--data", cwd=notes) == b"My note."
+    (shown,) = lines(ok("get", f"////{hash}", cwd=notes))
+    assert shown["data"] == "My note."
+    (listed,) = lines(ok("list", cwd=notes))  # by the settings: not the other app
+    assert listed["Hash"] == hash
+    with blocking.open(notes / "records.lace") as same:
+        assert [r.hash for r in blocking.list(same, "//notes-demo//notes//")] == [hash]
+    columns = "Name,Title,Colour,Data"
+    both = lines(ok("list", "//notes-demo//other//", "--columns", columns, cwd=notes))
+    assert both == [{"Name": "x", "Title": None, "Colour": None, "Data_b64": "/wA="}]
+    assert lines(ok("list", "//notes-demo//notes//", "-f", "Title=Other", cwd=notes)) == []
+
+
+@pytest.mark.req("000-REC-04", "000-REC-05", "110-VER-01", "110-URC-05", "110-IDX-03")
+def test_editing_adds_another_record_at_the_same_place(notes: Path) -> None:
+    first = ok("add", PLACE, "--text", "one", cwd=notes).decode().strip()
+    before = lines(ok("list", "--columns", "Hash,Name,Data", cwd=notes))
+    second = ok("add", PLACE, "--text", "two", cwd=notes).decode().strip()
+    rows = lines(ok("list", "--columns", "Hash,Name,Data", cwd=notes))
+    assert [row["Hash"] for row in rows] == [first, second]
+    assert rows[0] == before[0]
+    assert ok("get", PLACE, "--data", cwd=notes) == b"two"
+    assert ok("get", first, "--data", cwd=notes) == b"one"
+
+
+def test_what_is_not_there_ends_with_6_and_says_what_to_do(notes: Path) -> None:
+    done = lace("get", PLACE, cwd=notes)
+    assert done.returncode == 6
+    assert b"lace list" in done.stderr
+    assert lace("get", "//notes-demo//notes//", cwd=notes).returncode == 2
+
+
+def test_a_lace_is_found_from_below_by_name_and_by_its_store(notes: Path, home: Path) -> None:
+    ok("add", PLACE, "--text", "x", cwd=notes)
+    (notes / "deep" / "er").mkdir(parents=True)
+    assert len(lines(ok("list", cwd=notes / "deep" / "er"))) == 1
+    assert len(lines(ok("list", "--lace", "notes", cwd=home))) == 1
+    assert len(lines(ok("list", "--lace", "notes/lace.toml", cwd=home))) == 1
+    by_store = ("--lace", "notes/records.lace")
+    assert len(lines(ok("list", "//notes-demo//notes//", *by_store, cwd=home))) == 1
+    done = lace("list", *by_store, cwd=home)
+    assert done.returncode in {1, 2}
+    assert b"//group//app//" in done.stderr
+    for where in ((), ("--lace", "nowhere"), ("--lace", ".")):
+        done = lace("list", *where, cwd=home)
+        assert done.returncode == 2
+        assert b"settings.missing" in done.stderr
+        assert b"lace init" in done.stderr
+
+
+def test_init_writes_what_can_be_used_and_never_over_anything(home: Path) -> None:
+    ok(
+        "init", "room", "--key", "bob", "--select", "//notes-demo//notes//", "--room", "alice",
+        "--delegation", "--revocation", "ended", "--peer", "server=tcp:localhost:4790", cwd=home,
+    )  # fmt: skip
+    made = load(home / "room")
+    assert made.room is not None
+    assert made.room.authority == demo_key("alice").verifier
+    assert (made.room.delegation, made.room.revocation) == (True, "ended")
+    assert "Revoked" in made.module(None).text
+    assert made.peers["server"].address == "tcp:localhost:4790"
+    before = (home / "room" / "lace.toml").read_bytes()
+    again = lace("init", "room", cwd=home)
+    assert again.returncode == 2
+    assert b"exists already" in again.stderr
+    assert (home / "room" / "lace.toml").read_bytes() == before
+    for wrong in (
+        ("--select", "//notes-demo"), ("--select", "missing.lacegram"), ("--key", "nobody"),
+        ("--room", "alice"), ("--peer", "x"), ("--peer", "x=ftp:y"), ("--delegation",),
+        ("--select", "//g//a//", "--room", "nobody"),
+    ):  # fmt: skip
+        assert lace("init", "bad", *wrong, cwd=home).returncode in {1, 2}, wrong
+    assert not (home / "bad").exists()
+
+
+def test_files_of_rules_and_keys_are_found_from_anywhere(home: Path) -> None:
+    (home / "all.lacegram").write_text(
+        "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+    )
+    ok("key", "new", "me.key", cwd=home)
+    ok("init", "all", "--key", "me.key", "--select", "all.lacegram", cwd=home)
+    ok("add", "//g//a//n", "--text", "x", cwd=home / "all")
+    assert len(lines(ok("list", cwd=home / "all"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("colour = 1", "knows no"),
+        ("store = 1", "is a text"),
+        ("peers = 1", "table"),
+        ("[peers.x]\nexpect = 'V'", "address"),
+        ("[peers]\nx = 1", "peers.x"),
+        ("[room]\nauthority = 'me'", "verifier"),
+        ("expose = [1]", "list of texts"),
+        ("store = ", "lace.toml"),
+        ("#" * ((1 << 20) + 1), "larger"),
+    ],
+)
+def test_settings_that_cannot_be_used_say_why(tmp_path: Path, text: str, what: str) -> None:
+    (tmp_path / "lace.toml").write_text(text)
+    with pytest.raises(UsageError, match=what) as caught:
+        load(tmp_path)
+    assert caught.value.code is Code.SETTINGS_MALFORMED
+    assert "lace.toml" in caught.value.message
+
+
+def test_what_cannot_be_added_says_why(notes: Path, home: Path) -> None:
+    ok("init", "bare", cwd=home)
+    done = lace("add", PLACE, "--text", "x", cwd=home / "bare")
+    assert done.returncode == 2
+    assert b"--unsigned" in done.stderr
+    for wrong in (
+        ("//notes-demo//notes//",), (PLACE, "--text", "x", "--file", "y"),
+        (PLACE, "--unsigned", "--key", "bob"), (PLACE, "-f", "Title"), (PLACE, "--tai", "noon"),
+        (PLACE, "--file", "missing"), (PLACE, "-f", "Group=x"), (PLACE, "--key", "nobody"),
+    ):  # fmt: skip
+        done = lace("add", *wrong, cwd=notes)
+        assert done.returncode in {1, 2}, wrong
+        assert b"Traceback" not in done.stderr
+    assert lines(ok("list", cwd=notes)) == []
