@@ -20,6 +20,7 @@ _COMMANDS: Final = {
     "key": ("lace.cli.key:key", "Make and look at signing keys."),
     "policy": ("lace.cli.policy:policy", "What a selector becomes, and what a peer can learn."),
     "record": ("lace.cli.record:record", "Make, seal, show and verify records."),
+    "scenario": ("lace.cli.scenario:scenario", "Run stories of laces that meet: run, test, list."),
     "store": ("lace.cli.store:store", "Look after a record store: info, check, forget."),
     "plumb": ("lace.cli.plumbing:plumb", "The stable surface for scripts and other programs."),
 }
