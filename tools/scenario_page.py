@@ -76,6 +76,13 @@ ENTRIES = {
         ("forget", "A table: peers, and the records they forget."),
         ("interlace", "Two peers that meet; the first accepts, the second connects."),
         (
+            "stay",
+            (
+                "`true` leaves the exchange open after its fixed point; a later step in which the "
+                "same two meet goes on with it: new records, rules and time wake it."
+            ),
+        ),
+        (
             "fault",
             (
                 "A list of tables `{ do, from, record | message, byte }`: `flip` turns over a bit "

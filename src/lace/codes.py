@@ -711,6 +711,12 @@ class Code(StrEnum):
         "Run lace scenario run to see what happened instead.",
     )
 
+    WORKBENCH_MISSING = (
+        "workbench.missing",
+        "The libraries of the workbench's server are not installed.",
+        "Install them: pip install 'lace-engine[workbench]'.",
+    )
+
     # --- input of commands ----------------------------------------------------------------------
     INPUT_JSON = (
         "input.json",

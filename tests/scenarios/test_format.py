@@ -199,7 +199,7 @@ def test_the_commands_tell_list_and_test(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert b'"outcome":"fixed point"' in done.stdout
     done = lace("scenario", "test")
-    assert (done.returncode, done.stdout.count(b'"ok":true')) == (0, 10)
+    assert (done.returncode, done.stdout.count(b'"ok":true')) == (0, 11)
     broken = tmp_path / "mine.toml"
     broken.write_text(GOOD.replace("two has only note", "two has only other"))
     done = lace("scenario", "test", broken)

@@ -22,6 +22,7 @@ _COMMANDS: Final = {
     "record": ("lace.cli.record:record", "Make, seal, show and verify records."),
     "scenario": ("lace.cli.scenario:scenario", "Run stories of laces that meet: run, test, list."),
     "store": ("lace.cli.store:store", "Look after a record store: info, check, forget."),
+    "workbench": ("lace.cli.workbench:workbench", "See laces converge, in a browser."),
     "plumb": ("lace.cli.plumbing:plumb", "The stable surface for scripts and other programs."),
 }
 

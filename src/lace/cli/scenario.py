@@ -144,7 +144,7 @@ def _tell(step: StepRun, built: Built) -> None:
             click.echo(
                 f"     loop {one['loop']}  {one['from']} → {one['to']}  {one['record']}  {word}"
             )
-        count = len(step.meeting.link.deliveries)
+        count = len(step.meeting.deliveries)
         click.echo(f"     {step.meeting.outcome} after {count} messages")
     for check in step.checks:
         mark = click.style("✓", fg="green") if check.ok else click.style("✗", fg="red")
@@ -155,7 +155,7 @@ def _tell(step: StepRun, built: Built) -> None:
 def _travelled(meeting: Meeting, built: Built) -> list[dict[str, str | int | None]]:
     """Return the records that crossed, in order, with what became of them."""
     found: list[dict[str, str | int | None]] = []
-    for delivery in meeting.link.deliveries:
+    for delivery in meeting.deliveries:
         for event in delivery.events:
             if isinstance(event, m.RecordSaved | m.RecordRejected):
                 code = str(event.code) if isinstance(event, m.RecordRejected) else None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lace.errors import Diagnostic, LaceError
+from lace.limits import Limits
 from lace.tai import Tai
 
 FORMAT = "lace-scenario/1"
@@ -97,6 +98,8 @@ class Step:
     forget: tuple[tuple[str, tuple[str, ...]], ...] = ()
     interlace: tuple[str, str] | None = None
     """Who meets: the first accepts, the second connects."""
+    stay: bool = False
+    """Leave the exchange open after its fixed point, for a later step of the same two."""
     faults: tuple[Fault, ...] = ()
     ends: str = FIXED_POINT
     """``fixed point``, or the code with which the exchange must end."""
@@ -172,3 +175,6 @@ class ScenarioLimits:
 
 
 LIMITS = ScenarioLimits()
+
+ENGINE_LIMITS = Limits(work=1 << 26, derived_facts=1 << 16, base_facts=1 << 18, iterations=2000)
+"""What the rules of a scenario may use up: enough for any story, and over in seconds."""

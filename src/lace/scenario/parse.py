@@ -249,6 +249,7 @@ class _Reader:
         step = Step(
             say=say, advance=advance, rules=tuple(rules), store=self._moved(entries, path, "store"),
             forget=self._moved(entries, path, "forget"), interlace=meeting,
+            stay=entries.flag("stay"),
             faults=tuple(self._faults(entries, path, pair)), ends=self._ends(entries, path),
             expect=tuple(
                 Expectation(text=text, line=self.places.line(*path, "expect", index))
@@ -256,7 +257,12 @@ class _Reader:
             ),
         )  # fmt: skip
         if meeting is None:
-            for word, given in (("fault", step.faults), ("ends", step.ends != FIXED_POINT)):
+            needs = (
+                ("fault", step.faults),
+                ("ends", step.ends != FIXED_POINT),
+                ("stay", step.stay),
+            )
+            for word, given in needs:
                 if given:
                     message = f"{word} needs an interlace in the same step"
                     self.report((*path, word), Code.SCENARIO_VALUE, message)
@@ -373,6 +379,13 @@ class _Entries:
     def integer(self, name: str, default: int = 0) -> int:
         value = self._take(name, int, "a whole number", required=False)
         return default if value is None else int(value)
+
+    def flag(self, name: str) -> bool:
+        self._taken.add(name)
+        value = self.table_.get(name, False)
+        if not isinstance(value, bool):
+            self.reader.report((*self.path, name), Code.SCENARIO_KEY, "takes true or false")
+        return value is True
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return one text or a list of texts."""

@@ -13,11 +13,10 @@ from lace.interlace.machine import Side
 from lace.policy.module import PolicyModule
 from lace.recordstore.base import StoreRecordId
 from lace.recordstore.memory import MemoryStore
-from lace.runtime.pair import Participant
 from lace.scenario.build import Built
-from lace.scenario.link import Link, Message, crossing_bytes
-from lace.scenario.model import FIXED_POINT, Deed, Fault
-from lace.tai import NS_PER_SECOND, Tai, add_ns
+from lace.scenario.link import Delivery, Link, Message, Watched, crossing_bytes
+from lace.scenario.model import ENGINE_LIMITS, FIXED_POINT, Deed, Fault
+from lace.tai import NS_PER_SECOND, Tai, add_ns, difference_ns
 
 _READ = 10_000
 TRANSPORT = "memory"
@@ -31,6 +30,8 @@ class World:
     now: Tai
     stores: dict[str, MemoryStore]
     modules: dict[str, PolicyModule]
+    meetings: dict[tuple[str, str], Meeting] = field(default_factory=dict)
+    """The latest meeting of each two, by who accepted and who connected."""
 
     @classmethod
     def begin(cls, built: Built) -> World:
@@ -55,27 +56,59 @@ class World:
         for id, names in step.forget:
             self.stores[id].forget([self.built.hash(name) for name in names])
 
-    def meet(self, pair: tuple[str, str], fate: Fate | None = None, seed: int = 0) -> Link:
-        """Return the link of two peers that are about to interlace: the first one accepts."""
+    def meet(
+        self, number: int, fate: Fate | None = None, seed: int = 0, *, stay: bool = False
+    ) -> Meeting:
+        """Return the meeting of a step: a new exchange, or one that stayed open, gone on with."""
+        step = self.built.scenario.steps[number]
+        assert step.interlace is not None
+        pair = step.interlace
+        before = self.meetings.get(pair)
+        if before is None or before.link.over:
+            link = self._link(pair, seed, stay=stay or step.stay)
+            meeting = Meeting(pair=pair, link=link)
+        else:
+            link = before.link
+            before.until = len(link.deliveries)
+            meeting = Meeting(pair=pair, link=link, first=before.until)
+        if fate is not None:
+            link.fate, link.flip = fate.deed, fate.byte
+        if meeting.first:
+            self._wake(number, link, pair)
+        self.meetings[pair] = meeting
+        return meeting
+
+    def _wake(self, number: int, link: Link, pair: tuple[str, str]) -> None:
+        """Tell an open exchange what is new: rules, records, time."""
+        step = self.built.scenario.steps[number]
+        link.advance(max(0, difference_ns(self.now, link.now) // NS_PER_SECOND))
+        for id, _ in step.rules:
+            if id in pair:
+                link.give(pair.index(id), m.OperandChanged(self.modules[id]))
+        for id, _ in step.store:
+            if id in pair:
+                link.give(pair.index(id), m.Woken())
+
+    def _link(self, pair: tuple[str, str], seed: int, *, stay: bool) -> Link:
         verifiers = tuple(self.built.verifier(id) for id in pair)
         sides = tuple(
-            Participant(
+            Watched(
                 self.stores[id],
                 Side(
                     index=index,
                     module=self.modules[id],
+                    open=stay,
                     verifier=verifiers[index],
                     peer_verifier=verifiers[1 - index],
+                    limits=ENGINE_LIMITS,
                     transport=TRANSPORT,
                 ),
                 self.built.exposures[id],
+                ENGINE_LIMITS,
             )
             for index, id in enumerate(pair)
         )
-        link = Link((sides[0], sides[1]), self.now, seed=seed)
-        if fate is not None:
-            link.fate, link.flip = fate.deed, fate.byte
-        return link
+        return Link((sides[0], sides[1]), self.now, seed=seed)
 
 
 @dataclass(slots=True)
@@ -106,42 +139,51 @@ class Fate:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Meeting:
-    """An exchange that is over."""
+    """One step's part of an exchange."""
 
     pair: tuple[str, str]
     link: Link
+    first: int = 0
+    """The number of the first delivery that belongs to it."""
+    until: int | None = None
+    """The number of the first one that belongs to a later step, once there is one."""
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        return self.link.deliveries[self.first : self.until]
 
     def side(self, peer: str) -> int:
         return self.pair.index(peer)
 
-    def end(self, index: int) -> m.Closed | m.Aborted | None:
-        events = self.link.sides[index].events
-        return next((e for e in reversed(events) if isinstance(e, m.Closed | m.Aborted)), None)
+    def events(self, index: int) -> list[m.Event]:
+        return [event for d in self.deliveries if d.to == index for event in d.events]
+
+    def end(self, index: int) -> m.Closed | m.Aborted | m.FixedPoint | None:
+        """Return how it ended for one side; an open exchange ends with its fixed point."""
+        kinds = m.Closed | m.Aborted | m.FixedPoint
+        return next((e for e in reversed(self.events(index)) if isinstance(e, kinds)), None)
 
     @property
     def outcome(self) -> str:
         """``fixed point``, or the code of the first abort, or the reason of closing."""
-        for delivery in self.link.deliveries:
-            for event in delivery.events:
-                if isinstance(event, m.Aborted):
-                    return str(event.code)
-        reached = [
-            any(isinstance(event, m.FixedPoint) for event in side.events)
-            for side in self.link.sides
-        ]
-        if all(reached):
+        events = [event for d in self.deliveries for event in d.events]
+        for event in events:
+            if isinstance(event, m.Aborted):
+                return str(event.code)
+        fixed = [any(isinstance(e, m.FixedPoint) for e in self.events(i)) for i in (0, 1)]
+        if all(fixed) or self.link.quiet:
             return FIXED_POINT
-        end = self.end(0)
-        return end.reason if isinstance(end, m.Closed) else "not over"
+        closed = [event.reason for event in events if isinstance(event, m.Closed)]
+        return closed[0] if closed else "not over"
 
     def heard(self, peer: str) -> list[tuple[str, bytes]]:
         """Return all that crossed to a peer, as it saw it."""
         index = self.side(peer)
         return [
             (type(d.message.crossing).__name__, crossing_bytes(d.message.crossing))
-            for d in self.link.deliveries
+            for d in self.deliveries
             if d.to == index and d.message is not None
         ]
 
@@ -200,10 +242,10 @@ def play(built: Built) -> Iterator[Run]:
         run.world.prepare(number)
         meeting = None
         if step.interlace is not None:
-            fate = Fate(step.interlace, step.faults, built)
-            link = run.world.meet(step.interlace, fate)
-            link.run()
-            meeting = Meeting(pair=step.interlace, link=link)
+            meeting = run.world.meet(number, Fate(step.interlace, step.faults, built))
+            meeting.link.run()
+            if not step.stay:
+                meeting.link.end()
         held = {peer.id: run.world.held(peer.id) for peer in built.scenario.peers}
         run.steps.append(StepRun(number=number, say=step.say, meeting=meeting, held=held))
         yield run

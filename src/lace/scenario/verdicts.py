@@ -148,10 +148,11 @@ def _learned(sentence: Sentence, run: Run, records: tuple[str, ...]) -> Finding:
 
 
 def _bait(sentence: Sentence, run: Run) -> Finding:
-    policy = _policy(sentence, run)
-    if policy is None:
+    meeting = _meeting(sentence, run)
+    whole = meeting.link.whole_policy(meeting.side(sentence.peer)) if meeting else None
+    if whole is None:
         return False, "there was no exchange with rules evaluated"
-    report = audit(policy)
+    report = audit(whole)
     if not report.baits:
         return False, "it hides nothing: nothing is tested"
     return report.holds, report.sentences()[-1]
@@ -179,7 +180,7 @@ def _rejects(sentence: Sentence, run: Run) -> Finding:
     hash = run.built.hash(sentence.records[0])
     found = [
         str(event.code)
-        for event in meeting.link.sides[meeting.side(sentence.peer)].events
+        for event in meeting.events(meeting.side(sentence.peer))
         if isinstance(event, m.RecordRejected) and event.hash == hash
     ]
     return str(sentence.code) in found, f"rejected with {_listed(found)}" if found else "it was not"
@@ -205,7 +206,7 @@ def _saved(sentence: Sentence, run: Run) -> list[tuple[str, int]]:
     side = meeting.side(sentence.peer)
     return [
         (event.hash, delivery.loop)
-        for delivery in meeting.link.deliveries
+        for delivery in meeting.deliveries
         if delivery.to == side
         for event in delivery.events
         if isinstance(event, m.RecordSaved)

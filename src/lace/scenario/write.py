@@ -76,6 +76,8 @@ def _step(step: Step) -> Iterator[str]:
             yield f"{word} = {{ {entries} }}"
     if step.interlace is not None:
         yield f"interlace = {_list(step.interlace)}"
+    if step.stay:
+        yield "stay = true"
     if step.faults:
         yield f"fault = [{', '.join(map(_fault, step.faults))}]"
     if step.ends != FIXED_POINT:
