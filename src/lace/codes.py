@@ -744,6 +744,57 @@ class Code(StrEnum):
         "lake.stream",
         "The checkpoint of a stream does not fit the lake or the folder it is used with.",
         "Use the checkpoint with the lake and folder that it was made for, or a new one.",
+    # --- scenarios ------------------------------------------------------------------------------
+    SCENARIO_TOML = (
+        "scenario.toml",
+        "The file is not TOML.",
+        "Mend the line that is named; text with quotes or line breaks goes between '''.",
+    )
+    SCENARIO_KEY = (
+        "scenario.key",
+        "An entry of a scenario is unknown, missing, or of the wrong type.",
+        "docs/reference/scenario.md lists every entry.",
+    )
+    SCENARIO_NAME = (
+        "scenario.name",
+        "A name in a scenario is not an identifier, or is used twice.",
+        "Use lower-case letters, digits and hyphens; keys and records share their names.",
+    )
+    SCENARIO_REFERENCE = (
+        "scenario.reference",
+        "A scenario names a key, record or peer that it does not have.",
+        "Check the spelling, or add what is missing.",
+    )
+    SCENARIO_VALUE = (
+        "scenario.value",
+        "A value in a scenario cannot be used where it stands.",
+        "docs/reference/scenario.md says what each entry takes.",
+    )
+    SCENARIO_SECRET = (
+        "scenario.secret",
+        "The text holds a signing secret; scenarios work with demo keys only.",
+        "Take the secret out, treat it as known to others, and give the key words instead.",
+    )
+    SCENARIO_LIMIT = (
+        "scenario.limit",
+        "A scenario is larger than scenarios may be.",
+        "Make it smaller; a scenario is there to be read.",
+    )
+    SCENARIO_EXPECTATION = (
+        "scenario.expectation",
+        "An expectation is not a sentence that can be checked.",
+        "docs/reference/scenario.md lists the sentences.",
+    )
+    SCENARIO_FAILED = (
+        "scenario.failed",
+        "An expectation of a scenario does not hold.",
+        "Run lace scenario run to see what happened instead.",
+    )
+
+    WORKBENCH_MISSING = (
+        "workbench.missing",
+        "The libraries of the workbench's server are not installed.",
+        "Install them: pip install 'lace-engine[workbench]'.",
     )
 
     # --- input of commands ----------------------------------------------------------------------

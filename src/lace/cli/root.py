@@ -35,7 +35,9 @@ _COMMANDS: Final = {
     "policy": ("lace.cli.policy:policy", "What a selector becomes, and what a peer can learn."),
     "record": ("lace.cli.record:record", "Make, seal, show and verify records."),
     "serve": ("lace.cli.serve:serve", "Let others interlace with a store."),
+    "scenario": ("lace.cli.scenario:scenario", "Run stories of laces that meet: run, test, list."),
     "store": ("lace.cli.store:store", "Look after a record store: info, check, forget."),
+    "workbench": ("lace.cli.workbench:workbench", "See laces converge, in a browser."),
     "plumb": ("lace.cli.plumbing:plumb", "The stable surface for scripts and other programs."),
 }
 

@@ -1,0 +1,18 @@
+"""Scenarios: one file that says who meets whom with what, and what must come of it."""
+
+from lace.scenario.build import Built, build, demo_key, load_scenario
+from lace.scenario.model import Scenario, ScenarioError
+from lace.scenario.parse import parse_scenario
+from lace.scenario.run import Run, run_scenario
+
+__all__ = [
+    "Built",
+    "Run",
+    "Scenario",
+    "ScenarioError",
+    "build",
+    "demo_key",
+    "load_scenario",
+    "parse_scenario",
+    "run_scenario",
+]

@@ -1,0 +1,347 @@
+"""Two participants and what is under way between them, one message at a time.
+
+A link delivers one input to one side and stops: whoever drives it may look, lose, repeat, reorder
+or change what is under way before going on. Run to the end without interfering it does exactly what
+``lace.runtime.pair.interlace`` does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from lace.datalog.roles import RECORD_FACTS
+from lace.datalog.source import MemorySource
+from lace.interlace import messages as m
+from lace.interlace.phases import Phase
+from lace.policy.executable import ExchangePolicy
+from lace.record.facts import facts
+from lace.recordstore.base import StoreRecordId
+from lace.runtime.participant import Crossing, Participant
+from lace.scenario.model import Deed
+from lace.tai import NS_PER_SECOND, Tai, add_ns
+
+_MARK: Final = len("🖧: ".encode())
+_READ: Final = 1000
+MOST_DELIVERIES: Final = 20_000
+
+
+class Watched(Participant):
+    """A participant that also notes the ends of its phases and whether it has evaluated."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.ended: list[Phase] = []
+        self.evaluated = False
+
+    def _do(self, effect: m.Effect, crossing: list[Crossing]) -> Iterable[m.Input] | None:
+        if isinstance(effect, m.EndPhase):
+            self.ended.append(effect.phase)
+        elif isinstance(effect, m.Evaluate):
+            self.evaluated = True
+        return super()._do(effect, crossing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One thing that a side sent."""
+
+    number: int
+    """Over both sides, from 0."""
+    sender: int
+    own: int
+    """Among the messages of its sender, from 1."""
+    phase: Phase
+    loop: int
+    crossing: Crossing
+    deed: Deed | None = None
+    """What befell it on its way."""
+    original: Crossing | None = None
+    """What was sent, where that is not what arrives."""
+
+    @property
+    def record(self) -> str | None:
+        """The hash that a record claims for itself."""
+        return claimed_hash(self.original or self.crossing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One input given to one side, and what came of it."""
+
+    number: int
+    to: int
+    given: m.Input
+    message: Message | None
+    """What was delivered, if it was a message of the other side."""
+    before: Phase
+    after: Phase
+    loop: int
+    """The loop that the side was in when it took the input, from 1; 0 before the first one."""
+    sent: tuple[Message, ...]
+    lost: tuple[Message, ...]
+    """Sent, and never to arrive."""
+    events: tuple[m.Event, ...]
+    evaluated: bool
+    """Whether the side's policy was brought up to date."""
+    now: Tai
+
+
+Fate = Callable[[Message], Deed | None]
+
+
+def _unharmed(_message: Message) -> Deed | None:
+    return None
+
+
+def _last_byte(_message: Message) -> int:
+    return -1
+
+
+@dataclass(slots=True)
+class Link:
+    """An exchange under way."""
+
+    sides: tuple[Watched, Watched]
+    now: Tai
+    fate: Fate = _unharmed
+    flip: Callable[[Message], int] = _last_byte
+    """Which byte a flip hits."""
+    seed: int = 0
+    """0 delivers in turns; any other number draws whose turn it is."""
+    waiting: tuple[deque[Message], deque[Message]] = field(
+        default_factory=lambda: (deque(), deque())
+    )
+    """What is under way to side 0 and to side 1."""
+    deliveries: list[Delivery] = field(default_factory=list)
+    cut: bool = False
+    _turn: int = 0
+    _sent: list[int] = field(default_factory=lambda: [0, 0])
+    _loops: list[int] = field(default_factory=lambda: [0, 0])
+    _spoke: list[bool] = field(default_factory=lambda: [False, False])
+    _deadlines: list[Tai | None] = field(default_factory=lambda: [None, None])
+    _held: list[Message | None] = field(default_factory=lambda: [None, None])
+    _numbers: int = 0
+    _started: int = 0
+    _chance: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(self.seed)  # noqa: S311  (a schedule, not a secret)
+
+    @property
+    def over(self) -> bool:
+        return all(side.closed for side in self.sides)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether both sides are at a fixed point and stay, and nothing is under way."""
+        return not any(self.waiting) and all(side.idle for side in self.sides)
+
+    def policy(self, index: int) -> ExchangePolicy | None:
+        """Return the policy of a side once it has evaluated it."""
+        return self.sides[index].local.policy
+
+    def whole_policy(self, index: int) -> ExchangePolicy | None:
+        """Return the policy over all facts, also those that its rules do not look at."""
+        policy = self.policy(index)
+        if policy is None:
+            return None
+        source = MemorySource(limits=policy.limits)
+        for predicate in policy.source.predicates():
+            if predicate not in RECORD_FACTS:
+                source.add_rows(predicate, policy.source.iterate(predicate))
+        store, seen = self.sides[index].store, StoreRecordId(0)
+        while batch := store.read(seen, _READ):
+            for stored in batch:
+                record = store.load(stored.hash)
+                if record is not None:
+                    for fact in facts(record):
+                        source.add(fact)
+            seen = batch[-1].id
+        return ExchangePolicy(policy.plan, policy.index, source, policy.exposure, policy.limits)
+
+    # --- driving ---
+
+    def step(self) -> Delivery | None:
+        """Deliver one input; None when the exchange is over or waits for something new."""
+        if self.over or len(self.deliveries) >= MOST_DELIVERIES:
+            return None
+        if self._started < 2:
+            self._started += 1
+            return self.give(self._started - 1, m.Started())
+        open_ = [i for i in (0, 1) if self.waiting[i]]
+        if open_:
+            index = self._turn if self._turn in open_ else open_[0]
+            if self.seed and len(open_) == 2:
+                index = self._chance.randrange(2)
+            self._turn = 1 - index
+            message = self.waiting[index].popleft()
+            return self.give(index, message.crossing, message)
+        return self._nothing_under_way()
+
+    def run(self) -> None:
+        """Deliver until the exchange is over or quiet."""
+        while self.step() is not None:
+            pass
+
+    def advance(self, seconds: int) -> None:
+        """Let time pass, and wake whoever has waited for it."""
+        self.now = add_ns(self.now, seconds * NS_PER_SECOND)
+        for index in (0, 1):
+            deadline = self._deadlines[index]
+            if deadline is not None and deadline <= self.now and not self.sides[index].closed:
+                self.give(index, m.TimerFired())
+
+    def end(self) -> None:
+        """Take the connection away."""
+        for index, side in enumerate(self.sides):
+            if not side.closed:
+                self.give(index, m.PeerGone(orderly=side.idle))
+
+    def give(self, index: int, given: m.Input, message: Message | None = None) -> Delivery:
+        """Give one input to one side, and put under way what it sends."""
+        side = self.sides[index]
+        before, events, loop = side.machine.phase, len(side.events), self._loop(index)
+        side.ended.clear()
+        side.evaluated = False
+        crossings = side.give(given, self.now)
+        after = side.machine.phase
+        self._deadlines[index] = (
+            None if side.timer is None else add_ns(self.now, round(side.timer * NS_PER_SECOND))
+        )
+        sent, lost = [], []
+        for crossing, phase in _phases(crossings, side.ended, after):
+            made = self._message(index, crossing, phase)
+            sent.append(made)
+            lost += self._dispatch(made)
+        delivery = Delivery(
+            number=len(self.deliveries), to=index, given=given, message=message, before=before,
+            after=after, loop=loop, sent=tuple(sent), lost=tuple(lost),
+            events=tuple(side.events[events:]), evaluated=side.evaluated, now=self.now,
+        )  # fmt: skip
+        self.deliveries.append(delivery)
+        return delivery
+
+    def _nothing_under_way(self) -> Delivery | None:
+        """Let a side notice that nothing comes: its peer is gone, or its time has run out."""
+        for index in (0, 1):
+            if self._held[index] is not None:  # waits for a successor that never came
+                self.waiting[1 - index].append(self._take_held(index))
+                return self.step()
+        if self.quiet and not self.cut:
+            return None
+        index = next(i for i in (0, 1) if not self.sides[i].closed)
+        if self.cut or self.sides[1 - index].closed:
+            return self.give(index, m.PeerGone())
+        waiting = [i for i in (0, 1) if not self.sides[i].idle] or [index]
+        deadline = self._deadlines[waiting[0]]
+        if deadline is not None and deadline > self.now:
+            self.now = deadline
+        return self.give(waiting[0], m.TimerFired())
+
+    # --- messages ---
+
+    def _loop(self, index: int) -> int:
+        """Return the loop that a side is in: it counts the ends of its advertise phases."""
+        speaking = self.sides[index].machine.phase is Phase.ADVERTISE and not self._spoke[index]
+        return self._loops[index] + speaking
+
+    def _message(self, index: int, crossing: Crossing, phase: Phase) -> Message:
+        self._sent[index] += 1
+        advertising = phase is Phase.ADVERTISE
+        made = Message(
+            number=self._numbers, sender=index, own=self._sent[index], phase=phase,
+            loop=self._loops[index] + advertising, crossing=crossing,
+        )  # fmt: skip
+        self._numbers += 1
+        self._spoke[index] = advertising and isinstance(crossing, m.PeerPhaseEnd)
+        self._loops[index] += self._spoke[index]
+        return made
+
+    def _dispatch(self, message: Message) -> list[Message]:
+        """Put a message under way, or let befall it what was decided; return what is lost."""
+        index = message.sender
+        queue = self.waiting[1 - index]
+        if self.cut:
+            return [replace(message, deed="cut")]
+        deed = self.fate(message)
+        marked = replace(message, deed=deed)
+        lost: list[Message] = []
+        match deed:
+            case "drop":
+                lost.append(marked)
+            case "cut":
+                self.cut = True
+                lost.append(marked)
+            case "flip":
+                changed = flipped(message.crossing, self.flip(message))
+                queue.append(replace(marked, crossing=changed, original=message.crossing))
+            case "duplicate":
+                queue.extend((message, marked))
+            case "swap":
+                self._held[index] = marked
+                return []
+            case None:
+                queue.append(message)
+        if self._held[index] is not None:
+            queue.append(self._take_held(index))
+        return lost
+
+    def _take_held(self, index: int) -> Message:
+        held = self._held[index]
+        assert held is not None
+        self._held[index] = None
+        return held
+
+
+def _phases(
+    crossings: list[Crossing], ended: list[Phase], after: Phase
+) -> list[tuple[Crossing, Phase]]:
+    """Say which phase each thing was sent in: everything up to an end belongs to what it ends."""
+    ends = iter(ended)
+    phase = next(ends, after)
+    found = []
+    for crossing in crossings:
+        found.append((crossing, phase))
+        if isinstance(crossing, m.PeerPhaseEnd):
+            phase = next(ends, after)
+    return found
+
+
+def claimed_hash(crossing: Crossing) -> str | None:
+    """Return the hash that record bytes claim, or None if they are no record's."""
+    if not isinstance(crossing, m.PeerRecord):
+        return None
+    return crossing.raw[_MARK : _MARK + 48].partition(b"\n")[0].decode("ascii", "replace")
+
+
+def crossing_bytes(crossing: Crossing) -> bytes:
+    """Return what a peer sees of a message."""
+    match crossing:
+        case m.PeerRecord():
+            return crossing.raw
+        case m.PeerFacts():
+            return crossing.content
+        case m.PeerModule():
+            return crossing.id.encode() + b"\n" + crossing.content
+        case _:
+            return b""
+
+
+def flipped(crossing: Crossing, byte: int) -> Crossing:
+    """Return the message with one bit of one byte turned over; an empty one stays as it is."""
+    if isinstance(crossing, m.PeerPhaseEnd):
+        return crossing
+    content = bytearray(crossing.raw if isinstance(crossing, m.PeerRecord) else crossing.content)
+    if not content:
+        return crossing
+    content[byte % len(content)] ^= 1
+    match crossing:
+        case m.PeerRecord():
+            return m.PeerRecord(bytes(content))
+        case m.PeerModule():
+            return m.PeerModule(crossing.id, bytes(content))
+    return m.PeerFacts(bytes(content))

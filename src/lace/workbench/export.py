@@ -1,0 +1,46 @@
+"""A page that needs no engine: the same files, with every scenario already run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from lace._version import __version__
+from lace.errors import Code, UsageError
+from lace.scenario.build import load_scenario
+from lace.scenario.library import scenario_text
+from lace.workbench.recording import record_run
+
+STATIC: Final = Path(__file__).parent / "static"
+MARK: Final = "lace-workbench-export.json"
+
+
+def export(
+    directory: Path, names: list[str], progress: Callable[[str], None] = lambda _name: None
+) -> None:
+    """Write the page with recordings of the named scenarios; only an empty place is written to."""
+    if directory.exists() and any(directory.iterdir()) and not (directory / MARK).exists():
+        raise UsageError(
+            f"{directory} is not empty", code=Code.INPUT_FILE,
+            hint="Name a new directory, or one that was exported before.",
+        )  # fmt: skip
+    shutil.copytree(STATIC, directory, dirs_exist_ok=True)
+    page = directory / "index.html"
+    text = page.read_text(encoding="utf-8")
+    page.write_text(text.replace("<html ", "<html data-recorded ", 1), encoding="utf-8")
+    recordings = directory / "recordings"
+    recordings.mkdir(exist_ok=True)
+    listed = []
+    for name in names:
+        stem, text = scenario_text(name)
+        built = load_scenario(text, stem)
+        content = json.dumps(record_run(built), ensure_ascii=False, separators=(",", ":"))
+        (recordings / f"{stem}.json").write_text(content, encoding="utf-8")
+        listed.append({"name": stem, "title": built.scenario.title})
+        progress(stem)
+    index = {"engine": __version__, "scenarios": listed}
+    (recordings / "index.json").write_text(json.dumps(index, ensure_ascii=False), encoding="utf-8")
+    (directory / MARK).write_text(json.dumps({"engine": __version__}), encoding="utf-8")

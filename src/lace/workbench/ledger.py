@@ -1,0 +1,78 @@
+"""What each side has learned of the other, and from which message: the disclosure ledger.
+
+This reads what crossed, not what was meant: every line follows from a message that arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lace.interlace import messages as m
+from lace.scenario.link import Message
+from lace.scenario.run import Meeting
+from lace.workbench.words import Words, facts_of
+
+Json = dict[str, Any]
+
+
+def ledger_json(meeting: Meeting, words: Words) -> list[Json]:
+    """Return what was learned, in order: who learned what, at which step, from which message."""
+    entries: list[Json] = []
+    seen: set[tuple[int, str]] = set()
+    for delivery in meeting.deliveries:
+        if delivery.message is None:
+            continue
+        peer = words.titles[1 - delivery.to]
+        for kind, text in _learned(delivery.message, peer, words):
+            key = (delivery.to, text)
+            if key not in seen:
+                seen.add(key)
+                entries.append(
+                    {
+                        "side": delivery.to,
+                        "step": delivery.number - meeting.first,
+                        "kind": kind,
+                        "text": text,
+                        "message": delivery.message.number,
+                    }
+                )
+    return entries
+
+
+def _learned(message: Message, peer: str, words: Words) -> Iterator[tuple[str, str]]:
+    name = words.built.id_of
+    crossing = message.crossing
+    if isinstance(crossing, m.PeerModule):
+        yield "rules", f"the text of {peer}'s rules, {crossing.id}"
+    elif isinstance(crossing, m.PeerRecord):
+        yield "record", f"every byte of {name(message.record or '')}"
+    elif isinstance(crossing, m.PeerPhaseEnd) and message.phase == "request":
+        yield "request", f"in loop {message.loop}, {peer} wants nothing beyond what it asked for"
+    fields: dict[str, list[str]] = {}
+    limits: list[str] = []
+    for fact in facts_of(crossing):
+        match fact:
+            case ("HelloSigner", verifier):
+                yield "identity", f"{peer} is {verifier}"
+            case ("HelloTAI", instant):
+                yield "clock", f"{peer}'s clock says {instant}"
+            case ("HelloLimit", limit, value):
+                limits.append(f"{limit} {value}")
+            case ("HelloExchangePlan", plan):
+                yield "plan", f"{peer} works with plan {plan}"
+            case ("Advertised", hash, _):
+                fields.setdefault(hash, [])
+            case ("AdvertisedField", hash, _, field, _, value):
+                fields.setdefault(hash, []).append(f"{field} {value}")
+            case ("AdvertisementPartition", prefix, count, _):
+                yield "count", f"{peer} offers {count} records under '{prefix}', and their root"
+            case ("MayRequest", hash):
+                yield "request", f"{peer} does not have {name(hash)}, and wants it"
+            case ("NotAvailable", hash):
+                yield "absence", f"{peer} cannot send {name(hash)} any more"
+    if limits:
+        yield "limits", f"{peer}'s limits: {', '.join(limits)}"
+    for hash, shown in fields.items():
+        told = f" with {', '.join(shown)}" if shown else ""
+        yield "advertisement", f"{peer} has {name(hash)}{told}"

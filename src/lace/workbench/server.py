@@ -1,0 +1,207 @@
+"""The workbench on this machine: one page, one socket, nothing from outside.
+
+It listens on the loopback interface unless told otherwise. Whoever starts it gets a link with a
+token; the page trades it for a cookie, and nothing is answered without one of the two. Requests that
+name another host are refused, so that a page elsewhere cannot reach in by a name that it controls.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from lace.scenario.library import library, scenario_text
+from lace.workbench.session import Session, opened
+
+STATIC: Final = Path(__file__).parent / "static"
+COOKIE: Final = "lace_workbench"
+MOST_COMMAND: Final = 1024 * 1024
+MOST_SESSIONS: Final = 32
+SECURITY: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+
+
+@dataclass(slots=True)
+class Gate:
+    """Decides who may come in."""
+
+    token: str
+    hosts: frozenset[str]
+    """The values of Host that are answered."""
+
+    def may_enter(self, connection: HTTPConnection) -> bool:
+        """Whether the connection is meant for here and shows the cookie."""
+        return self.is_here(connection) and self._is_token(connection.cookies.get(COOKIE, ""))
+
+    def is_here(self, connection: HTTPConnection) -> bool:
+        return connection.headers.get("host", "") in self.hosts
+
+    def has_ticket(self, request: Request) -> bool:
+        """Whether the link carries the token."""
+        return self.is_here(request) and self._is_token(request.query_params.get("token", ""))
+
+    def is_own_page(self, socket: WebSocket) -> bool:
+        """Whether the page that opened the socket is ours."""
+        origin = socket.headers.get("origin", "")
+        return origin.removeprefix("http://") in self.hosts and origin.startswith("http://")
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), self.token.encode())
+
+
+@dataclass(slots=True)
+class Workbench:
+    """The application with its gate."""
+
+    first: str = "notes-room"
+    port: int = 0
+    host: str = "127.0.0.1"
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(18))
+    _sessions: int = 0
+
+    @property
+    def url(self) -> str:
+        """The link to open; whoever has it may use the workbench."""
+        return f"http://{self._authority}/?token={self.token}"
+
+    @property
+    def _authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def gate(self) -> Gate:
+        names = {self._authority, f"localhost:{self.port}"}
+        return Gate(self.token, frozenset(names))
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/", self._page),
+                WebSocketRoute("/session", self._session),
+                Route("/{path:path}", self._file),
+            ]
+        )
+
+    # --- what is answered ---
+
+    async def _page(self, request: Request) -> Response:
+        if self.gate.has_ticket(request):
+            # The cookie takes the token's place, so that it does not stay in the address bar.
+            response: Response = RedirectResponse("/", status_code=303, headers=SECURITY)
+            response.set_cookie(COOKIE, self.token, httponly=True, samesite="strict", path="/")
+            return response
+        return await self._file(request, "index.html")
+
+    async def _file(self, request: Request, path: str | None = None) -> Response:
+        if not self.gate.may_enter(request):
+            message = (
+                "Open the link that lace workbench printed: it carries the key to this page.\n"
+            )
+            return PlainTextResponse(message, status_code=403, headers=SECURITY)
+        name = path or str(request.path_params.get("path", ""))
+        file = (STATIC / name).resolve()
+        if not file.is_relative_to(STATIC) or not file.is_file():
+            recorded = name.removeprefix("recordings/").removesuffix(".json")
+            if name == f"recordings/{recorded}.json" and recorded in library():
+                content = await to_thread.run_sync(_recording, recorded)
+                return Response(content, headers=SECURITY, media_type="application/json")
+            return PlainTextResponse("not here\n", status_code=404, headers=SECURITY)
+        media = _TYPES.get(file.suffix, "application/octet-stream")
+        return FileResponse(file, headers=SECURITY, media_type=media)
+
+    async def _session(self, socket: WebSocket) -> None:
+        gate = self.gate
+        if not (gate.may_enter(socket) and gate.is_own_page(socket)):
+            await socket.close(code=1008)
+            return
+        await socket.accept()
+        if self._sessions >= MOST_SESSIONS:
+            await socket.close(code=1013)
+            return
+        self._sessions += 1
+        try:
+            await _converse(socket, Session(self.first))
+        except WebSocketDisconnect:
+            pass
+        finally:
+            self._sessions -= 1
+
+
+def _recording(name: str) -> str:
+    """Return what a page shows of a scenario before it has a session."""
+    return json.dumps(opened(*scenario_text(name))[1], ensure_ascii=False, separators=(",", ":"))
+
+
+async def _converse(socket: WebSocket, session: Session) -> None:
+    """Hand commands to a session one by one; evaluation happens beside the event loop."""
+    while True:
+        text = await socket.receive_text()
+        answers = await to_thread.run_sync(_answers, session, text)
+        for answer in answers:
+            await socket.send_text(answer)
+
+
+def _answers(session: Session, text: str) -> list[str]:
+    command: Any = None
+    if len(text) <= MOST_COMMAND:
+        try:
+            command = json.loads(text)
+        except (ValueError, RecursionError):
+            command = None
+    return [
+        json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+        for message in session.handle(command)
+    ]
+
+
+def serve(workbench: Workbench, ready: Callable[[Workbench], None]) -> None:
+    """Serve until interrupted; ``ready`` hears of it when the port is open."""
+    import socket as sockets
+
+    import uvicorn
+
+    family = sockets.AF_INET6 if ":" in workbench.host else sockets.AF_INET
+    listener = sockets.socket(family, sockets.SOCK_STREAM)
+    listener.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
+    try:
+        listener.bind((workbench.host, workbench.port))
+        workbench.port = listener.getsockname()[1]
+        config = uvicorn.Config(
+            workbench.app(), log_level="warning", ws="websockets-sansio", ws_max_size=MOST_COMMAND,
+            access_log=False, lifespan="off", timeout_graceful_shutdown=1, server_header=False,
+        )  # fmt: skip
+        listener.listen()
+        ready(workbench)
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        listener.close()

@@ -1,0 +1,203 @@
+"""The workbench without a page: commands in, messages out, no input or output in between.
+
+A command is a JSON object with ``do``; the answer is a list of JSON objects with ``type``. Nothing
+that a page sends can make a session fail: what cannot be done comes back as a ``problem``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from lace._version import __version__
+from lace.errors import Code, LaceError, UsageError
+from lace.ids import RecordHash
+from lace.policy.module import Facet
+from lace.scenario.build import Built, build, load_scenario
+from lace.scenario.library import library, scenario_text
+from lace.scenario.model import LIMITS, Scenario, ScenarioError
+from lace.scenario.parse import parse_scenario
+from lace.scenario.run import World
+from lace.scenario.write import write_scenario
+from lace.text import redact, shown
+from lace.workbench.changes import Changes, changes_from
+from lace.workbench.inspector import flip, inspection_json
+from lace.workbench.journal import journal_lines
+from lace.workbench.recording import record_run
+from lace.workbench.rules import diagnostic_json, rules_json
+from lace.workbench.sharing import as_commands, as_test
+
+PROTOCOL: Final = "lace-workbench/1"
+_MOST_TEXT: Final = LIMITS.file_bytes
+
+Json = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Session:
+    """One page's conversation with the engine."""
+
+    first: str = "notes-room"
+    """The scenario to begin with, by name or by file."""
+    _built: Built | None = None
+    _changes: Changes = field(default_factory=Changes)
+
+    def handle(self, command: object) -> list[Json]:
+        """Return the answers to one command."""
+        if not isinstance(command, dict) or not isinstance(command.get("do"), str):
+            return [_problem("a command is an object with do", Code.INPUT_JSON, None)]
+        number = command.get("id")
+        handler = self._handlers().get(command["do"])
+        try:
+            if handler is None:
+                known = ", ".join(self._handlers())
+                message = f"{shown(command['do'])} is not one of {known}"
+                raise UsageError(message, code=Code.INPUT_KEY)
+            answers = handler(command)
+        except ScenarioError as error:
+            answers = [
+                {
+                    "type": "problems",
+                    "diagnostics": [diagnostic_json(d) for d in error.diagnostics],
+                }
+            ]
+        except LaceError as error:
+            answers = [_problem(error.message, error.code, error.hint)]
+        return [answer | {"id": number} for answer in answers]
+
+    def _handlers(self) -> dict[str, Callable[[Json], list[Json]]]:
+        return {
+            "hello": self._hello,
+            "open": self._open,
+            "run": self._run,
+            "check": self._check,
+            "inspect": self._inspect,
+            "share": self._share,
+            "journal": self._journal,
+        }
+
+    # --- commands ---
+
+    def _hello(self, _command: Json) -> list[Json]:
+        """Say who is here and which scenarios there are."""
+        scenarios = []
+        for name in library():
+            parsed = parse_scenario(scenario_text(name)[1], name).scenario
+            if parsed is not None:
+                scenarios.append({"name": name, "title": parsed.title})
+        return [
+            {
+                "type": "hello", "protocol": PROTOCOL, "engine": __version__,
+                "scenarios": scenarios, "first": self.first,
+            }
+        ]  # fmt: skip
+
+    def _open(self, command: Json) -> list[Json]:
+        """Run a scenario that comes with Lace, or the one the workbench was started with."""
+        name = _text(command, "name", 200)
+        if name not in library() and name != self.first:
+            raise UsageError(f"there is no scenario {shown(name)}", code=Code.INPUT_FILE)
+        self._built, recording = opened(*scenario_text(name))
+        self._changes = Changes()
+        return [{"type": "recording", "recording": recording}]
+
+    def _run(self, command: Json) -> list[Json]:
+        """Run a scenario's text, with other rules and with whatever was changed."""
+        name = _text(command, "name", 200)
+        scenario = load_scenario(_text(command, "toml", _MOST_TEXT), name).scenario
+        scenario = self._with_rules(scenario, command.get("rules"))
+        built = build(scenario)
+        return self._record(built, changes_from(command.get("changes"), built))
+
+    def _with_rules(self, scenario: Scenario, rules: object) -> Scenario:
+        if rules is None:
+            return scenario
+        peers = {peer.id for peer in scenario.peers}
+        if not isinstance(rules, dict) or not set(rules) <= peers:
+            raise UsageError("rules name peers of the scenario", code=Code.INPUT_KEY)
+        for peer, text in rules.items():
+            if not isinstance(text, str) or len(text) > _MOST_TEXT:
+                raise UsageError("rules are text", code=Code.INPUT_KEY)
+            scenario = scenario.with_rules(peer, text)
+        return scenario
+
+    def _record(self, built: Built, changes: Changes) -> list[Json]:
+        recording = record_run(built, changes)
+        self._built, self._changes = built, changes
+        return [{"type": "recording", "recording": recording}]
+
+    def _check(self, command: Json) -> list[Json]:
+        """Judge rules while they are being written."""
+        facet = Facet.EXPOSE if command.get("facet") == "expose" else Facet.SELECTOR
+        text = _text(command, "text", _MOST_TEXT)
+        return [{"type": "checked", "checked": rules_json(text, self._open_built.values, facet)}]
+
+    def _inspect(self, command: Json) -> list[Json]:
+        """Show a record's bytes, with one bit turned over if asked."""
+        hash = _text(command, "hash", 200)
+        built = self._open_built
+        record = built.records.get(built.ids.get(hash, ""))
+        if record is None:
+            world = World.begin(built)
+            held = (store.load(RecordHash(hash)) for store in world.stores.values())
+            record = next((found for found in held if found is not None), None)
+        if record is None:
+            raise UsageError(f"there is no record {shown(hash)}", code=Code.INPUT_KEY)
+        offset = command.get("flip")
+        raw = record.raw
+        if offset is not None:
+            if not isinstance(offset, int) or isinstance(offset, bool):
+                raise UsageError("flip takes the number of a byte", code=Code.INPUT_KEY)
+            raw = flip(raw, offset)
+        return [{"type": "inspected", "hash": hash, "flip": offset,
+                 "inspection": inspection_json(raw)}]  # fmt: skip
+
+    def _share(self, _command: Json) -> list[Json]:
+        """Return what is open as a file, as commands and as a test."""
+        built = self._open_built
+        scenario = self._changes.into(built.scenario)
+        text = write_scenario(scenario)
+        return [
+            {
+                "type": "shared", "toml": text, "commands": as_commands(scenario, text),
+                "test": as_test(scenario, text),
+            }
+        ]  # fmt: skip
+
+    def _journal(self, command: Json) -> list[Json]:
+        """Return the journal of one exchange, as lines."""
+        scene = command.get("scene", 0)
+        built = self._open_built
+        if not isinstance(scene, int) or not 0 <= scene < len(built.scenario.steps):
+            raise UsageError("scene takes the number of a step", code=Code.INPUT_KEY)
+        lines = journal_lines(built, self._changes, scene)
+        return [{"type": "journal", "scene": scene, "lines": lines}]
+
+    @property
+    def _open_built(self) -> Built:
+        if self._built is None:
+            raise UsageError("open a scenario first", code=Code.INPUT_KEY)
+        return self._built
+
+
+@lru_cache(maxsize=32)
+def opened(name: str, text: str) -> tuple[Built, Json]:
+    """Return a scenario as it was written, with its recording; the same text is run once."""
+    built = load_scenario(text, name)
+    return built, record_run(built)
+
+
+def _text(command: Json, name: str, most: int) -> str:
+    value = command.get(name)
+    if not isinstance(value, str) or len(value) > most:
+        raise UsageError(f"{name} takes text of at most {most} characters", code=Code.INPUT_KEY)
+    return value
+
+
+def _problem(message: str, code: Code, hint: str | None) -> Json:
+    return {
+        "type": "problem", "message": redact(message), "code": str(code),
+        "hint": redact(hint or code.fix), "id": None,
+    }  # fmt: skip

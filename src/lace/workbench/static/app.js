@@ -1,0 +1,128 @@
+// The page: first a recording, at once; then the engine, when it is there.
+// @ts-check
+import { html, render } from "./vendor/preact.js";
+import * as engine from "./engine.js";
+import { onKey } from "./keys.js";
+import { Help, Palette } from "./parts/dialogs.js";
+import { Header, Sentence, Story, setTheme } from "./parts/header.js";
+import { Lace, TableTools } from "./parts/lace.js";
+import { MessageTab } from "./parts/message.js";
+import { DisclosureTab, PlanTab, ProblemsTab, ScenarioTab, WatchesTab, WhatIfTab } from "./parts/more.js";
+import { RecordTab } from "./parts/record.js";
+import { Timeline } from "./parts/timeline.js";
+import { Why } from "./parts/why.js";
+import { unpack } from "./share.js";
+import * as state from "./state.js";
+
+/** @type {[string, string, () => any][]} */
+const TABS = [
+  ["why", "Why", Why], ["message", "Message", MessageTab], ["record", "Record bytes", RecordTab], ["plan", "Plan", PlanTab],
+  ["disclosure", "Disclosure", DisclosureTab], ["watches", "Watches", WatchesTab], ["what-if", "What if", WhatIfTab],
+  ["problems", "Problems", ProblemsTab], ["scenario", "Scenario", ScenarioTab],
+];
+
+function App() {
+  if (state.recording.value === null) return html`<${Header} /><p class="boot">${state.notice.value || "Opening the workbench…"}</p>`;
+  return html`
+    <a class="skip" href="#details">To the details</a>
+    <${Header} />
+    <main>
+      <${Story} />
+      <div class="bar"><${Sentence} /><${TableTools} /></div>
+      <div class="stage"><${Lace} side=${0} /><${Timeline} /><${Lace} side=${1} /></div>
+      <${Details} />
+    </main>
+    <${Help} /><${Palette} />`;
+}
+
+function Details() {
+  const chosen = TABS.find(([name]) => name === state.tab.value) ?? TABS[0];
+  const checks = state.scene.value?.checks ?? [];
+  const failed = checks.filter((check) => !check.ok).length;
+  /** @param {KeyboardEvent} event */
+  const onArrow = (event) => {
+    const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    if (!by) return;
+    event.preventDefault();
+    const at = TABS.findIndex(([name]) => name === chosen[0]);
+    const next = TABS[(at + by + TABS.length) % TABS.length][0];
+    state.tab.value = next;
+    requestAnimationFrame(() => document.getElementById(`tab-${next}`)?.focus());
+  };
+  return html`
+    <section id="details" aria-label="Details">
+      <div class="tabs" role="tablist" aria-label="Details">${TABS.map(([name, title]) => html`
+        <button type="button" role="tab" id=${`tab-${name}`} key=${name} aria-selected=${name === chosen[0]} aria-controls="tab-panel" tabindex=${name === chosen[0] ? 0 : -1}
+          onKeyDown=${onArrow} onClick=${(/** @type {any} */ e) => { state.tab.value = name; if (e.detail) e.currentTarget.blur(); }}>${title}
+          ${name === "problems" && state.problems.value.length ? html` <span class="badge">${state.problems.value.length}</span>` : null}
+          ${name === "watches" ? html` <span class=${`badge ${failed ? "bad" : "good"}`}>${failed ? `✗ ${failed}` : `✓ ${checks.length}`}</span>` : null}</button>`)}</div>
+      <div role="tabpanel" id="tab-panel" aria-labelledby=${`tab-${chosen[0]}`} tabindex="0"><${chosen[2]} key=${chosen[0]} /></div>
+    </section>`;
+}
+
+/** @param {{scenario: string|null, shared: string|null, scene: number, step: number|null, tab: string|null}} address */
+async function openAddress(address) {
+  const at = { scene: address.scene, step: address.step };
+  if (address.shared) {
+    const found = await unpack(address.shared);
+    if (found === null) state.notice.value = "The link is damaged; showing another scenario instead.";
+    else {
+      const answer = await engine.ask({ do: "run", name: found.name, toml: found.toml, rules: null, changes: found.changes });
+      if (engine.take(answer, at)) {
+        state.sharedText.value = address.shared;
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+async function start() {
+  try {
+    setTheme(localStorage.getItem("lace-theme") ?? "");
+  } catch { /* private windows keep nothing */ }
+  render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));
+  document.addEventListener("keydown", onKey);
+  const address = state.readAddress();
+  if (address.tab && TABS.some(([name]) => name === address.tab)) state.tab.value = address.tab;
+  const at = { scene: address.scene, step: address.step };
+  // The recording comes first and waits for nothing; the engine starts beside it.
+  const connected = engine.connect();
+  const first = address.shared ? null : await engine.recorded(address.scenario ?? "notes-room");
+  if (first !== null) state.show(first, at);
+  if (await connected) {
+    const hello = await engine.ask({ do: "hello" });
+    state.scenarios.value = hello.scenarios;
+    state.engine.value = "ready";
+    const wanted = address.scenario ?? hello.first;
+    if (!(await openAddress(address))) {
+      const moved = state.recording.value !== null ? { scene: state.sceneNumber.value, step: state.step.value } : at;
+      if (first === null || first.scenario.name !== wanted) await engine.open(wanted, at);
+      else await engine.open(wanted, moved);
+    }
+  } else {
+    state.engine.value = "recorded";
+    const list = await engine.recordedList();
+    state.scenarios.value = list?.scenarios ?? (first ? [{ name: first.scenario.name, title: first.scenario.title }] : []);
+    if (address.shared) state.notice.value = "This link carries a scenario of its own: open it with lace workbench.";
+    if (state.recording.value === null) {
+      const any = await engine.recorded(list?.scenarios[0]?.name ?? "notes-room");
+      if (any !== null) state.show(any);
+      else state.notice.value = "There is neither an engine nor a recording here. Run lace workbench.";
+    }
+  }
+  state.writeAddress();
+  document.documentElement.dataset.ready = state.engine.value;
+}
+
+window.addEventListener("hashchange", () => {
+  const address = state.readAddress();
+  if (address.scenario && address.scenario !== state.recording.value?.scenario.name) void engine.open(address.scenario, { scene: address.scene, step: address.step });
+  else if (address.shared && address.shared !== state.sharedText.value) void openAddress(address);
+  else if (address.step !== null) {
+    if (address.scene !== state.sceneNumber.value) state.openScene(address.scene, address.step);
+    else state.goTo(address.step);
+  }
+});
+
+void start();

@@ -1,0 +1,127 @@
+// The engine: a session behind a socket. Where there is none, recordings are all there is.
+// @ts-check
+import { batch } from "./vendor/preact.js";
+import * as state from "./state.js";
+
+/** @type {WebSocket|null} */
+let socket = null;
+let number = 0;
+/** @type {Map<number, (answer: any) => void>} */
+const waiting = new Map();
+
+/** Open the socket; false where there is no engine to talk to. */
+export async function connect() {
+  if ("recorded" in document.documentElement.dataset) return false;
+  const address = new URL("session", location.href);
+  address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+  address.hash = "";
+  address.search = "";
+  const opened = new WebSocket(address);
+  const ok = await new Promise((resolve) => {
+    opened.addEventListener("open", () => resolve(true), { once: true });
+    opened.addEventListener("error", () => resolve(false), { once: true });
+    opened.addEventListener("close", () => resolve(false), { once: true });
+  });
+  if (!ok) return false;
+  socket = opened;
+  opened.addEventListener("message", (event) => {
+    const answer = JSON.parse(event.data);
+    const resolve = waiting.get(answer.id);
+    waiting.delete(answer.id);
+    resolve?.(answer);
+  });
+  opened.addEventListener("close", () => {
+    socket = null;
+    state.engine.value = "gone";
+    for (const resolve of waiting.values()) resolve({ type: "problem", message: "The engine is gone.", hint: "Start lace workbench again." });
+    waiting.clear();
+  });
+  return true;
+}
+
+/** Ask the engine something. @param {Record<string, unknown>} command @returns {Promise<any>} */
+export function ask(command) {
+  if (socket === null) {
+    return Promise.resolve({ type: "problem", message: "There is no engine here: this page shows recordings.", hint: "Run lace workbench to change things." });
+  }
+  number += 1;
+  const id = number;
+  const answer = new Promise((resolve) => waiting.set(id, resolve));
+  socket.send(JSON.stringify({ ...command, id }));
+  return answer;
+}
+
+/** Show what the engine answered. @param {any} answer @param {{scene?: number, step?: number|null}} [at] */
+export function take(answer, at) {
+  if (answer.type === "recording") {
+    state.show(answer.recording, at);
+    state.notice.value = "";
+  } else if (answer.type === "problems") {
+    batch(() => {
+      state.problems.value = answer.diagnostics;
+      state.notice.value = `${answer.diagnostics.length} problem${answer.diagnostics.length === 1 ? "" : "s"}: nothing was run.`;
+      state.tab.value = "problems";
+    });
+  } else if (answer.type === "problem") {
+    state.notice.value = `${answer.message} ${answer.hint ?? ""}`;
+  }
+  return answer.type === "recording";
+}
+
+/** Open a scenario by name. @param {string} name @param {{scene?: number, step?: number|null}} [at] */
+export async function open(name, at) {
+  state.sharedText.value = null;
+  if (state.engine.value === "ready") {
+    state.engine.value = "running";
+    const answer = await ask({ do: "open", name });
+    state.engine.value = "ready";
+    return take(answer, at);
+  }
+  const made = await recorded(name);
+  if (made === null) {
+    state.notice.value = `There is no recording of ${name} here.`;
+    return false;
+  }
+  state.show(made, at);
+  return true;
+}
+
+/** Run what is on the page, with something changed.
+ * @param {{toml?: string, rules?: Record<string, string>, changes?: Partial<import("./types.js").Changes>, at?: {scene?: number, step?: number|null}}} [what] */
+export async function run(what = {}) {
+  const now = state.recording.value;
+  if (now === null) return false;
+  const changes = { ...now.changes, ...what.changes };
+  if (state.engine.value === "ready") state.engine.value = "running";
+  const answer = await ask({
+    do: "run", name: now.scenario.name, toml: what.toml ?? now.scenario.toml, rules: what.rules ?? null, changes,
+  });
+  if (state.engine.value === "running") state.engine.value = "ready";
+  const at = what.at ?? { scene: state.sceneNumber.value, step: state.step.value };
+  const done = take(answer, at);
+  if (done) {
+    const { pack } = await import("./share.js");
+    state.sharedText.value = await pack(answer.recording);
+  }
+  return done;
+}
+
+/** Fetch a recording that lies beside the page. @param {string} name */
+export async function recorded(name) {
+  try {
+    const response = await fetch(`recordings/${encodeURIComponent(name)}.json`);
+    return response.ok ? await response.json() : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Fetch the list of recordings, if this is an exported page. */
+export async function recordedList() {
+  try {
+    const response = await fetch("recordings/index.json");
+    return response.ok ? await response.json() : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,54 @@
+// The sheet of keys, and the palette of everything that can be done.
+// @ts-check
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import * as engine from "../engine.js";
+import * as state from "../state.js";
+
+const KEYS = [
+  ["← →", "one step"], ["Shift ← →", "one loop"], ["P / Shift P", "one phase"], ["Home / End", "start, fixed point"], ["Space", "run and pause"],
+  ["1 … 9", "scene"], ["/", "filter records"], ["W", "why, for what is selected"], ["G then R, T, D", "go to records, timeline, details"],
+  ["Ctrl K", "everything by name"], ["?", "this sheet"], ["Ctrl Enter", "run what is in the editor"], ["Esc, then Tab", "leave the editor"],
+];
+
+/** @param {{open: boolean, close: () => void, label: string, children: any}} properties */
+function Dialog({ open, close, label, children }) {
+  const shown = useRef(/** @type {HTMLDialogElement|null} */ (null));
+  useEffect(() => {
+    if (open && !shown.current?.open) shown.current?.showModal();
+    if (!open && shown.current?.open) shown.current.close();
+  }, [open]);
+  return html`<dialog ref=${shown} aria-label=${label} onClose=${close} onClick=${(/** @type {any} */ e) => { if (e.target === shown.current) close(); }}>${open ? children : null}</dialog>`;
+}
+
+export function Help() {
+  const close = () => { state.help.value = false; };
+  return html`<${Dialog} open=${state.help.value} close=${close} label="Keys">
+    <h2>Keys</h2>
+    <table><caption class="sr">Keys and what they do</caption><thead class="sr"><tr><th scope="col">Key</th><th scope="col">What it does</th></tr></thead><tbody>${KEYS.map(([key, what]) => html`<tr><th scope="row"><kbd>${key}</kbd></th><td>${what}</td></tr>`)}</tbody></table>
+    <p class="quiet">Engine ${state.recording.value?.engine}. Demo keys only. Nothing leaves this machine.</p>
+    <button type="button" onClick=${close}>Close</button><//>`;
+}
+
+export function Palette() {
+  const [text, setText] = useState("");
+  const close = () => { state.palette.value = false; setText(""); };
+  const matching = (/** @type {string} */ typed) => actions().filter(([name]) => name.toLowerCase().includes(typed.toLowerCase())).slice(0, 12);
+  const found = matching(text);
+  const go = (/** @type {() => void} */ act) => { close(); act(); };
+  return html`<${Dialog} open=${state.palette.value} close=${close} label="Do something">
+    <form onSubmit=${(/** @type {Event} */ e) => { e.preventDefault(); const best = matching(/** @type {HTMLInputElement} */ (document.getElementById("palette")).value)[0]; if (best) go(best[1]); }}>
+      <label>Do something <input id="palette" autofocus value=${text} onInput=${(/** @type {any} */ e) => setText(e.target.value)} /></label></form>
+    <ul class="palette">${found.map(([name, act]) => html`<li><button type="button" onClick=${() => go(act)}>${name}</button></li>`)}</ul><//>`;
+}
+
+/** @returns {[string, () => void][]} */
+function actions() {
+  const now = state.recording.value;
+  return [
+    ...state.scenarios.value.map((one) => /** @type {[string, () => void]} */ ([`Open ${one.title}`, () => { void engine.open(one.name); }])),
+    ...(now?.scenes ?? []).map((one) => /** @type {[string, () => void]} */ ([`Scene ${one.number + 1}: ${one.say}`, () => state.openScene(one.number)])),
+    ...["why", "message", "record", "plan", "disclosure", "watches", "what-if", "problems", "scenario"].map((name) => /** @type {[string, () => void]} */ ([`Show ${name}`, () => { state.tab.value = name; }])),
+    ...Object.entries(now?.records ?? {}).map(([hash, record]) => /** @type {[string, () => void]} */ ([`Record ${record.id ?? hash}`, () => state.selectRecord(hash)])),
+    ["To the start", () => state.goTo(0)], ["To the fixed point", state.toFixedPoint], ["Keys", () => { state.help.value = true; }],
+  ];
+}

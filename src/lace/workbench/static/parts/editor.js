@@ -1,0 +1,165 @@
+// CodeMirror inside a shadow root: its styles need no exception from the page's strict policy.
+// @ts-check
+import {
+  Compartment, Decoration, EditorState, EditorView, GutterMarker, HighlightStyle, RangeSet,
+  StateEffect, StateField, StreamLanguage, autocompletion, bracketMatching, completionKeymap,
+  defaultKeymap, drawSelection, gutter, highlightActiveLine, history, historyKeymap, keymap,
+  lineNumbers, lintGutter, lintKeymap, searchKeymap, setDiagnostics, syntaxHighlighting, tags,
+} from "../vendor/codemirror.js";
+import { html, useEffect, useRef } from "../vendor/preact.js";
+
+/** Colours only: what the text means is the engine's to say. */
+const lacegram = StreamLanguage.define({
+  name: "lacegram",
+  token(stream) {
+    if (stream.sol() && stream.match(/\s*#.*/)) return "comment";
+    if (stream.eatSpace()) return null;
+    if (stream.match(/'(?:[^'\\]|\\.)*'?/)) return "string";
+    if (stream.match(/:-|!=/)) return "operator";
+    if (stream.match(/(?:not|true)\b/)) return "keyword";
+    if (stream.match(/(?:SelectHave|SelectAdvertised|AllowQueryRecord)(?=\()/)) return "heading";
+    if (stream.match(/[A-Za-z_][A-Za-z0-9_]*(?=\()/)) return "function";
+    if (stream.match(/[A-Za-z_][A-Za-z0-9_]*/)) return "variableName";
+    stream.next();
+    return null;
+  },
+  tokenTable: { function: tags.function(tags.variableName), heading: tags.heading },
+});
+const toml = StreamLanguage.define({
+  name: "toml",
+  startState: () => ({ block: false }),
+  token(stream, at) {
+    if (at.block) {
+      if (stream.match(/.*?'''/)) at.block = false;
+      else stream.skipToEnd();
+      return "string";
+    }
+    if (stream.match(/#.*/)) return "comment";
+    if (stream.sol() && stream.match(/\[.*\]/)) return "heading";
+    if (stream.match(/'''/)) { at.block = true; return "string"; }
+    if (stream.match(/"(?:[^"\\]|\\.)*"?|'[^']*'?/)) return "string";
+    if (stream.match(/[A-Za-z0-9_-]+(?=\s*=)/)) return "propertyName";
+    stream.next();
+    return null;
+  },
+  tokenTable: { heading: tags.heading },
+});
+const colours = HighlightStyle.define([
+  { tag: tags.comment, color: "var(--code-comment)", fontStyle: "italic" },
+  { tag: tags.string, color: "var(--code-string)" },
+  { tag: tags.keyword, color: "var(--code-keyword)" },
+  { tag: tags.operator, color: "var(--muted)" },
+  { tag: tags.heading, color: "var(--code-head)", fontWeight: "600" },
+  { tag: tags.function(tags.variableName), color: "var(--code-call)" },
+  { tag: tags.propertyName, color: "var(--code-call)" },
+]);
+const look = EditorView.theme({
+  "&": { color: "var(--text)", backgroundColor: "var(--panel)", fontSize: "12.5px", height: "100%" },
+  "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "-2px" },
+  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55" },
+  ".cm-gutters": { backgroundColor: "var(--sunken)", color: "var(--muted)", borderRight: "1px solid var(--line)" },
+  ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "var(--hover)" },
+  ".cm-cursor": { borderLeftColor: "var(--text)" },
+  ".cm-selectionBackground, &.cm-focused .cm-selectionBackground": { backgroundColor: "var(--select) !important" },
+  ".cm-hits": { minWidth: "3.2em", textAlign: "right", padding: "0 5px", fontSize: "11px" },
+  ".cm-never": { color: "var(--bad)" },
+  ".cm-tooltip": { backgroundColor: "var(--panel)", color: "var(--text)", border: "1px solid var(--line)", borderRadius: "6px", maxWidth: "36em" },
+  ".cm-diagnostic": { borderLeftWidth: "3px" },
+  ".cm-tooltip-autocomplete ul li[aria-selected]": { backgroundColor: "var(--accent)", color: "var(--on-accent)" },
+  ".cm-lit": { backgroundColor: "var(--select)" },
+});
+
+class Hits extends GutterMarker {
+  /** @param {number} count */
+  constructor(count) { super(); this.count = count; }
+  /** @param {Hits} other */
+  eq(other) { return other.count === this.count; }
+  toDOM() {
+    const shown = document.createElement("span");
+    shown.textContent = this.count ? `${this.count}×` : "never";
+    shown.title = this.count ? `${this.count} facts` : "This rule has not fired.";
+    if (!this.count) shown.className = "cm-never";
+    return shown;
+  }
+}
+/** @type {import("../vendor/codemirror.js").StateEffectType<Map<number, number>>} */
+const setHits = StateEffect.define();
+const hits = StateField.define({
+  create: () => RangeSet.empty,
+  update(found, change) {
+    let next = found.map(change.changes);
+    for (const effect of change.effects) {
+      if (effect.is(setHits)) {
+        const marks = [...effect.value].filter(([line]) => line <= change.state.doc.lines).sort((a, b) => a[0] - b[0]);
+        next = RangeSet.of(marks.map(([line, count]) => new Hits(count).range(change.state.doc.line(line).from)));
+      }
+    }
+    return next;
+  },
+});
+void Decoration;
+
+/**
+ * The editor owns its text: ``text`` is put into it only when ``version`` changes.
+ * @param {{text: string, language: "lacegram"|"toml", label: string, readOnly?: boolean,
+ *   diagnostics?: import("../types.js").Diagnostic[], marks?: Map<number, number>, words?: string[],
+ *   version: unknown, onChange?: (text: string) => void, onRun?: () => void, id?: string}} properties
+ */
+export function Editor(properties) {
+  const host = useRef(/** @type {HTMLDivElement|null} */ (null));
+  const view = useRef(/** @type {EditorView|null} */ (null));
+  const now = useRef(properties);
+  now.current = properties;
+  useEffect(() => {
+    const element = /** @type {HTMLDivElement} */ (host.current);
+    const root = element.shadowRoot ?? element.attachShadow({ mode: "open" });
+    const words = () => now.current.words ?? [];
+    const extensions = [
+      lineNumbers(), history(), drawSelection(), bracketMatching(), highlightActiveLine(), lintGutter(), hits,
+      gutter({ class: "cm-hits", markers: (v) => v.state.field(hits) }),
+      autocompletion({ override: [(context) => {
+        const typed = context.matchBefore(/[A-Za-z_-]+/);
+        if (!typed && !context.explicit) return null;
+        return { from: typed?.from ?? context.pos, options: words().map((label) => ({ label })) };
+      }] }),
+      syntaxHighlighting(colours), look, EditorView.lineWrapping,
+      new Compartment().of(properties.language === "toml" ? toml : lacegram),
+      EditorState.readOnly.of(properties.readOnly === true),
+      EditorView.contentAttributes.of({ "aria-label": properties.label, tabindex: "0" }),
+      keymap.of([
+        { key: "Mod-Enter", run: () => { now.current.onRun?.(); return true; } },
+        ...defaultKeymap, ...historyKeymap, ...completionKeymap, ...lintKeymap, ...searchKeymap,
+      ]),
+      EditorView.updateListener.of((update) => {
+        if (update.docChanged) now.current.onChange?.(update.state.doc.toString());
+      }),
+    ];
+    view.current = new EditorView({ state: EditorState.create({ doc: properties.text, extensions }), parent: root, root });
+    return () => { view.current?.destroy(); view.current = null; };
+  }, []);
+  useEffect(() => {
+    const made = view.current;
+    if (made && made.state.doc.toString() !== properties.text) {
+      made.dispatch({ changes: { from: 0, to: made.state.doc.length, insert: properties.text } });
+    }
+  }, [properties.version]);
+  useEffect(() => {
+    const made = view.current;
+    if (made) made.dispatch(setDiagnostics(made.state, (properties.diagnostics ?? []).map((one) => place(made.state, one))));
+  }, [properties.diagnostics, properties.version]);
+  useEffect(() => {
+    view.current?.dispatch({ effects: setHits.of(properties.marks ?? new Map()) });
+  }, [properties.marks, properties.version]);
+  return html`<div class="editor" id=${properties.id} ref=${host}></div>`;
+}
+
+/** @param {EditorState} text @param {import("../types.js").Diagnostic} one */
+function place(text, one) {
+  const line = text.doc.line(Math.max(1, Math.min(one.line, text.doc.lines)));
+  const from = Math.min(line.from + one.column - 1, line.to);
+  return {
+    from, to: Math.min(from + Math.max(1, one.length), text.doc.length),
+    severity: /** @type {"error"|"warning"} */ (one.severity === "warning" ? "warning" : "error"),
+    message: `${one.message}\n${one.hint}`, source: one.code,
+  };
+}

@@ -1,0 +1,143 @@
+// One lace: its records as a table, or its rules in an editor.
+// @ts-check
+import { html } from "../vendor/preact.js";
+import * as state from "../state.js";
+import { RulesPanel } from "./rules.js";
+import { ICONS, counted, named } from "./text.js";
+
+/** @param {{side: number}} properties */
+export function Lace({ side }) {
+  const peer = state.pair.value[side];
+  if (!peer) return null;
+  const rows = state.rows(side);
+  const have = rows.filter((row) => row.state === "have");
+  const sendable = have.filter((row) => row.sendable).length;
+  const other = state.pair.value[1 - side];
+  const which = state.laceTab.value[side];
+  const phase = [...state.frames.value.slice(0, state.step.value + 1)].reverse().find((f) => f.to === side)?.after;
+  return html`
+    <section class="lace side-${side}" aria-label=${`${peer.title}'s lace`}>
+      <header>
+        <h3>${peer.title}</h3>
+        <span class="who">${peer.verifier ? html`proves ${named(peer.verifier)}` : "proves no key"}</span>
+        ${phase ? html`<span class="phase p-${phase}">${phase}</span>` : null}
+        <div class="tabs small" role="tablist" aria-label=${`${peer.title}: records or rules`}>
+          ${["records", "rules"].map((name) => html`
+            <button type="button" role="tab" id=${`lace-${side}-${name}`} aria-selected=${which === name} tabindex=${which === name ? 0 : -1}
+              onKeyDown=${(/** @type {KeyboardEvent} */ e) => arrowTabs(e, side)}
+              onClick=${(/** @type {any} */ e) => { setTab(side, name); if (e.detail) e.currentTarget.blur(); }}>${name === "records" ? `Records ${have.length}` : "Rules"}</button>`)}
+        </div>
+      </header>
+      ${which === "records" ? html`
+        <div class="tools">
+          <span class="count">${counted(have.length, "record")}${state.frame.value ? `, ${sendable} sendable` : ""}</span>
+          <label class="toggle"><input type="checkbox" checked=${state.viewAs.value === side}
+            onChange=${(/** @type {any} */ e) => { state.viewAs.value = e.target.checked ? side : -1; }} />
+            as ${other?.title ?? "the other"}’s rules see it</label>
+        </div>
+        <${Table} side=${side} />` : html`<${RulesPanel} key=${peer.id} side=${side} peer=${peer} />`}
+    </section>`;
+}
+
+/** @param {number} side @param {string} name */
+function setTab(side, name) {
+  const next = [...state.laceTab.value];
+  next[side] = name;
+  state.laceTab.value = next;
+}
+
+/** @param {KeyboardEvent} event @param {number} side */
+function arrowTabs(event, side) {
+  if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
+  event.stopPropagation();
+  const name = state.laceTab.value[side] === "records" ? "rules" : "records";
+  setTab(side, name);
+  document.getElementById(`lace-${side}-${name}`)?.focus();
+}
+
+const MOST_ROWS = 400;
+
+/** @param {{side: number}} properties */
+function Table({ side }) {
+  const peer = state.pair.value[side];
+  const other = state.pair.value[1 - side];
+  const before = new Map(state.rowsBefore(side).map((row) => [row.hash, row.state]));
+  const wanted = state.filter.value.toLowerCase();
+  const all = state.rows(side);
+  const rows = all.filter((row) => matches(row.hash, row.state, wanted));
+  const columns = state.columns.value;
+  const masked = state.viewAs.value === side;
+  const outgoing = new Set((state.scene.value?.messages ?? [])
+    .filter((m) => m.record && m.sender === side && m.sent < state.step.value && (m.arrives === null || m.arrives >= state.step.value))
+    .map((m) => m.record));
+  return html`
+    <div class="scroll" tabindex="0" role="region" aria-label=${`Records of ${peer.title}`}>
+      <table>
+        <caption class="sr">Records of ${peer.title} at step ${state.step.value}</caption>
+        <thead><tr><th scope="col">Status</th><th scope="col">Record</th>${columns.map((name) => html`<th scope="col" key=${name}>${name}</th>`)}</tr></thead>
+        <tbody>
+          ${rows.slice(0, MOST_ROWS).map((row) => html`<${RecordRow} key=${row.hash} row=${row} side=${side} columns=${columns}
+            fresh=${state.frame.value !== null && before.get(row.hash) !== row.state} masked=${masked && row.state === "have" && row.hidden === true}
+            leaving=${outgoing.has(row.hash)} other=${other?.title ?? ""} />`)}
+        </tbody>
+      </table>
+      ${rows.length === 0 ? html`<p class="empty">${all.length ? "No record fits the filter." : "Nothing is stored here yet."}</p>` : null}
+      ${rows.length > MOST_ROWS ? html`<p class="empty">Showing ${MOST_ROWS} of ${rows.length} records; filter to see others.</p>` : null}
+    </div>`;
+}
+
+/** @param {string} hash @param {string} status @param {string} wanted */
+function matches(hash, status, wanted) {
+  if (!wanted) return true;
+  const record = state.recording.value?.records[hash];
+  const text = [state.nameOf(hash), status, ...(record?.fields ?? []).map((f) => f[2])].join(" ");
+  return text.toLowerCase().includes(wanted);
+}
+
+/** @param {{row: import("../types.js").Row, side: number, columns: string[], fresh: boolean, masked: boolean, leaving: boolean, other: string}} properties */
+function RecordRow({ row, side, columns, fresh, masked, leaving, other }) {
+  const record = state.recording.value?.records[row.hash];
+  const chosen = state.selection.value?.hash === row.hash;
+  const known = record !== undefined && row.state === "have";
+  const words = [];
+  if (fresh) words.push("new");
+  if (leaving) words.push("leaving");
+  if (row.hidden === true) words.push(`◑ hidden from ${other}`);
+  const icon = ICONS[/** @type {keyof typeof ICONS} */ (row.state)] ?? "●";
+  return html`
+    <tr class=${`${chosen ? "chosen " : ""}${masked ? "masked " : ""}${fresh ? "fresh" : ""}`}>
+      <td class="status s-${row.state.replace(" ", "-")}"><span aria-hidden="true">${icon}</span> ${row.state}
+        ${words.map((word) => html`<small class="mark">${word}</small>`)}
+        ${row.code ? html`<small class="mark bad">${row.code}</small>` : null}</td>
+      <th scope="row"><button type="button" class="ref" title=${row.hash} aria-pressed=${chosen} onClick=${() => state.selectRecord(row.hash, side)}>${state.nameOf(row.hash)}</button></th>
+      ${columns.map((name) => html`<td key=${name}>${masked ? html`<span class="veil">not visible</span>` : cell(record, name, known)}</td>`)}
+    </tr>`;
+}
+
+/** @param {import("../types.js").RecordInfo|undefined} record @param {string} name @param {boolean} known */
+function cell(record, name, known) {
+  if (record === undefined) return "";
+  if (name === "Data") return known ? record.data : "";
+  const values = record.fields.filter((f) => f[0] === name).map((f) => f[2]);
+  return html`<span class=${known ? "" : "claimed"}>${values.map((value, index) => html`${index ? ", " : ""}${named(value)}`)}</span>`;
+}
+
+/** Which fields the tables show, and a filter for their rows. */
+export function TableTools() {
+  const fields = ["Data", ...(state.recording.value?.scenario.fields ?? [])];
+  return html`
+    <div class="table-tools">
+      <label><span class="sr">Filter records</span><input id="filter" type="search" placeholder="Filter records  /" value=${state.filter.value} onInput=${(/** @type {any} */ e) => { state.filter.value = e.target.value; }} /></label>
+      <details class="chips"><summary>Columns</summary>
+        <fieldset><legend class="sr">Columns of the tables</legend>
+          ${fields.map((name) => html`<label key=${name}><input type="checkbox" checked=${state.columns.value.includes(name)} onChange=${(/** @type {any} */ e) => toggle(name, e.target.checked)} /> ${name}</label>`)}
+        </fieldset>
+      </details>
+    </div>`;
+}
+
+/** @param {string} name @param {boolean} on */
+function toggle(name, on) {
+  const now = state.columns.value.filter((one) => one !== name);
+  state.chosenColumns.value = on ? [...now, name] : now;
+}

@@ -1,0 +1,163 @@
+// What crosses between two laces: as a picture for the eye, and as a list for everybody.
+// @ts-check
+import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { download, picture } from "../share.js";
+import * as state from "../state.js";
+
+const ROW = 26;
+const WIDTH = 420;
+const LEFT = 74;
+const RIGHT = WIDTH - 74;
+const MARGIN = 40;
+
+export function Timeline() {
+  const all = state.frames.value;
+  const scroller = useRef(/** @type {HTMLDivElement|null} */ (null));
+  const [view, setView] = useState({ top: 0, height: 900 });
+  useEffect(() => {
+    const element = scroller.current;
+    if (!element) return;
+    const y = state.step.value * ROW;
+    if (y < element.scrollTop + 40 || y > element.scrollTop + element.clientHeight - 60) {
+      element.scrollTop = Math.max(0, y - element.clientHeight / 2);
+    }
+    setView({ top: element.scrollTop, height: element.clientHeight });
+  }, [state.step.value, state.sceneNumber.value, state.recording.value, state.asList.value]);
+  const [a, b] = state.pair.value;
+  const cut = state.scene.value?.cut ?? 0;
+  return html`
+    <section class="timeline" aria-label="Timeline">
+      <header>
+        <h3>Timeline</h3>
+        <label class="toggle"><input type="checkbox" id="as-list" checked=${state.asList.value} onChange=${(/** @type {any} */ e) => { state.asList.value = e.target.checked; }} /> as a list</label>
+        <label class="toggle"><input type="checkbox" id="show-ends" checked=${state.showEnds.value} onChange=${(/** @type {any} */ e) => { state.showEnds.value = e.target.checked; }} /> ends of phases</label>
+        <button type="button" class="plain" id="save-svg" title="The timeline as a picture" onClick=${save}>SVG</button>
+      </header>
+      ${cut ? html`<p class="notice">Showing the first ${all.length - 1} of ${all.length - 1 + cut} steps.</p>` : null}
+      ${all.length === 0 ? html`<p class="empty">Nobody meets in this scene.</p>` : html`
+      <div class="scroll" ref=${scroller} tabindex="0" role="region" aria-label="Steps" onScroll=${(/** @type {any} */ e) => setView({ top: e.target.scrollTop, height: e.target.clientHeight })}>
+        ${state.asList.value ? html`<${List} view=${view} />` : html`<${Diagram} view=${view} a=${a?.title ?? ""} b=${b?.title ?? ""} />`}
+      </div>`}
+    </section>`;
+}
+
+/** The steps that are in sight, with some to spare.
+ * @param {{top: number, height: number}} view @param {number} count */
+function windowOf(view, count) {
+  const first = Math.max(0, Math.floor(view.top / ROW) - 20);
+  return [first, Math.min(count, first + Math.ceil(view.height / ROW) + 40)];
+}
+
+/** @param {{view: {top: number, height: number}, a: string, b: string}} properties */
+function Diagram({ view, a, b }) {
+  const all = state.frames.value;
+  const messages = state.scene.value?.messages ?? [];
+  const [first, end] = windowOf(view, all.length);
+  const height = all.length * ROW + MARGIN + 10;
+  const y = (/** @type {number} */ number) => MARGIN + number * ROW;
+  const at = state.step.value;
+  const visible = messages.filter((m) => (state.showEnds.value || m.kind !== "end" || m.deed) && m.sent + 1 <= end && (m.arrives ?? m.sent) + 1 >= first);
+  return html`
+    <svg id="diagram" class="diagram" viewBox=${`0 0 ${WIDTH} ${height}`} width=${WIDTH} height=${height} aria-hidden="true">
+      ${bands(all, first, end).map((band) => html`
+        <g key=${band.from}>
+          <rect class=${`band p-${band.phase}`} x="0" y=${y(band.from) - ROW / 2} width=${WIDTH} height=${(band.to - band.from + 1) * ROW} />
+          <text class="band-name" x="6" y=${y(band.from) + 4}>${band.phase}</text>
+          ${band.starts && band.loop ? html`<text class="band-name" x=${WIDTH - 6} y=${y(band.from) + 4} text-anchor="end">loop ${band.loop}</text>` : null}
+        </g>`)}
+      <line class="life" x1=${LEFT} x2=${LEFT} y1=${MARGIN - 12} y2=${height} />
+      <line class="life" x1=${RIGHT} x2=${RIGHT} y1=${MARGIN - 12} y2=${height} />
+      <rect class="here" x="0" y=${y(at) - ROW / 2} width=${WIDTH} height=${ROW} />
+      ${visible.map((m) => html`<${Arrow} key=${m.number} message=${m} y=${y} at=${at} />`)}
+      ${all.slice(first, end).map((f, index) => {
+        const number = first + index;
+        const side = f.to ?? -1;
+        const word = f.events?.find((e) => e.kind !== "Closed");
+        return side < 0 ? null : html`
+          <g key=${number} class=${number > at ? "later" : ""} onClick=${() => state.goTo(number)}>
+            <circle class=${`dot ${word ? "event" : ""} ${word?.kind === "RecordRejected" || word?.kind === "Aborted" ? "bad" : ""}`} cx=${side ? RIGHT : LEFT} cy=${y(number)} r=${word ? 5 : 3} />
+            ${word ? html`<text class="event-name" x=${side ? RIGHT + 9 : LEFT - 9} y=${y(number) + 4} text-anchor=${side ? "start" : "end"}>${mark(word)}</text>` : null}
+            <rect class="hit" x=${side ? RIGHT - 14 : LEFT - 14} y=${y(number) - ROW / 2} width="28" height=${ROW}><title>${f.sentence}</title></rect>
+          </g>`;
+      })}
+      <rect class="head" x="0" y=${Math.max(0, view.top)} width=${WIDTH} height="24" />
+      <text class="name" x=${LEFT} y=${Math.max(0, view.top) + 17} text-anchor="middle">${a}</text>
+      <text class="name" x=${RIGHT} y=${Math.max(0, view.top) + 17} text-anchor="middle">${b}</text>
+    </svg>`;
+}
+
+/** @param {import("../types.js").Event_} event */
+function mark(event) {
+  return { RecordSaved: "stored", RecordRejected: "rejected", FixedPoint: "fixed", Aborted: "aborted", RecordDuplicate: "again" }[event.kind] ?? "";
+}
+
+/** @param {{message: import("../types.js").Message, y: (n: number) => number, at: number}} properties */
+function Arrow({ message, y, at }) {
+  const from = message.sender === 0 ? LEFT : RIGHT;
+  const to = message.sender === 0 ? RIGHT : LEFT;
+  const y1 = y(message.sent + 1);
+  const arrives = message.arrives ?? Infinity;
+  const lost = arrives === Infinity;
+  const y2 = lost ? y1 + ROW : y(arrives + 1);
+  const x2 = lost ? (from + to) / 2 : to;
+  const under = message.sent + 1 <= at && arrives + 1 > at;
+  const later = message.sent + 1 > at;
+  const chosen = state.selection.value?.message === message.number;
+  const about = state.selection.value?.hash && (message.record === state.selection.value.hash || message.lines.some((l) => l.includes(state.selection.value?.hash ?? "-")));
+  const classes = ["arrow", `k-${message.kind}`, under ? "under" : "", later ? "later" : "", chosen ? "chosen" : "", about ? "about" : "", message.deed || lost ? "bad" : ""].join(" ");
+  const dx = to > from ? 1 : -1;
+  const slope = (y2 - y1) / (x2 - from);
+  const label = message.deed ? `${message.summary} ✕ ${message.deed}` : message.summary;
+  return html`
+    <g class=${classes} onClick=${() => state.selectMessage(message.number)}>
+      <line x1=${from + 4 * dx} y1=${y1} x2=${x2 - 6 * dx} y2=${y2 - slope * 6 * dx} />
+      ${lost
+        ? html`<text class="cross" x=${x2} y=${y2 + 5} text-anchor="middle">✕</text>`
+        : html`<path d=${`M${x2 - 5 * dx},${y2} l${-7 * dx},-4 l0,8 z`} />`}
+      ${message.kind === "end" && !message.deed ? null : html`<text class="label" x=${from + 9 * dx} y=${y1 - 4 + slope * 12 * dx} text-anchor=${dx > 0 ? "start" : "end"}>${cutText(label)}</text>`}
+      <line class="hit" x1=${from} y1=${y1} x2=${x2} y2=${y2}><title>${message.summary}</title></line>
+    </g>`;
+}
+
+/** @param {string} text */
+function cutText(text) {
+  return text.length > 38 ? `${text.slice(0, 36)}…` : text;
+}
+
+/** Runs of steps in one phase. @param {import("../types.js").Frame[]} all @param {number} first @param {number} end */
+function bands(all, first, end) {
+  /** @type {{phase: string, loop: number, from: number, to: number, starts: boolean}[]} */
+  const found = [];
+  for (let number = Math.max(1, first); number < end; number += 1) {
+    const f = all[number];
+    const phase = f.before ?? "";
+    const previous = found.at(-1);
+    if (previous && previous.phase === phase && previous.loop === (f.loop ?? 0)) previous.to = number;
+    else found.push({ phase, loop: f.loop ?? 0, from: number, to: number, starts: previous?.loop !== (f.loop ?? 0) });
+  }
+  return found;
+}
+
+/** @param {{view: {top: number, height: number}}} properties */
+function List({ view }) {
+  const all = state.frames.value;
+  const [first, end] = windowOf(view, all.length);
+  return html`
+    <ol class="steps" start=${first}>
+      <li aria-hidden="true" class=${`space s${0}`} ref=${(/** @type {HTMLElement|null} */ e) => { if (e) e.style.height = `${first * ROW}px`; }}></li>
+      ${all.slice(first, end).map((f, index) => {
+        const number = first + index;
+        return html`<li key=${number} class=${number > state.step.value ? "later" : ""}>
+          <button type="button" aria-current=${number === state.step.value ? "step" : undefined} onClick=${() => { state.goTo(number); if (f.message !== null && f.message !== undefined) state.selectMessage(f.message); }}>
+            <span class="n">${number}</span> ${f.sentence}</button></li>`;
+      })}
+      <li aria-hidden="true" class="space" ref=${(/** @type {HTMLElement|null} */ e) => { if (e) e.style.height = `${(all.length - end) * ROW}px`; }}></li>
+    </ol>`;
+}
+
+function save() {
+  const shown = document.getElementById("diagram");
+  const name = state.recording.value?.scenario.name ?? "timeline";
+  if (shown instanceof SVGElement) download(`${name}.svg`, picture(shown), "image/svg+xml");
+  else state.notice.value = "Show the timeline as a picture first, not as a list.";
+}

@@ -1,0 +1,94 @@
+// Why a record may be sent or asked for, why not, and why the exchange stopped.
+// @ts-check
+import { html, useState } from "../vendor/preact.js";
+import * as state from "../state.js";
+import { counted, named, RuleName } from "./text.js";
+
+export function Why() {
+  const chosen = state.selection.value;
+  const hash = chosen?.kind === "record" ? chosen.hash : messageRecord();
+  return html`
+    <div class="panel why">
+      ${hash ? html`<h3>Why ${state.nameOf(hash)}?</h3>
+        <div class="pair">${[0, 1].map((side) => html`<${Side} key=${side} side=${side} hash=${hash} />`)}</div>`
+      : html`<p class="empty">Select a record to see why it travels, or why it does not.</p>`}
+      <${Stopped} />
+    </div>`;
+}
+
+function messageRecord() {
+  const number = state.selection.value?.message;
+  return state.scene.value?.messages?.find((m) => m.number === number)?.record ?? null;
+}
+
+/** @param {{side: number, hash: string}} properties */
+function Side({ side, hash }) {
+  const me = state.pair.value[side];
+  const you = state.pair.value[1 - side];
+  const found = state.policy(side);
+  if (!me || !you) return null;
+  const title = html`<h4>On ${me.title}’s machine</h4>`;
+  if (found === null) return html`<article>${title}<p class="empty">${me.title} has not evaluated any rules yet.</p></article>`;
+  const row = state.rows(side).find((r) => r.hash === hash);
+  const send = found.verdicts.send[hash];
+  const request = found.verdicts.request[hash];
+  const rejected = row?.code;
+  if (rejected) {
+    return html`<article>${title}<p class="verdict no"><b>✗ Rejected</b> ${rejected}</p>
+      <p>${rejectionOf(side, hash)}</p></article>`;
+  }
+  if (send) return html`<article>${title}<${VerdictView} verdict=${send} yes=${`${me.title} may send it to ${you.title}`} no=${`${me.title} does not send it to ${you.title}`} you=${you.title} me=${me.title} side=${side} /></article>`;
+  if (request) return html`<article>${title}<${VerdictView} verdict=${request} yes=${`${me.title} may ask ${you.title} for it`} no=${`${me.title} does not ask for it`} you=${you.title} me=${me.title} side=${side} /></article>`;
+  const theirs = state.rows(1 - side).some((r) => r.hash === hash && r.state === "have");
+  return html`<article>${title}<p class="verdict no"><b>– Not known here.</b> ${me.title} has not heard of it${theirs ? `: ${you.title} has not advertised it` : ""}.</p></article>`;
+}
+
+/** @param {number} side @param {string} hash */
+function rejectionOf(side, hash) {
+  for (const f of state.frames.value.slice(0, state.step.value + 1)) {
+    for (const e of f.events ?? []) if (f.to === side && e.hash === hash && e.kind === "RecordRejected") return named(`${e.meaning} ${e.detail}`);
+  }
+  return "";
+}
+
+/** @param {{verdict: import("../types.js").Verdict, yes: string, no: string, me: string, you: string, side: number}} properties */
+function VerdictView({ verdict, yes, no, me, you, side }) {
+  return html`
+    <p class=${`verdict ${verdict.allowed ? "yes" : "no"}`}><b>${verdict.allowed ? "✓" : "✗"} ${verdict.allowed ? yes : no}.</b>
+      ${verdict.allowed ? "" : html` What decided: <strong class="layer">${verdict.layer}</strong>.`} ${named(verdict.detail, side)}</p>
+    ${verdict.mine ? html`<h5>${me}’s own rules</h5><ul class="tree" aria-label=${`Proof by ${me}’s rules`}><${ProofView} proof=${verdict.mine} side=${side} depth=${0} /></ul>` : null}
+    ${verdict.theirs ? html`<h5>${you}’s rules, as they see ${me}</h5><ul class="tree" aria-label=${`Proof by ${you}’s rules`}><${ProofView} proof=${verdict.theirs} side=${side} depth=${0} /></ul>` : null}
+    ${verdict.refusals?.length ? html`<h5>How far each rule got</h5><ul class="refusals">${verdict.refusals.map((r) => html`<${RefusalView} refusal=${r} side=${side} />`)}</ul>` : null}`;
+}
+
+/** @param {{proof: import("../types.js").Proof, side: number, depth: number}} properties */
+function ProofView({ proof, side, depth }) {
+  const [open, setOpen] = useState(depth < 2);
+  const label = html`<code>${named(proof.fact, side)}</code> ${proof.rule ? html`<small>by <${RuleName} id=${proof.rule} /></small>` : html`<small class="leaf">given</small>`}`;
+  const conditions = (proof.conditions ?? []).map((c) => html`<li class="condition"><code>${named(c, side)}</code> <small>holds</small></li>`);
+  if (!proof.because && !conditions.length) return html`<li class="end">${label}${proof.cut ? html` <small>${counted(proof.cut, "more step")} not shown</small>` : null}</li>`;
+  return html`<li><button type="button" class="twist" aria-expanded=${open} onClick=${() => setOpen(!open)}><span aria-hidden="true">${open ? "▾" : "▸"}</span><span class="sr">${open ? "Fold" : "Unfold"} ${proof.fact.split("(")[0]}</span></button>${label}
+    ${open ? html`<ul>
+      ${(proof.because ?? []).map((p) => html`<${ProofView} proof=${p} side=${side} depth=${depth + 1} />`)}${conditions}
+      ${proof.cut ? html`<li class="end"><small>${counted(proof.cut, "more step")} left out</small></li>` : null}</ul>` : null}</li>`;
+}
+
+/** @param {{refusal: import("../types.js").Refusal, side: number}} properties */
+function RefusalView({ refusal, side }) {
+  const bound = Object.entries(refusal.bindings);
+  return html`<li><${RuleName} id=${refusal.rule} /> fails at <code class="failed">${named(refusal.failed, side)}</code>
+    <small>after ${counted(refusal.satisfied, "condition")} held${bound.length ? html`, with ${bound.map(([name, value], i) => html`${i ? ", " : ""}${name} = ${named(value, side)}`)}` : ""}</small>
+    ${refusal.near.length ? html`<ul class="near">${refusal.near.map((fact) => html`<li><small>nearest: <code>${named(fact, side)}</code></small></li>`)}</ul>` : null}</li>`;
+}
+
+function Stopped() {
+  const stopped = state.scene.value?.stopped;
+  if (!stopped) return null;
+  return html`<h3>Why did it stop?</h3>
+    <p>${stopped.outcome === "fixed point"
+      ? "Fixed point: nothing that either side may ask for is advertised, missing, and still to be had."
+      : html`The exchange ended with <code>${stopped.outcome}</code>. What was stored stays stored.`}</p>
+    <ul class="stops">${stopped.sides.map((one, side) => html`<li><b>${state.pair.value[side]?.title}</b> ${one.word}: ${named(one.detail)}
+      ${one.loops === undefined ? null : html`<small>${counted(one.loops, "loop")}, ${counted(one.received ?? 0, "record")} received, ${one.rejected ? `${one.rejected} rejected, ` : ""}${one.bytes_received} bytes of records in, ${one.bytes_sent} out</small>`}
+      ${one.fix ? html`<br /><small>${one.meaning} ${one.fix}</small>` : null}</li>`)}</ul>`;
+}

@@ -1,0 +1,89 @@
+// Ways to pass on what is on the page. Nothing is sent anywhere: a link carries it in its fragment.
+// @ts-check
+
+const MOST = 2_000_000;
+
+/** @param {ReadableStream<Uint8Array>} stream */
+async function bytesOf(stream) {
+  /** @type {Uint8Array[]} */
+  const parts = [];
+  let size = 0;
+  for (const reader = stream.getReader(); ;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    size += value.length;
+    if (size > MOST) throw new Error("too large");
+    parts.push(value);
+  }
+  const whole = new Uint8Array(size);
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
+
+/** Compress a scenario and its changes into text for an address.
+ * @param {import("./types.js").Recording} recording */
+export async function pack(recording) {
+  const text = JSON.stringify({
+    v: 1, name: recording.scenario.name, toml: recording.scenario.toml, changes: recording.changes,
+  });
+  const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("deflate-raw"));
+  const bytes = await bytesOf(/** @type {ReadableStream<Uint8Array>} */ (stream));
+  let binary = "";
+  for (const byte of bytes) binary += String.fromCharCode(byte);
+  return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+/** The opposite of pack; null if the text is not what pack makes.
+ * @param {string} text @returns {Promise<{name: string, toml: string, changes: any}|null>} */
+export async function unpack(text) {
+  try {
+    const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
+    const bytes = Uint8Array.from(binary, (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+    const whole = await bytesOf(/** @type {ReadableStream<Uint8Array>} */ (stream));
+    const value = JSON.parse(new TextDecoder().decode(whole));
+    return value.v === 1 && typeof value.toml === "string" ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+/** @param {string} name @param {string} content @param {string} type */
+export function download(name, content, type) {
+  const address = URL.createObjectURL(new Blob([content], { type }));
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
+
+/** @param {string} text */
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The timeline as a picture of its own, with the colours that it has now.
+ * @param {SVGElement} shown */
+export function picture(shown) {
+  const copy_ = /** @type {SVGElement} */ (shown.cloneNode(true));
+  const from = [shown, ...shown.querySelectorAll("*")];
+  const to = [copy_, ...copy_.querySelectorAll("*")];
+  const wanted = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-family", "font-size", "font-weight", "opacity", "text-anchor"];
+  from.forEach((element, index) => {
+    const style = getComputedStyle(element);
+    for (const name of wanted) to[index].setAttribute(name, style.getPropertyValue(name));
+    to[index].removeAttribute("class");
+  });
+  copy_.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  return new XMLSerializer().serializeToString(copy_);
+}

@@ -1,0 +1,246 @@
+// Everything the page knows, in one place. What is shown follows from it; nothing else is kept.
+// @ts-check
+import { batch, computed, effect, signal } from "./vendor/preact.js";
+
+/** @typedef {import("./types.js").Recording} Recording */
+/** @typedef {import("./types.js").Scene} Scene */
+
+/** @type {import("./vendor/preact.js").Signal<Recording|null>} */
+export const recording = signal(/** @type {Recording|null} */ (null));
+export const sceneNumber = signal(0);
+/** How many steps of the scene have been taken: 0 is before the first one. */
+export const step = signal(0);
+export const tab = signal("why");
+/** What the lower panel is about. */
+export const selection = signal(/** @type {{kind: string, hash?: string, side?: number, message?: number}|null} */ (null));
+/** "recorded": no engine; "connecting"; "ready"; "running"; "gone". */
+export const engine = signal("connecting");
+export const scenarios = signal(/** @type {{name: string, title: string}[]} */ ([]));
+export const notice = signal("");
+export const problems = signal(/** @type {import("./types.js").Diagnostic[]} */ ([]));
+/** Rules that were edited and not yet run, by peer. */
+export const drafts = signal(/** @type {Record<string, string>} */ ({}));
+export const help = signal(false);
+export const palette = signal(false);
+export const asList = signal(false);
+export const showEnds = signal(false);
+export const filter = signal("");
+/** Which side's records are shown as the other side's rules see them; -1 for none. */
+export const viewAs = signal(-1);
+export const chosenColumns = signal(/** @type {string[]|null} */ (null));
+export const laceTab = signal(["records", "records"]);
+export const playing = signal(false);
+export const editorText = signal(/** @type {string|null} */ (null));
+
+export const scene = computed(() => recording.value?.scenes[sceneNumber.value] ?? null);
+export const frames = computed(() => scene.value?.frames ?? []);
+export const last = computed(() => Math.max(0, frames.value.length - 1));
+export const frame = computed(() => frames.value[Math.min(step.value, last.value)] ?? null);
+export const pair = computed(() => {
+  const now = scene.value;
+  const peers = recording.value?.scenario.peers ?? [];
+  const ids = now?.pair ?? peers.slice(0, 2).map((peer) => peer.id);
+  return ids.map((id) => /** @type {import("./types.js").Peer} */ (peers.find((peer) => peer.id === id)));
+});
+export const columns = computed(() => {
+  const scenario = recording.value?.scenario;
+  return chosenColumns.value ?? scenario?.columns ?? [];
+});
+/** Names for hashes and verifiers. */
+export const names = computed(() => {
+  /** @type {Map<string, string>} */
+  const found = new Map();
+  for (const [hash, record] of Object.entries(recording.value?.records ?? {})) {
+    if (record.id) found.set(hash, record.id);
+  }
+  for (const [id, verifier] of Object.entries(recording.value?.scenario.keys ?? {})) {
+    found.set(verifier, id);
+  }
+  return found;
+});
+/** Labels of rules, from the notes of their authors. */
+export const ruleInfo = computed(() => {
+  /** @type {Map<string, import("./types.js").RuleInfo & {peer: string}>} */
+  const found = new Map();
+  for (const peer of recording.value?.scenario.peers ?? []) {
+    for (const rule of peer.checked.rules ?? []) {
+      if (!found.has(rule.id)) found.set(rule.id, { ...rule, peer: peer.title });
+    }
+  }
+  return found;
+});
+export const phase = computed(() => frame.value?.after ?? "");
+
+/** @param {number} side @returns {import("./types.js").Row[]} */
+export function rows(side) {
+  const now = frame.value;
+  const document_ = recording.value;
+  if (document_ === null) return [];
+  if (now !== null) return document_.tables[now.tables[side]];
+  const peer = pair.value[side];
+  const held = scene.value?.after[peer?.id] ?? [];
+  return held.map((hash) => ({ hash, state: "have" }));
+}
+
+/** @param {number} side */
+export function rowsBefore(side) {
+  const before = frames.value[Math.max(0, step.value - 1)];
+  const document_ = recording.value;
+  return before && document_ ? document_.tables[before.tables[side]] : [];
+}
+
+/** @param {number} side @returns {import("./types.js").Policy|null} */
+export function policy(side) {
+  const number = frame.value?.policies[side];
+  return number === null || number === undefined ? null : (recording.value?.policies[number] ?? null);
+}
+
+/** @param {string} hash */
+export function nameOf(hash) {
+  return names.value.get(hash) ?? `${hash.slice(0, 8)}…`;
+}
+
+// --- moving ---
+
+/** @param {number} to */
+export function goTo(to) {
+  step.value = Math.max(0, Math.min(to, last.value));
+}
+
+/** @param {number} number @param {number} [at] */
+export function openScene(number, at) {
+  const count = recording.value?.scenes.length ?? 0;
+  batch(() => {
+    sceneNumber.value = Math.max(0, Math.min(number, count - 1));
+    step.value = at ?? last.value;
+    if (selection.value?.kind === "message") selection.value = null;
+  });
+}
+
+/** @param {number} by */
+export function move(by) {
+  const to = step.value + by;
+  if (to > last.value && sceneNumber.value + 1 < (recording.value?.scenes.length ?? 0)) {
+    openScene(sceneNumber.value + 1, 0);
+  } else if (to < 0 && sceneNumber.value > 0) {
+    openScene(sceneNumber.value - 1);
+  } else {
+    goTo(to);
+  }
+}
+
+/** Where a phase or loop begins, going from here in one direction.
+ * @param {number} by @param {(frame: import("./types.js").Frame) => string} mark */
+function boundary(by, mark) {
+  const all = frames.value;
+  let at = step.value;
+  if (by > 0) {
+    const here = mark(all[Math.min(at, all.length - 1)] ?? { sentence: "", step: 0, tables: [], policies: [] });
+    while (at < last.value && mark(all[at + 1]) === here) at += 1;
+    return at + 1;
+  }
+  at -= 1;
+  while (at > 0 && mark(all[at]) === mark(all[at - 1])) at -= 1;
+  return at;
+}
+
+/** @param {number} by */
+export function movePhase(by) {
+  const to = boundary(by, (f) => `${f.loop ?? 0} ${f.after ?? ""}`);
+  move(to - step.value || by);
+}
+
+/** @param {number} by */
+export function moveLoop(by) {
+  const to = boundary(by, (f) => `${f.loop ?? 0}`);
+  move(to - step.value || by);
+}
+
+export function toFixedPoint() {
+  if (step.value >= last.value) move(1);
+  if (step.value < last.value || frames.value.length === 0) goTo(last.value);
+}
+
+// --- selecting ---
+
+/** @param {string} hash @param {number} [side] */
+export function selectRecord(hash, side) {
+  batch(() => {
+    selection.value = { kind: "record", hash, side };
+    if (!["why", "record", "disclosure"].includes(tab.value)) tab.value = "why";
+  });
+}
+
+/** @param {number} number */
+export function selectMessage(number) {
+  batch(() => {
+    selection.value = { kind: "message", message: number };
+    tab.value = "message";
+  });
+}
+
+// --- the address ---
+
+let quiet = true;
+
+/** Take scenario, scene and step from the address, if they are there. */
+export function readAddress() {
+  const wanted = new URLSearchParams(location.hash.slice(1));
+  return {
+    scenario: wanted.get("s"),
+    shared: wanted.get("z"),
+    scene: Number(wanted.get("scene") ?? "0") || 0,
+    step: wanted.has("step") ? Number(wanted.get("step")) || 0 : null,
+    tab: wanted.get("tab"),
+  };
+}
+
+/** Keep the address in line with what is shown, from now on. */
+export function writeAddress() {
+  quiet = false;
+  effect(() => {
+    const document_ = recording.value;
+    const values = { scene: sceneNumber.value, step: step.value, tab: tab.value };
+    if (document_ === null || quiet) return;
+    const address = new URLSearchParams();
+    const shared = sharedText.value;
+    if (shared !== null) address.set("z", shared);
+    else address.set("s", document_.scenario.name);
+    for (const [name, value] of Object.entries(values)) address.set(name, String(value));
+    history.replaceState(null, "", `#${address}`);
+  });
+}
+
+/** The scenario as compressed text, when it is not one that comes with Lace as it is. */
+export const sharedText = signal(/** @type {string|null} */ (null));
+
+/** @param {Recording} made @param {{scene?: number, step?: number|null}} [at] */
+export function show(made, at = {}) {
+  const same = made.scenario.name === recording.value?.scenario.name;
+  batch(() => {
+    recording.value = made;
+    sceneNumber.value = Math.min(at.scene ?? 0, made.scenes.length - 1);
+    const end = Math.max(0, (made.scenes[sceneNumber.value].frames?.length ?? 1) - 1);
+    step.value = Math.max(0, Math.min(at.step ?? end, end));
+    drafts.value = {};
+    problems.value = [];
+    chosenColumns.value = null;
+    viewAs.value = -1;
+    const wanted = selection.value;
+    const still = wanted?.kind === "message" ? same : wanted?.hash !== undefined && wanted.hash in made.records;
+    if (!still) selection.value = firstSelection(made);
+  });
+}
+
+/** Something worth looking at to begin with: the last record that somebody received.
+ * @param {Recording} made */
+function firstSelection(made) {
+  for (const found of made.scenes) {
+    const event = [...(found.frames ?? [])].reverse()
+      .flatMap((f) => (f.events ?? []).map((e) => ({ ...e, side: f.to })))
+      .find((e) => e.kind === "RecordSaved");
+    if (event?.hash) return { kind: "record", hash: event.hash, side: event.side };
+  }
+  const hash = Object.keys(made.records)[0];
+  return hash ? { kind: "record", hash, side: 0 } : null;
+}

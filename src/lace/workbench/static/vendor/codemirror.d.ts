@@ -1,0 +1,2 @@
+export * from "../../../../../web/codemirror.entry.js";
+export type { StateEffectType } from "@codemirror/state";

@@ -1,0 +1,59 @@
+"""One workbench and one browser for all tests; a page of its own for each, free of errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bench_page import chromium, static_site, workbench
+from playwright.sync_api import Browser, Page
+
+from lace.scenario.library import library
+from lace.workbench.export import export
+
+
+@pytest.fixture(scope="session")
+def link() -> Iterator[str]:
+    with workbench() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with chromium() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    directory = tmp_path_factory.mktemp("site") / "out"
+    export(directory, list(library()))
+    with static_site(directory) as url:
+        yield url
+
+
+@pytest.fixture
+def faults() -> list[str]:
+    """What the page complained about; empty at the end of a good test."""
+    return []
+
+
+@pytest.fixture
+def page(browser: Browser, faults: list[str]) -> Iterator[Page]:
+    context = browser.new_context(
+        viewport={"width": 1440, "height": 1000}, permissions=["clipboard-read", "clipboard-write"]
+    )
+    made = context.new_page()
+    made.set_default_timeout(10_000)
+    made.on("pageerror", lambda error: faults.append(str(error)))
+    made.on(
+        "console", lambda message: faults.append(message.text) if message.type == "error" else None
+    )
+    yield made
+    context.close()
+    # When a selection is typed over, Chromium itself tries to keep its style, and is told not to.
+    assert [fault for fault in faults if not fault.startswith("Applying inline style")] == []
+
+
+SCREENSHOTS = Path(__file__).parent.parent.parent / ".screenshots"

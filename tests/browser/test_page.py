@@ -1,0 +1,540 @@
+"""The workbench in a real Chromium: what people do with it, done."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from lace.scenario.build import demo_key
+from lace.scenario.library import find_scenario, library
+from lace.scenario.run import run_scenario
+from lace.scenario.write import write_scenario
+from lace.workbench.recording import record_run
+
+NAMES = tuple(library())
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+TABS = (
+    "why",
+    "message",
+    "record",
+    "plan",
+    "disclosure",
+    "watches",
+    "what-if",
+    "problems",
+    "scenario",
+)
+
+
+def open_page(page: Page, link: str, fragment: str = "") -> None:
+    page.goto(link + fragment)
+    page.wait_for_selector("html[data-ready=ready]")
+
+
+def step_of(page: Page) -> tuple[int, int]:
+    at, _, end = page.locator("#where").inner_text().partition(" / ")
+    return int(at), int(end)
+
+
+def is_at(page: Page, step: int) -> None:
+    """Wait until the page is at a step."""
+    expect(page.locator("#where")).to_have_text(re.compile(f"^{step} / "))
+
+
+def put(page: Page, editor: str, text: str) -> None:
+    """Replace the text of an editor as somebody who types would."""
+    content = page.locator(f"#{editor} .cm-content")
+    content.click()
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text(text)
+
+
+@pytest.mark.req("000-WB-01", "000-WB-03", "000-WB-04", "000-WB-07", "000-WB-08")
+@pytest.mark.parametrize("name", NAMES)
+def test_each_scenario_opens_and_steps_to_the_fixed_point_and_back(
+    page: Page, link: str, name: str
+) -> None:
+    open_page(page, link, f"#s={name}")
+    built = find_scenario(name)
+    expect(page.locator(".story h2")).to_have_text(built.scenario.title)
+    done = run_scenario(built)
+    for number, step in enumerate(built.scenario.steps):
+        page.keyboard.press(str(number + 1))
+        if step.interlace is None:
+            expect(page.locator(".timeline")).to_contain_text("Nobody meets in this scene.")
+            continue
+        meeting = done.steps[number].meeting
+        assert meeting is not None
+        page.keyboard.press("Home")
+        is_at(page, 0)
+        page.keyboard.press("End")
+        end = len(meeting.deliveries)  # the same steps as a run of the library
+        expect(page.locator("#where")).to_have_text(f"{end} / {end}")
+        expect(page.locator("#outcome")).to_have_text("✓ fixed point")
+        for side, peer in enumerate(step.interlace):
+            held = {built.id_of(hash) for hash in done.steps[number].held[peer]}
+            shown = page.locator(f".lace.side-{side} tbody tr", has_text="have").locator("th")
+            assert set(shown.all_inner_texts()) == held
+        page.keyboard.press("ArrowLeft")
+        is_at(page, end - 1)
+        page.keyboard.press("Shift+ArrowLeft")
+        expect(page.locator("#where")).not_to_have_text(f"{end - 1} / {end}")
+    page.locator("#lace-0-rules").click()
+    expect(page.locator("#editor-0 .cm-content")).to_be_visible()
+
+
+@pytest.mark.req("000-WB-05")
+def test_messages_show_their_exact_lines_and_what_changed(page: Page, link: str) -> None:
+    open_page(page, link)
+    page.check("#as-list")
+    page.keyboard.press("Home")
+    page.locator(".steps button", has_text="advertises").first.click()
+    expect(page.locator("#tab-message")).to_have_attribute("aria-selected", "true")
+    lines = page.locator(".message .facts li")
+    recording = record_run(find_scenario("notes-room"))
+    wanted = next(m for m in recording["scenes"][0]["messages"] if "advertises" in m["summary"])
+    assert lines.count() == len(wanted["lines"])
+    assert "Advertised('" in lines.first.inner_text()
+    for phase in ("Bob", "Alice"):  # both directions
+        page.locator(
+            ".steps button", has_text=re.compile(f"{phase} hears.*(advertises|sums up)")
+        ).first.click()
+        expect(page.locator(".message h3")).to_contain_text(f"→ {phase}")
+    page.locator("#as-list").uncheck()
+    expect(page.locator("#diagram .arrow").first).to_be_visible()
+
+
+@pytest.mark.req("000-WB-09")
+def test_a_rule_is_edited_into_an_error_and_out_of_it(page: Page, link: str) -> None:
+    open_page(page, link)
+    page.locator("#lace-0-rules").click()
+    text = find_scenario("notes-room").scenario.rules[0][1]
+    put(page, "editor-0", text.replace("Member(V).", "Membr(V)."))
+    put(page, "editor-0", text + "\nOops(X) :- X = 'y'.\n")
+    expect(page.locator("#judged-0")).to_contain_text("error")
+    expect(page.locator(".side-0 .diagnostics")).to_contain_text("'=' is not part of the language")
+    expect(page.locator(".side-0 .diagnostics")).to_contain_text(
+        "Use the same variable in both places"
+    )
+    expect(page.locator("#editor-0 .cm-lintRange-error").first).to_be_visible()
+    expect(page.locator("#apply-0")).to_be_disabled()
+    grants = text[: text.index('#:json {"label": "Notes by members')]
+    put(page, "editor-0", grants)
+    expect(page.locator("#judged-0")).to_contain_text("✓ 3 rules")
+    page.locator("#apply-0").click()
+    expect(page.locator(".side-1 tbody")).not_to_contain_text("bob-note")  # the result changed
+    expect(page.locator("#tab-watches .badge")).to_contain_text("✗")
+    put(page, "editor-0", text)
+    page.locator("#apply-0").click()
+    expect(page.locator(".side-1 tbody")).to_contain_text("bob-note")
+    expect(page.locator("#tab-watches .badge")).to_contain_text("✓")
+    expect(page.locator("#editor-0 .cm-hits")).to_contain_text("2×")
+
+
+def test_typing_key_by_key_is_judged_and_nothing_is_lost(page: Page, link: str) -> None:
+    open_page(page, link)
+    page.locator("#lace-1-rules").click()
+    page.locator("#editor-1 .cm-content").click()
+    page.keyboard.press("Control+End")
+    page.keyboard.type("\nSpare(P) :- Have(P), Spare(Q).\n")
+    expect(page.locator("#judged-1")).to_contain_text("✓ 6 rules")
+    expect(page.locator("#editor-1")).to_contain_text("Spare(P) :- Have(P), Spare(Q).")
+    page.locator(".side-1 button", has_text="Take back").click()
+    expect(page.locator("#editor-1")).not_to_contain_text("Spare")
+    expect(page.locator("#judged-1")).to_contain_text("✓ 5 rules")
+
+
+def test_a_rule_changes_in_the_middle_of_an_exchange(page: Page, link: str) -> None:
+    open_page(page, link)
+    page.locator("#lace-1-rules").click()
+    text = find_scenario("notes-room").scenario.rules[0][1]
+    page.locator("#to-start").click()
+    for _ in range(20):
+        page.keyboard.press("ArrowRight")
+    put(page, "editor-1", text[: text.index('#:json {"label": "Notes by members')])
+    page.locator("#mid-1").click()
+    page.locator("#tab-what-if").click()
+    expect(page.locator(".changes")).to_contain_text("step 20: alice changes its rules")
+    page.locator("#to-end").click()
+    page.locator("#lace-1-records").click()
+    expect(page.locator(".side-1 tbody")).to_contain_text("grant-bob")
+    expect(page.locator(".side-1 tbody")).not_to_contain_text("bob-note")
+    page.locator("#all-back").click()
+    expect(page.locator(".side-1 tbody")).to_contain_text("bob-note")
+
+
+def test_a_why_tree_and_a_why_not_are_read(page: Page, link: str) -> None:
+    open_page(page, link)
+    page.locator(".side-0 th button", has_text="bob-note").click()
+    why = page.locator(".why article").first
+    expect(why.locator(".verdict")).to_contain_text("Bob may send it to Alice")
+    tree = why.locator(".tree").first
+    expect(tree).to_contain_text("Notes by members belong")
+    expect(tree).to_contain_text("Who is a member")
+    expect(tree).to_contain_text("Field('grant-bob','Member','0','bob')")
+    tree.locator("button.ref", has_text="grant-bob").first.click()
+    expect(page.locator(".why h3").first).to_have_text("Why grant-bob?")
+    page.locator(".side-0 th button", has_text="mallory-note").click()
+    expect(page.locator(".why .verdict").first).to_contain_text("my rules")
+    expect(page.locator(".why .refusals").first).to_contain_text("fails at Member(V)")
+    expect(page.locator(".why article").nth(1)).to_contain_text("Alice has not heard of it")
+    expect(page.locator(".stops")).to_contain_text("closed: fixed point")
+
+
+@pytest.mark.req("000-WB-06")
+def test_a_flipped_byte_is_refused_under_glass_and_on_arrival(page: Page, link: str) -> None:
+    open_page(page, link)
+    page.locator(".side-0 th button", has_text="bob-note").click()
+    page.locator("#tab-record").click()
+    expect(page.locator("#valid")).to_have_text("✓ valid")
+    expect(page.locator(".parts")).to_contain_text("Signed-By: V.")
+    page.locator("#flip").click()
+    expect(page.locator("#valid")).to_contain_text("✗ refused: record.hash-mismatch")
+    expect(page.locator(".checks .bad").first).to_contain_text("expected")
+    expect(page.locator(".inspection")).to_contain_text("Bytes that are not valid give no facts.")
+    page.locator("#send-broken").click()
+    row = page.locator(".side-1 tbody tr", has_text="bob-note")
+    expect(row).to_contain_text("rejected")
+    expect(row).to_contain_text("record.hash-mismatch")
+    page.locator("#tab-why").click()
+    expect(page.locator(".why article").nth(1)).to_contain_text("Rejected record.hash-mismatch")
+    expect(page.locator("#outcome")).to_have_text("✓ fixed point")  # nothing else suffers
+
+
+def test_what_befalls_a_message(page: Page, link: str) -> None:
+    open_page(page, link)
+    page.check("#as-list")
+    page.locator(".steps button", has_text="asks for").first.click()
+    for deed, outcome in (
+        ("drop", "✗ interlace.gone"),
+        ("cut", "✗ interlace.gone"),
+        ("duplicate", None),
+        ("swap", None),
+        ("flip", None),
+    ):
+        page.locator(f"#deed-{deed}").click()
+        expect(page.locator(f"#deed-{deed}")).to_have_attribute("aria-pressed", "true")
+        page.locator("#to-end").click()
+        if outcome is not None:
+            expect(page.locator("#outcome")).to_have_text(outcome)
+        else:
+            expect(page.locator("#outcome")).to_be_visible()
+    page.locator("#tab-what-if").click()
+    page.locator("#all-back").click()
+    page.locator("#other-seed").click()
+    expect(page.locator(".changes")).to_contain_text("seed 1")
+    page.locator("#to-end").click()
+    expect(page.locator("#outcome")).to_have_text("✓ fixed point")
+
+
+def test_the_tick_advances_and_releases_the_statement(page: Page, link: str) -> None:
+    open_page(page, link, "#s=embargo")
+    expect(page.locator(".side-1 tbody th", has_text="statement")).to_have_count(0)
+    page.locator("#tab-what-if").click()
+    page.fill("#tick-seconds", "3700")
+    page.locator("#tick").click()
+    expect(page.locator(".changes")).to_contain_text("3700 s pass")
+    page.locator("#to-end").click()
+    expect(page.locator(".side-1 tbody th", has_text="statement")).to_be_visible()
+
+
+def test_the_bait_test_and_the_peers_view(page: Page, link: str) -> None:
+    open_page(page, link, "#s=bait-attack")
+    page.locator("#tab-disclosure").click()
+    page.locator("#bait-1").click()
+    expect(page.locator("#bait-result-1")).to_contain_text("Bob’s hidden records stay hidden")
+    expect(page.locator("#bait-result-1")).to_contain_text("Group Y")
+    page.locator(".side-0 .tools input").check()
+    row = page.locator(".side-0 tbody tr", has_text="diary")
+    expect(row).to_contain_text("hidden from Alice")
+    expect(row).to_contain_text("not visible")
+    page.keyboard.press("2")
+    page.keyboard.press("End")
+    page.locator("#tab-disclosure").click()
+    expect(page.locator(".disclosure article").nth(1)).to_contain_text(
+        "Careless Carl does not have bait, and wants it"
+    )
+
+
+def test_watches_turn_from_not_yet_to_true(page: Page, link: str) -> None:
+    open_page(page, link)
+    page.locator("#tab-watches").click()
+    one = page.locator(".watch-list li", has_text="bob has alice-note")
+    expect(one).to_contain_text("holds")
+    page.locator("#to-start").click()
+    expect(one).to_contain_text("not yet")
+    page.fill("#watch", "alice has mallory-note")
+    page.locator(".watches button[type=submit]").click()
+    added = page.locator(".watch-list li", has_text="alice has mallory-note")
+    page.locator("#to-end").click()
+    expect(added).to_contain_text("does not hold: missing: mallory-note")
+    page.fill("#watch", "alice eats mallory-note")
+    page.locator(".watches button[type=submit]").click()
+    expect(page.locator(".watch-list")).to_contain_text("is not understood")
+    added.locator("button").click()
+    expect(added).to_have_count(0)
+
+
+def test_a_link_carries_everything_and_opens_elsewhere(
+    page: Page, browser: Browser, link: str
+) -> None:
+    open_page(page, link)
+    page.locator("#lace-0-rules").click()
+    text = find_scenario("notes-room").scenario.rules[0][1]
+    put(page, "editor-0", text[: text.index('#:json {"label": "Notes by members')])
+    page.locator("#apply-0").click()
+    expect(page.locator(".side-1 tbody")).not_to_contain_text("bob-note")
+    page.locator("#tab-scenario").click()
+    for _ in range(5):
+        page.keyboard.press("Escape")
+    page.locator("#step-back").click()
+    page.locator("#copy-link").click()
+    shared = page.evaluate("navigator.clipboard.readText()")
+    assert "z=" in shared.split("#")[1]
+    assert "token" not in shared
+    at = step_of(page)
+    assert at[0] == at[1] - 1
+    other = browser.new_context()
+    second = other.new_page()
+    second.goto(link)  # whoever opens it has a workbench of their own
+    second.wait_for_selector("html[data-ready=ready]")
+    second.goto(shared)
+    expect(second.locator("#where")).to_have_text(f"{at[0]} / {at[1]}")
+    expect(second.locator(".side-1 tbody")).not_to_contain_text("bob-note")
+    other.close()
+
+
+def test_the_step_is_in_the_address_and_reloading_keeps_it(page: Page, link: str) -> None:
+    open_page(page, link, "#s=cache-fill&scene=2&step=7&tab=plan")
+    is_at(page, 7)
+    expect(page.locator("#tab-plan")).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("location.hash.includes('step=8')")
+    page.reload()
+    page.wait_for_selector("html[data-ready=ready]")
+    is_at(page, 8)
+    expect(page.locator(".scene[aria-current]")).to_contain_text("lowers a price")
+
+
+@pytest.mark.req("000-WB-09")
+def test_the_whole_scenario_is_edited_as_text(page: Page, link: str) -> None:
+    open_page(page, link)
+    page.locator("#tab-scenario").click()
+    text = write_scenario(find_scenario("notes-room").scenario)
+    put(page, "toml", text.replace('has = ["alice-note"]', "has = []"))
+    page.locator("#run-toml").click()
+    page.locator("#to-start").click()
+    expect(page.locator(".side-1")).to_contain_text("Nothing is stored here yet.")
+    page.locator("#tab-scenario").click()
+    put(page, "toml", text.replace('has = ["alice-note"]', 'has = ["alice-notes"]'))
+    page.locator("#run-toml").click()
+    expect(page.locator(".problems")).to_contain_text("there is no record 'alice-notes'")
+    expect(page.locator(".problems")).to_contain_text("scenario.reference")
+
+
+def test_real_secrets_are_refused_with_a_notice(page: Page, link: str) -> None:
+    open_page(page, link)
+    page.locator("#tab-scenario").click()
+    expect(page.locator(".keys-notice")).to_contain_text("Demo keys only")
+    secret = demo_key("x").reveal()
+    put(
+        page,
+        "toml",
+        write_scenario(find_scenario("notes-room").scenario).replace('"mallory"', f'"{secret}"', 1),
+    )
+    page.locator("#run-toml").click()
+    expect(page.locator(".problems")).to_contain_text("scenario.secret")
+    expect(page.locator(".problems")).not_to_contain_text(secret)
+
+
+def test_what_is_copied_runs(page: Page, link: str, tmp_path: Path) -> None:
+    open_page(page, link)
+    page.locator("#tab-scenario").click()
+    page.locator("#copy-test").click()
+    expect(page.locator("#notice")).to_contain_text("Copied: a test")
+    test = page.evaluate("navigator.clipboard.readText()")
+    (tmp_path / "test_copied.py").write_text(test, encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:randomly",
+        "-c",
+        "/dev/null",
+        "--rootdir",
+        str(tmp_path),
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    page.locator("#copy-cli").click()
+    expect(page.locator("#notice")).to_contain_text("Copied: commands")
+    commands = page.evaluate("navigator.clipboard.readText()")
+    assert "lace scenario run notes-room.toml" in commands
+    with page.expect_download() as download:
+        page.locator("#save-journal").click()
+    lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
+    assert all(json.loads(line) for line in lines)
+    with page.expect_download() as download:
+        page.locator("#save-svg").click()
+    picture = Path(download.value.path()).read_text(encoding="utf-8")
+    assert picture.startswith("<svg")
+    assert "record bob-note" in picture
+
+
+def test_everything_by_keyboard(page: Page, link: str) -> None:
+    open_page(page, link)
+    page.keyboard.press("Home")
+    is_at(page, 0)
+    page.keyboard.press("ArrowRight")
+    is_at(page, 1)
+    page.keyboard.press("p")
+    expect(page.locator("#where")).not_to_have_text(re.compile("^1 / "))
+    phase = step_of(page)[0]
+    page.keyboard.press("Shift+ArrowRight")
+    expect(page.locator("#where")).not_to_have_text(re.compile(f"^{phase} / "))
+    assert step_of(page)[0] > phase > 1
+    page.keyboard.press("?")
+    expect(page.locator("dialog[open]")).to_contain_text("one loop")
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    page.keyboard.press("/")
+    page.keyboard.type("mallory")
+    expect(page.locator(".side-0 tbody tr")).to_have_count(2)
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("cache fill")
+    page.keyboard.press("Enter")
+    expect(page.locator(".story h2")).to_have_text("Cache fill")
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    assert page.evaluate("document.activeElement.closest('.timeline') !== null")
+    page.locator("#tab-why").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#tab-message")).to_be_focused()
+    page.keyboard.press("w")
+    expect(page.locator("#tab-why")).to_have_attribute("aria-selected", "true")
+
+
+def test_each_step_is_a_sentence_that_is_read_out(page: Page, link: str) -> None:
+    open_page(page, link)
+    live = page.locator("#sentence")
+    expect(live).to_have_attribute("aria-live", "polite")
+    page.keyboard.press("Home")
+    seen = set()
+    for number in range(1, 13):
+        page.keyboard.press("ArrowRight")
+        is_at(page, number)
+        seen.add(live.inner_text())
+    assert len(seen) == 12
+    assert all(text.endswith(".") for text in seen)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(page: Page, link: str, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    open_page(page, link)
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    for tab in TABS:
+        page.locator(f"#tab-{tab}").click()
+        if tab == "disclosure":
+            page.locator("#bait-1").click()
+        if tab == "record":
+            page.locator("#lace-0-rules").click()
+        found = page.evaluate(
+            "axe.run(document).then((r) => r.violations.map((v) => [v.id, v.help, v.nodes.map((n) => n.html.slice(0, 200) + ' | ' + n.failureSummary)]))"
+        )
+        assert found == [], (tab, found)
+    page.check("#as-list")
+    page.keyboard.press("?")
+    found = page.evaluate(
+        "axe.run(document).then((r) => r.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200))]))"
+    )
+    assert found == []
+
+
+def test_it_works_at_double_size_and_on_a_small_screen(page: Page, link: str) -> None:
+    for width, height in ((720, 500), (390, 800)):  # 1440 at 200 %, and a phone
+        page.set_viewport_size({"width": width, "height": height})
+        open_page(page, link)
+        assert page.evaluate(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth + 1"
+        )
+        page.locator("#step-back").click()
+        expect(page.locator("#sentence")).to_be_visible()
+
+
+def test_nothing_comes_from_outside(page: Page, link: str, faults: list[str]) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    open_page(page, link)
+    page.locator("#lace-0-rules").click()
+    host = link.split("/?")[0]
+    assert asked
+    assert all(url.startswith((host, "data:", "blob:")) for url in asked), asked
+    assert faults == []  # the strict policy of the page stops nothing of its own
+
+
+def test_the_first_picture_waits_for_no_engine(page: Page, link: str) -> None:
+    """The socket is never answered, and the page shows the notes room all the same."""
+    page.route_web_socket("**/session", lambda _socket: None)
+    page.goto(link)
+    expect(page.locator(".story h2")).to_have_text("Notes room")
+    expect(page.locator("#outcome")).to_have_text("✓ fixed point")
+    page.keyboard.press("ArrowLeft")
+    is_at(page, step_of(page)[1] - 1)
+
+
+def test_the_exported_page_steps_without_any_engine(page: Page, exported: str) -> None:
+    page.goto(f"{exported}#s=signed-manifest&scene=0")
+    page.wait_for_selector("html[data-ready=recorded]")
+    expect(page.locator("#engine")).to_contain_text("recording")
+    expect(page.locator("#outcome")).to_have_text("✓ fixed point")
+    expect(page.locator(".side-1 tbody tr", has_text="rejected")).to_contain_text("logo")
+    page.locator(".side-1 th button", has_text="page").click()
+    expect(page.locator(".why .tree").first).to_contain_text("Listed")
+    page.locator("#tab-record").click()
+    expect(page.locator("#flip")).to_be_disabled()
+    options = page.locator("#scenario option")
+    assert options.count() == len(NAMES)
+    page.select_option("#scenario", "revocation")
+    expect(page.locator(".story h2")).to_have_text("Revocation")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    is_at(page, 1)
+
+
+def test_ten_thousand_steps_stay_usable(page: Page, exported: str) -> None:
+    """A recording as long as recordings get: only what is in sight is drawn, and every step is quick to reach."""
+    recording = record_run(find_scenario("notes-room"))
+    scene = recording["scenes"][0]
+    frames, messages = scene["frames"][1:], scene["messages"]
+    while len(scene["frames"]) <= 10_000:
+        shift = len(scene["frames"]) - 1
+        for frame in frames:
+            scene["frames"].append(frame | {"step": shift + frame["step"], "message": None})
+    scene["frames"] = scene["frames"][:10_001]
+    scene["messages"] = messages
+    scene["cut"] = 31_233
+    page.route("**/recordings/notes-room.json", lambda route: route.fulfill(json=recording))
+    page.goto(f"{exported}#s=notes-room&scene=0&step=5000")
+    page.wait_for_selector("html[data-ready=recorded]")
+    expect(page.locator("#where")).to_have_text("5000 / 10000")
+    expect(page.locator(".timeline .notice")).to_have_text(
+        "Showing the first 10000 of 41233 steps."
+    )
+    assert page.locator("#diagram .dot").count() < 200
+    page.keyboard.press("End")
+    expect(page.locator("#where")).to_have_text("10000 / 10000")
+    page.keyboard.press("ArrowLeft")
+    page.check("#as-list")
+    assert page.locator(".steps li").count() < 200
+    expect(page.locator(".steps [aria-current]")).to_be_visible()

@@ -1,0 +1,14 @@
+// What the page uses to edit text, in one file.
+export { autocompletion, completionKeymap } from "@codemirror/autocomplete";
+export { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
+export {
+  HighlightStyle, StreamLanguage, bracketMatching, syntaxHighlighting,
+} from "@codemirror/language";
+export { lintGutter, lintKeymap, setDiagnostics } from "@codemirror/lint";
+export { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
+export { Compartment, EditorState, RangeSet, StateEffect, StateField } from "@codemirror/state";
+export {
+  Decoration, EditorView, GutterMarker, drawSelection, gutter, highlightActiveLine, hoverTooltip,
+  keymap, lineNumbers, placeholder,
+} from "@codemirror/view";
+export { tags } from "@lezer/highlight";
