@@ -1,7 +1,7 @@
 """Make sure that a Chromium is there for the browser tests: find one, else install Debian's.
 
-Only a package manager that may be used without asking is used. Where none is, a message says what to
-install; the tests then fail with the same message rather than pass without looking.
+Only a package manager that may be used without asking is used. Where none is, a message says what
+to install; the tests then fail with the same message rather than pass without looking.
 """
 
 from __future__ import annotations

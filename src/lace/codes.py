@@ -744,6 +744,7 @@ class Code(StrEnum):
         "lake.stream",
         "The checkpoint of a stream does not fit the lake or the folder it is used with.",
         "Use the checkpoint with the lake and folder that it was made for, or a new one.",
+    )
     # --- scenarios ------------------------------------------------------------------------------
     SCENARIO_TOML = (
         "scenario.toml",

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ensure_browser import ADVICE, find_browser
 from playwright.sync_api import Browser, sync_playwright
+
+from ensure_browser import ADVICE, find_browser
 
 
 @contextmanager

@@ -25,20 +25,19 @@ _COMMANDS: Final = {
     "check": ("lace.cli.lacegram:check", "Say everything that is wrong with rules."),
     "demo": ("lace.cli.demo:demo", "Make a key, seal a note, break one byte of it, check both."),
     "fmt": ("lace.cli.lacegram:fmt", "Write rules in their one canonical spelling."),
-    "key": ("lace.cli.key:key", "Make and look at signing keys."),
-    "lake": ("lace.cli.lake:lake", "Records in bulk, on Spark: ingest, select, reconcile."),
     "get": ("lace.cli.records:get", "Show the record at an address."),
     "init": ("lace.cli.init:init", "Make a lace: a store with its settings."),
     "key": ("lace.cli.key:key", "Make and look at signing keys in files."),
     "keyring": ("lace.cli.keyring:keyring", "Keep signing keys under names."),
+    "lake": ("lace.cli.lake:lake", "Records in bulk, on Spark: ingest, select, reconcile."),
     "list": ("lace.cli.records:list_command", "List the records that belong."),
+    "plumb": ("lace.cli.plumbing:plumb", "The stable surface for scripts and other programs."),
     "policy": ("lace.cli.policy:policy", "What a selector becomes, and what a peer can learn."),
     "record": ("lace.cli.record:record", "Make, seal, show and verify records."),
-    "serve": ("lace.cli.serve:serve", "Let others interlace with a store."),
     "scenario": ("lace.cli.scenario:scenario", "Run stories of laces that meet: run, test, list."),
+    "serve": ("lace.cli.serve:serve", "Let others interlace with a store."),
     "store": ("lace.cli.store:store", "Look after a record store: info, check, forget."),
     "workbench": ("lace.cli.workbench:workbench", "See laces converge, in a browser."),
-    "plumb": ("lace.cli.plumbing:plumb", "The stable surface for scripts and other programs."),
 }
 
 

@@ -20,7 +20,7 @@ from lace.interlace.phases import Phase
 from lace.policy.executable import ExchangePolicy
 from lace.record.facts import facts
 from lace.recordstore.base import StoreRecordId
-from lace.runtime.participant import Crossing, Participant
+from lace.runtime.participant import Crossing, Participant, Sent
 from lace.scenario.model import Deed
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 
@@ -37,12 +37,12 @@ class Watched(Participant):
         self.ended: list[Phase] = []
         self.evaluated = False
 
-    def _do(self, effect: m.Effect, crossing: list[Crossing]) -> Iterable[m.Input] | None:
+    def _do(self, effect: m.Effect, sent: list[Sent]) -> Iterable[m.Input] | None:
         if isinstance(effect, m.EndPhase):
             self.ended.append(effect.phase)
         elif isinstance(effect, m.Evaluate):
             self.evaluated = True
-        return super()._do(effect, crossing)
+        return super()._do(effect, sent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from lace.datalog.canonical import canonical_rule, rule_id
+from lace.datalog.canonical import RuleId, canonical_rule, rule_id
 from lace.datalog.check import check_lacegram
 from lace.datalog.evaluate import Evaluation
 from lace.datalog.roles import ROLES
@@ -69,7 +70,11 @@ def _address_json(text: str) -> Json:
     return {"diagnostics": [], "ok": True} | _module_json(module, {}, {})
 
 
-def _module_json(module: PolicyModule, places: Json, notes: Json) -> Json:
+def _module_json(
+    module: PolicyModule,
+    places: Mapping[RuleId, tuple[int, int]],
+    notes: Mapping[RuleId, Json],
+) -> Json:
     strata = {
         str(predicate): component.stratum
         for component in module.program.components

@@ -1,8 +1,8 @@
 """The workbench on this machine: one page, one socket, nothing from outside.
 
 It listens on the loopback interface unless told otherwise. Whoever starts it gets a link with a
-token; the page trades it for a cookie, and nothing is answered without one of the two. Requests that
-name another host are refused, so that a page elsewhere cannot reach in by a name that it controls.
+token; the page trades it for a cookie, and nothing is answered without one of the two. Requests
+that name another host are refused, so that a page elsewhere cannot reach in by a name of its own.
 """
 
 from __future__ import annotations

@@ -34,7 +34,6 @@ class Words:
                 return f"record {self.built.id_of(message.record or '')}"
             case m.PeerFacts():
                 return self._facts(facts_of(crossing))
-        return type(crossing).__name__
 
     def _facts(self, facts: list[Fact]) -> str:
         names = Counter(fact[0] for fact in facts)
@@ -75,7 +74,6 @@ class Words:
                 return f"closed: {event.reason}"
             case m.Aborted():
                 return f"aborted: {event.code.meaning} ({event.detail})"
-        return type(event).__name__
 
     def delivery(self, delivery: Delivery) -> str:
         """Return one step as a sentence that makes sense when read aloud."""
