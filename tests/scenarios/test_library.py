@@ -296,7 +296,7 @@ def test_other_schedules_reach_the_same_sets() -> None:
     ("deed", "at", "code"),
     [
         ("drop", 2, "interlace.phase"),
-        ("drop", 1, "interlace.timeout"),
+        ("drop", 1, "interlace.phase"),
         ("duplicate", 3, "interlace.hello"),
         ("swap", 2, "interlace.phase"),
         ("cut", 2, "interlace.gone"),
