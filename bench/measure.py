@@ -28,6 +28,8 @@ class Effort:
     differences: tuple[int, ...]
     ids: int
     open_sizes: tuple[int, ...]
+    stream_records: int
+    stream_rounds: int
 
 
 FULL: Final = Effort(
@@ -46,6 +48,8 @@ FULL: Final = Effort(
     differences=(0, 10, 1_000, 10_000),
     ids=1_000_000,
     open_sizes=(1_000, 10_000, 100_000),
+    stream_records=10_000,
+    stream_rounds=3,
 )
 QUICK: Final = Effort(
     records=200,
@@ -63,6 +67,8 @@ QUICK: Final = Effort(
     differences=(0, 10, 100),
     ids=100_000,
     open_sizes=(1_000, 10_000),
+    stream_records=2_000,
+    stream_rounds=1,
 )
 
 

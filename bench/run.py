@@ -18,6 +18,7 @@ import seal_validation
 import sealing
 import splitting
 import start
+import streaming
 from measure import FULL, QUICK, Result
 
 BENCHES: Final = {
@@ -29,6 +30,7 @@ BENCHES: Final = {
     "start": start.run,
     "policy": policy_update.run,
     "interlace": interlacing.run,
+    "stream": streaming.run,
 }
 _HEADINGS: Final = ("name", "rate", "floor", "floor rate", "ratio", "target", "met")
 _MET: Final = {True: "yes", False: "no", None: "-"}

@@ -310,8 +310,8 @@ class Recorder:
         """Go through set-up as an honest client would."""
         theirs = self.until(i.Resource)
         operands = label_operands(
-            Party(index=0, module=module_from_text(theirs.content), nonce=self.server_nonce),
-            Party(index=1, module=MODULE, nonce=self.nonce),
+            Party(index=0, module=module_from_text(theirs.content)),
+            Party(index=1, module=MODULE),
         )
         self.plan = ExchangePlan(operands).id
         operand = fact_line("ExchangeOperand", ("1", MODULE.id, operands[1].origin, "selector"))

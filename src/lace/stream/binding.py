@@ -88,15 +88,17 @@ class Binding:
         return self._reader.held
 
     def side(self, module: PolicyModule, base: Side | None = None) -> Side:
-        """Return what this side brings to the machine, with what the connection adds to it."""
-        meeting, connection = self._met, self._connection
+        """Return what this side brings to the machine, with what the connection adds to it.
+
+        The nonces stay out of the labels: the index tells the operands apart, and a plan that has
+        the same id on every connection is what cursors are found by (L24).
+        """
+        connection = self._connection
         index = 0 if connection.accepting else 1
         return replace(
             base or Side(index=index, module=module, limits=self._limits),
             index=index,
             module=module,
-            nonce=meeting.nonce,
-            peer_nonce=meeting.peer_nonce,
             verifier=connection.key.verifier if connection.key else None,
             expected_peer=connection.expected,
             transport=connection.transport,

@@ -129,6 +129,25 @@ def test_an_open_exchange_wakes_and_closes_in_order() -> None:
     within(work())
 
 
+@pytest.mark.req("050-RES-03", "050-CUR-01")
+def test_meeting_again_finds_the_cursor_of_the_last_time() -> None:
+    here, there = store_of(notes(100)), MemoryStore()
+
+    async def work() -> None:
+        host = Host(here, key=KEY)
+        async with host.at("tcp:127.0.0.1:0") as place:
+            results = []
+            for _ in range(2):
+                ended = await client(there, key=KEY).sync(parse_address(place))
+                assert isinstance(ended, m.Closed)
+                results.append(ended.result)
+        assert results[0].plan == results[1].plan
+        assert results[0].link == results[1].link is not None
+        assert [result.cursor_updated for result in results] == [True, False]
+
+    within(work())
+
+
 # --- peers that break, block or dawdle ---
 
 

@@ -1,0 +1,15 @@
+// Replicates from a server into a folder. Usage: node client.js FOLDER URL; for each line on
+// standard input it replicates once and says milliseconds and how many documents are here.
+const fs = require("node:fs");
+const readline = require("node:readline");
+const PouchDB = require("pouchdb");
+
+const [folder, url] = process.argv.slice(2);
+fs.mkdirSync(folder, { recursive: true });
+const here = new PouchDB(folder + "/notes");
+readline.createInterface({ input: process.stdin }).on("line", async () => {
+  const start = process.hrtime.bigint();
+  await here.replicate.from(url, { batch_size: 1000 });
+  const milliseconds = Number(process.hrtime.bigint() - start) / 1e6;
+  console.log(JSON.stringify({ milliseconds, documents: (await here.info()).doc_count }));
+}).on("close", () => process.exit(0));
