@@ -9,7 +9,7 @@ from lace.crypto import SigningKey
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.limits import Limits
-from lace.policy.module import PolicyModule
+from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.record import Record, build_plex
 from lace.recordstore import MemoryStore
@@ -19,6 +19,16 @@ from lace.tai import Tai
 
 NOW = Tai("1700000000:000000000")
 NOTES = selector("//notes-demo//notes//")
+MEMBERS = module_from_text(
+    "SelectHave(P) :- Have(P), Field(P,'Group',_,'u'), Field(P,'App',_,'member').\n"
+    "SelectHave(P) :- Have(P), Field(P,'Group',_,'u'), Field(P,'App',_,'ding'),"
+    " Field(P,'Signed-By',_,V), ActiveMember(V).\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Group',_,'u'),"
+    " AdvertisedField(P,S,'App',_,'member').\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Group',_,'u'),"
+    " AdvertisedField(P,S,'App',_,'ding'), AdvertisedField(P,S,'Signed-By',_,V), ActiveMember(V).\n"
+    "ActiveMember(V) :- Have(P), Field(P,'Group',_,'u'), Field(P,'App',_,'member'), Field(P,'Name',_,V).\n"
+)
 AUTHORITY, BOB, EVE = forge.KEY, SigningKey(b"b" * 32), SigningKey(b"e" * 32)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import forge
 import pytest
-from exchanges import AUTHORITY, BOB, NOTES, NOW, note, participant, result, stored
+from exchanges import AUTHORITY, BOB, MEMBERS, NOTES, NOW, note, participant, result, stored
 from simulator import World as Model
 from simulator import naive
 from traffic import Tap
@@ -537,18 +537,6 @@ def test_an_empty_app_is_filled() -> None:
     assert found.peer == AUTHORITY.verifier
     assert found.link is not None
     assert app.cursor(found.link).keys() == names
-
-
-MEMBERS = module_from_text(
-    "SelectHave(P) :- Have(P), Field(P,'Group',_,'u'), Field(P,'App',_,'member').\n"
-    "SelectHave(P) :- Have(P), Field(P,'Group',_,'u'), Field(P,'App',_,'ding'),"
-    " Field(P,'Signed-By',_,V), ActiveMember(V).\n"
-    "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Group',_,'u'),"
-    " AdvertisedField(P,S,'App',_,'member').\n"
-    "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Group',_,'u'),"
-    " AdvertisedField(P,S,'App',_,'ding'), AdvertisedField(P,S,'Signed-By',_,V), ActiveMember(V).\n"
-    "ActiveMember(V) :- Have(P), Field(P,'Group',_,'u'), Field(P,'App',_,'member'), Field(P,'Name',_,V).\n"
-)
 
 
 @pytest.mark.req("050-EX-03", "050-COR-07")
