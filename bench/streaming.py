@@ -128,8 +128,8 @@ def _sync(client: Client, address: str) -> float:
     start = time.perf_counter()
     ended = asyncio.run(client.sync(parse_address(address)))
     seconds = time.perf_counter() - start
-    if not isinstance(ended, m.Closed):
-        raise RuntimeError(f"the exchange ended by {ended.code}: {ended.detail}")
+    if isinstance(ended, m.Aborted):
+        raise RuntimeError(f"the exchange ended by {ended.code}: {ended.detail}")  # noqa: TRY004
     return seconds
 
 
@@ -193,8 +193,12 @@ def _node(script: str, *arguments: str) -> Iterator[tuple[IO[str], IO[str]]]:
     assert node is not None
     with subprocess.Popen(  # noqa: S603 (ours)
         [node, script, *arguments],
-        cwd=_POUCH, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    ) as process:  # fmt: skip
+        cwd=_POUCH,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         yield process.stdin, process.stdout
