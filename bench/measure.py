@@ -111,18 +111,20 @@ class Result:
     floor_seconds: float
     target: Target | None = None
     notes: tuple[str, ...] = ()
+    is_amount: bool = False
+    """What is called seconds is an amount, such as bytes: the less the better."""
 
     @property
     def rate(self) -> float:
-        return self.count / self.seconds
+        return self.seconds if self.is_amount else self.count / self.seconds
 
     @property
     def floor_rate(self) -> float:
-        return self.count / self.floor_seconds
+        return self.floor_seconds if self.is_amount else self.count / self.floor_seconds
 
     @property
     def ratio(self) -> float:
-        if self.target is not None and self.target.sign == "<=":
+        if self.is_amount or (self.target is not None and self.target.sign == "<="):
             return self.seconds / self.floor_seconds
         return self.floor_seconds / self.seconds
 
