@@ -272,6 +272,26 @@ def test_a_text_message_is_an_error_and_boundaries_mean_nothing() -> None:
     within(work())
 
 
+def test_web_pages_are_let_in_only_by_name() -> None:
+    from websockets.asyncio.client import connect as connect_raw
+    from websockets.exceptions import InvalidStatus
+    from websockets.typing import Origin
+
+    async def work() -> None:
+        here = parse_address("ws:127.0.0.1:0")
+        listener = await listen(here, echo.behave, origins=["https://notes.example"])
+        url = parse_address(listener.address).url
+        async with connect_raw(url, origin=Origin("https://notes.example")) as socket:
+            await socket.send(b"ex")
+            assert await socket.recv() == b"x"
+        with pytest.raises(InvalidStatus) as caught:
+            await connect_raw(url, origin=Origin("https://evil.example"))
+        assert caught.value.response.status_code == 403
+        await listener.close()
+
+    within(work())
+
+
 def test_a_unix_socket_is_the_owners_and_a_stale_one_is_replaced(tmp_path: Path) -> None:
     async def work() -> None:
         address = parse_address(f"unix:{tmp_path}/s")

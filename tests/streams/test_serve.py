@@ -155,6 +155,25 @@ def test_metrics_are_told_in_prometheus_form(tmp_path: Path) -> None:
             urllib.request.urlopen(entry["address"] + "x")  # noqa: S310 (ours)
 
 
+def test_a_server_without_a_name_says_so(tmp_path: Path) -> None:
+    with process(tmp_path, "n.lace", "tcp:0.0.0.0:0", *SELECT) as server:
+        assert "--name" in server.events("warning")[0]["detail"]
+        port = server.address.port
+        address = parse_address(f"tcp:127.0.0.1:{port}")
+        ended = within(client(MemoryStore(), key=KEY).sync(address))
+        assert isinstance(ended, m.Aborted)
+        assert "iltp.proof" in ended.detail
+    named = ("--name", "tcp:notes.example")
+    with process(tmp_path, "n.lace", "tcp:0.0.0.0:0", *SELECT, *named) as server:
+        assert not server.events("warning")
+        assert isinstance(
+            within(
+                client(MemoryStore()).sync(parse_address(f"tcp:127.0.0.1:{server.address.port}"))
+            ),
+            m.Closed,
+        )
+
+
 def test_wrong_options_are_told_before_anything_is_opened(tmp_path: Path) -> None:
     for arguments, code, says in (
         (("s", "tcp:127.0.0.1:0"), 2, "--select or --policy"),

@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,13 @@ from lace.transport.tls import Certificate, development_certificate
     help="Use a certificate for localhost in FOLDER; make it if there is none.",
 )
 @click.option(
+    "--allow-origin",
+    "origins",
+    metavar="ORIGIN",
+    multiple=True,
+    help="A web page that may connect by ws or wss, such as https://example.org.",
+)
+@click.option(
     "--metrics",
     "metrics_port",
     type=click.IntRange(0, 65535),
@@ -75,6 +83,7 @@ def serve(
     chain: str | None,
     cert_key: str | None,
     dev_cert: str | None,
+    origins: tuple[str, ...],
     metrics_port: int | None,
     local_is_encrypted: bool,
 ) -> int:
@@ -99,16 +108,24 @@ def serve(
         if len(places) > 1:
             raise click.UsageError("stdio is one connection: give it alone")
         own += ("stdio",)
+    if not own and any(place.is_wild for place in places):
+        detail = "peers cannot prove themselves until --name says how this server is dialled"
+        _log({"event": "warning", "detail": detail})
     with SqliteStore(store) as opened:
         server = Server(
             opened, policy, key=key, names=own, trusts_local=local_is_encrypted, log=_log
         )
-        asyncio.run(_serve(server, places, certificate, metrics_port))
+        _allow_many_files()
+        asyncio.run(_serve(server, places, certificate, origins, metrics_port))
     return Exit.OK
 
 
 async def _serve(
-    server: Server, places: list[Address], certificate: Certificate | None, metrics: int | None
+    server: Server,
+    places: list[Address],
+    certificate: Certificate | None,
+    origins: tuple[str, ...],
+    metrics: int | None,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -129,7 +146,7 @@ async def _serve(
             return
         for place in places:
             tls = certificate if place.scheme is Scheme.WSS else None
-            await server.listen(place, tls)
+            await server.listen(place, tls, origins)
         await stop.wait()
     finally:
         await server.shut_down()
@@ -166,6 +183,15 @@ def _certificate(
             hint="Give --cert and --cert-key, or --dev-cert FOLDER while developing.",
         )
     return Certificate(chain=Path(chain), key=Path(key))
+
+
+def _allow_many_files() -> None:
+    """Let the process have as many connections as the system lets it."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _log(entry: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -107,9 +107,14 @@ class Server:
         self._unsubscribe = self._store.subscribe(self._heard)
         self._start_task(self._watch())
 
-    async def listen(self, address: Address, certificate: Certificate | None = None) -> str:
+    async def listen(
+        self,
+        address: Address,
+        certificate: Certificate | None = None,
+        origins: Sequence[str] = (),
+    ) -> str:
         """Take connections at an address; return it with the port it really has."""
-        listener = await listen(address, self.accept, certificate=certificate)
+        listener = await listen(address, self.accept, certificate=certificate, origins=origins)
         self._listeners.append(listener)
         self._names |= own_names(parse_address(listener.address))
         self._note("listening", address=listener.address)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from lace.errors import Code, UsageError
@@ -42,9 +43,16 @@ async def connect(
 
 
 async def listen(
-    address: Address, handler: Handler, *, certificate: Certificate | None = None
+    address: Address,
+    handler: Handler,
+    *,
+    certificate: Certificate | None = None,
+    origins: Sequence[str] = (),
 ) -> Listener:
-    """Hand every connection at an address to ``handler``, until the listener is closed."""
+    """Hand every connection at an address to ``handler``, until the listener is closed.
+
+    ``origins`` are the web pages that may connect by ws and wss, such as ``https://example.org``.
+    """
     match address.scheme:
         case Scheme.STDIO:
             raise UsageError(
@@ -68,4 +76,4 @@ async def listen(
                     code=Code.TRANSPORT_TLS,
                 )
             context = server_context(certificate) if certificate is not None else None
-            return await listen_websocket(address, handler, context)
+            return await listen_websocket(address, handler, context, origins)

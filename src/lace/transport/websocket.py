@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
@@ -14,6 +15,7 @@ from websockets.asyncio.connection import Connection
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, ConnectionClosedOK, InvalidHandshake
 from websockets.http11 import Request, Response
+from websockets.typing import Origin
 
 from lace.errors import Code, TransportError
 from lace.transport.address import PATH, Address
@@ -110,9 +112,16 @@ class WebSocketListener:
 
 
 async def listen_websocket(
-    address: Address, handler: Handler, context: ssl.SSLContext | None
+    address: Address,
+    handler: Handler,
+    context: ssl.SSLContext | None,
+    origins: Sequence[str] = (),
 ) -> WebSocketListener:
-    """Take connections at an address; any other path than the standard one is not found."""
+    """Take connections at an address; any other path than the standard one is not found.
+
+    Browsers say which page connects. None is let in but those of ``origins``, or else any page that
+    someone looks at could speak to a server on his own machine.
+    """
     text = str(address)
 
     async def take(socket: ServerConnection) -> None:
@@ -131,6 +140,7 @@ async def listen_websocket(
             address.host,
             address.port,
             ssl=context,
+            origins=[None, *map(Origin, origins)],
             process_request=check_path,
             compression=None,
             max_size=LARGEST_MESSAGE,
@@ -139,6 +149,7 @@ async def listen_websocket(
             open_timeout=_OPEN_SECONDS,
             close_timeout=1,
             server_header=None,
+            ssl_handshake_timeout=_OPEN_SECONDS if context is not None else None,
             logger=_QUIET,
         )
     except OSError as error:
