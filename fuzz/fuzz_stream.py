@@ -16,6 +16,7 @@ with atheris.instrument_imports(include=["lace"]):
     from lace.record.grammar import MARK, TRAILER_MARK
     from lace.selectors import selector
     from lace.stream import items as i
+    from lace.stream import packing
     from shapes import FRAGMENTS, chosen_shape, valid_shape
 
 _LIMITS: Final = (
@@ -38,6 +39,9 @@ _PIECES: Final = (
     TRAILER_MARK,
     "🪢: ".encode(),
     "🧩: ".encode(),
+    b"".join(packing.pack(b"MayRequest('x')\n" * 20)),
+    packing.MARK + b"deflate\nData-Length: 3\nFull-Length: 9\n\nabc",
+    packing.MARK,
     b"A" * 40,
 )
 _CHUNK_SIZES: Final = (1, 2, 3, 5, 8, 50, 130, 1000)
@@ -47,23 +51,25 @@ def check(data: bytes) -> None:
     """The first byte chooses the limits and whether the rest is a stream or makes one."""
     if not data:
         return
-    limits = _LIMITS[data[0] & 1]
+    limits, unpacks = _LIMITS[data[0] & 1], bool(data[0] & 4)
     choices = Choices(data[1:])
     if data[0] & 2:
         stream = b"".join(_piece(choices) for _ in range(choices.number(1, 8)))
     else:
         stream = data[1:]
-    whole = _joined(_read([stream], limits))
+    whole = _joined(_read([stream], limits, unpacks=unpacks))
     sizes = cycle([choices.pick(_CHUNK_SIZES) for _ in range(4)])
     chunks, at = [], 0
     while at < len(stream):
         size = max(len(stream) // 1000, next(sizes))
         chunks.append(stream[at : at + size])
         at += size
-    assert _joined(_read(chunks, limits)) == whole
+    assert _joined(_read(chunks, limits, unpacks=unpacks)) == whole
     for item in whole:
         assert 0 <= item.offset <= len(stream)
-        if isinstance(item, i.FactLines):
+        if isinstance(item, i.FactLines) and item.packed:
+            assert stream[item.offset :].startswith(packing.MARK)
+        elif isinstance(item, i.FactLines):
             assert stream[item.offset :].startswith(item.content)
             assert item.content.endswith(b"\n")
         elif isinstance(item, i.RecordBytes):
@@ -76,8 +82,8 @@ def check(data: bytes) -> None:
             assert stream[item.offset :].startswith(i.preface(item.nonce))
 
 
-def _read(chunks: list[bytes], limits: Limits) -> list[i.Item]:
-    reader = i.ItemReader(limits)
+def _read(chunks: list[bytes], limits: Limits, *, unpacks: bool) -> list[i.Item]:
+    reader = i.ItemReader(limits, unpacks=unpacks)
     found: list[i.Item] = []
     for chunk in chunks:
         found += reader.feed(chunk)
@@ -92,7 +98,12 @@ def _read(chunks: list[bytes], limits: Limits) -> list[i.Item]:
 def _joined(items: list[i.Item]) -> list[i.Item]:
     out: list[i.Item] = []
     for item in items:
-        if isinstance(item, i.FactLines) and out and isinstance(last := out[-1], i.FactLines):
+        last = out[-1] if out else None
+        if (
+            isinstance(item, i.FactLines)
+            and isinstance(last, i.FactLines)
+            and not (item.packed or last.packed)
+        ):
             out[-1] = i.FactLines(last.offset, last.content + item.content)
         else:
             out.append(item)
@@ -112,12 +123,12 @@ def _piece(choices: Choices) -> bytes:
 
 def _seeds() -> Iterator[bytes]:
     for piece in (*_PIECES, valid_shape("S").assemble(), valid_shape("B").assemble()):
-        for first in (b"\x00", b"\x01"):
+        for first in (b"\x00", b"\x01", b"\x04", b"\x05"):
             yield first + piece
             yield first + _PIECES[0] + piece + b"\n"
     for index, data in enumerate(noise(32)):
-        yield bytes([index % 4]) + data
+        yield bytes([index % 8]) + data
 
 
 if __name__ == "__main__":
-    start("stream", check, _seeds(), fresh=b"\x02\x03")
+    start("stream", check, _seeds(), fresh=b"\x02\x03\x06\x07")
