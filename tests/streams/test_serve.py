@@ -6,6 +6,8 @@ import asyncio
 import signal
 import sys
 import urllib.request
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,12 @@ from wires import hashes, notes, store_of
 from lace.crypto import SigningKey
 from lace.errors import Code
 from lace.interlace import messages as m
+from lace.limits import DEFAULT_LIMITS
 from lace.recordstore import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
+from lace.runtime.backoff import Backoff
+from lace.runtime.connection import Exchange
+from lace.runtime.pace import Pace
 from lace.transport.address import parse_address
 from lace.transport.dial import connect
 from lace.transport.stdio import spawn
@@ -129,6 +135,46 @@ def test_what_one_peer_stores_another_gets_and_so_from_another_process(tmp_path:
                 await heard.get()
             following.give(m.CloseRequested())
             assert isinstance(await running, m.Closed)
+
+    within(work())
+
+
+@pytest.mark.req("060-TRN-09", "050-ERR-17")
+def test_a_server_killed_in_mid_transfer_and_started_again(tmp_path: Path) -> None:
+    number = 3000
+    fill(tmp_path / "n.lace", number)
+    arguments = ("n.lace", f"unix:{tmp_path}/s", *SELECT)
+
+    async def work() -> None:
+        store = MemoryStore()
+        saved = asyncio.Event()
+        complete = asyncio.Event()
+        exchanges: list[Exchange] = []
+        again: list[int] = []
+
+        def hear(event: m.Event) -> None:
+            if isinstance(event, m.RecordSaved):
+                saved.set()
+            elif isinstance(event, m.FixedPoint) and store.count() == number:
+                again.append(len(event.result.received))
+                complete.set()
+
+        with process(tmp_path, *arguments) as first:
+            following = asyncio.create_task(
+                client(store).follow(
+                    first.address, listen=hear, begin=exchanges.append,
+                    backoff=Backoff(first=0.05, most=0.2),
+                )
+            )  # fmt: skip
+            await saved.wait()
+            first.process.kill()
+            first.process.wait()
+        with process(tmp_path, *arguments):
+            await complete.wait()
+            exchanges[-1].give(m.CloseRequested())
+            assert isinstance(await following, m.Closed)
+            assert len(exchanges) > 1
+            assert again[0] < number  # what was stored before was not sent again
 
     within(work())
 
@@ -257,15 +303,36 @@ def test_a_connection_that_idles_too_long_is_closed_in_order() -> None:
     within(work())
 
 
-def test_a_peer_that_is_too_fast_waits_and_still_gets_there() -> None:
-    from lace.runtime.pace import Pace
-
+def test_the_pace_is_counted_by_the_minute() -> None:
     pace = Pace(bytes_per_minute=100, phases_per_minute=3)
     assert pace.wait(0, 50, 1) == 0
     assert pace.wait(10, 150, 1) == 0  # counted from the first look
     assert pace.wait(10, 151, 1) == 50
     assert pace.wait(60, 151, 1) == 0
     assert pace.wait(70, 160, 5) == 50
+
+
+def test_a_peer_that_begins_round_after_round_is_slowed_down_alone() -> None:
+    async def work() -> None:
+        rules = policy(f"{ANYONE}[limits]\nphases_per_minute = 30")
+        async with served(store_of(notes(2)), rules) as host:
+            store = MemoryStore()
+            numbers = count(100)
+
+            def hear(event: m.Event) -> None:
+                if isinstance(event, m.FixedPoint):
+                    store.save(notes(1, start=next(numbers)))
+                    busy.give(m.Woken())
+
+            limits = replace(DEFAULT_LIMITS, phase_timeout=2)
+            busy = await client(store, limits=limits).dial(host.address, stays=True, listen=hear)
+            ended = await busy.run()
+            assert isinstance(ended, m.Aborted)
+            assert ended.code is Code.INTERLACE_TIMEOUT
+            assert len(host.events("fixed-point")) < 10
+            assert isinstance(await client(MemoryStore()).sync(host.address), m.Closed)
+
+    within(work())
 
 
 def test_the_connection_with_most_in_memory_goes_when_there_is_too_much() -> None:
