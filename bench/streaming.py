@@ -165,15 +165,6 @@ def _lace(folder: Path, records: list[Record], count: int) -> Steps:
     return cold, change, nothing
 
 
-def _sync(client: Client, address: str) -> float:
-    start = time.perf_counter()
-    ended = asyncio.run(client.sync(parse_address(address)))
-    seconds = time.perf_counter() - start
-    if isinstance(ended, m.Aborted):
-        raise RuntimeError(f"the exchange ended by {ended.code}: {ended.detail}")  # noqa: TRY004
-    return seconds
-
-
 @contextmanager
 def _serving(folder: Path) -> Iterator[tuple[str, int]]:
     key = folder / "key"
@@ -237,12 +228,6 @@ def _node(script: str, *arguments: str) -> Iterator[tuple[IO[str], IO[str], int]
     assert node is not None
     with subprocess.Popen(  # noqa: S603 (ours)
         [node, script, *arguments],
-        cwd=_POUCH,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
         cwd=_POUCH, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         text=True,
     ) as process:  # fmt: skip
