@@ -11,20 +11,20 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-$(READY): pyproject.toml constraints.txt tools/ensure_java.py tools/ensure_browser.py
+$(READY): pyproject.toml constraints.txt tools/ensure_java.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lace needs Python 3.11 or later: run make PYTHON=python3.11, or newer")'
 	@echo "setting up $(VENV) (once; about a minute)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) pip hatchling editables
 	@$(PIP) --no-build-isolation --editable . --group dev
 	@$(BIN)/python tools/ensure_java.py
-	@$(BIN)/python tools/ensure_browser.py
 	@touch $@
 
 demo: $(READY) ## make a key, seal a note, break one byte, show both checks
 	@$(BIN)/lace demo
 
 test: $(READY) ## run all tests
+	@$(BIN)/python tools/ensure_browser.py
 	@$(BIN)/pytest
 
 lint: $(READY) ## check style, types and layers
