@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench docs fuzz soak clean help
+.PHONY: demo test lint bench docs workbench screenshots fuzz soak clean help
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -24,6 +24,7 @@ demo: $(READY) ## make a key, seal a note, break one byte, show both checks
 	@$(BIN)/lace demo
 
 test: $(READY) ## run all tests
+	@$(BIN)/python tools/ensure_browser.py
 	@$(BIN)/pytest
 
 lint: $(READY) ## check style, types and layers
@@ -31,6 +32,7 @@ lint: $(READY) ## check style, types and layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python tools/check_web.py
 
 bench: $(READY) ## measure, as ratios against floors and competitors in the same run
 	@$(BIN)/python bench/run.py
@@ -39,6 +41,13 @@ bench: $(READY) ## measure, as ratios against floors and competitors in the same
 
 docs: $(READY) ## write the generated pages again
 	@$(BIN)/python tools/generate_docs.py
+	@$(BIN)/python tools/record_first.py
+
+workbench: $(READY) ## see laces converge, step by step, in a browser
+	@$(BIN)/lace workbench
+
+screenshots: $(READY) ## take the pictures of the documentation again
+	@$(BIN)/python tools/take_screenshots.py
 
 SECONDS_EACH ?= 120
 fuzz: $(READY) ## fuzz every target for SECONDS_EACH seconds (default 120)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command import lace
 from playwright.sync_api import Browser, Page, expect
 
 from lace.scenario.build import demo_key
@@ -380,9 +380,9 @@ def test_what_is_copied_runs(page: Page, link: str, tmp_path: Path) -> None:
     commands = page.evaluate("navigator.clipboard.readText()")
     assert "lace scenario run notes-room.toml" in commands
     with page.expect_download() as download:
-        page.locator("#save-journal").click()
-    lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
-    assert all(json.loads(line) for line in lines)
+        page.locator("#save-journal-1").click()
+    replayed = lace("plumb", "journal", "replay", Path(download.value.path()))
+    assert replayed.returncode == 0, replayed.stderr
     with page.expect_download() as download:
         page.locator("#save-svg").click()
     picture = Path(download.value.path()).read_text(encoding="utf-8")

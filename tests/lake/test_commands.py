@@ -12,8 +12,13 @@ from command import lace
 from rooms import AUTHORITY, PREFIX, room_records, write_bundle
 
 from lace.cli.root import run
+from lace.datalog.roles import SELECT_HAVE
+from lace.datalog.source import MemorySource
+from lace.ids import RecordHash
 from lace.lake import doctor, java, session
 from lace.lake.session import SparkOptions
+from lace.policy.view import evaluate_local
+from lace.record.facts import facts
 from lace.selectors import room
 
 if TYPE_CHECKING:
@@ -111,6 +116,50 @@ def test_into_a_store_and_back(command: Command, tmp_path: Path) -> None:
     assert [int(line.rsplit(" ", 1)[1]) for line in out.splitlines()] == lacking
     code, out, _ = command("lake", "reconcile", "phone.db", "y.lake", PREFIX)
     assert out == "phone.db lacks 0\ny.lake lacks 0\n"
+
+
+def test_a_lake_syncs_with_a_lace_at_an_address(command: Command, tmp_path: Path) -> None:
+    """The lake connects to an ordinary lace that listens."""
+    import asyncio
+    from threading import Thread
+
+    from meeting import Host
+
+    from lace.recordstore.memory import MemoryStore
+    from lace.selectors import selector
+
+    write_bundle(tmp_path / "a.lace", RECORDS[:40])
+    command("lake", "ingest", "x.lake", "a.lace")
+    store = MemoryStore()
+    store.save(RECORDS[20:])
+    ready: list[str] = []
+    loop = asyncio.new_event_loop()
+    done = asyncio.Event()
+
+    async def serve() -> None:
+        host = Host(store, module=selector(PREFIX), stays=False)
+        async with host.at("tcp:127.0.0.1:0") as address:
+            ready.append(address)
+            await done.wait()
+        await asyncio.sleep(0.05)
+
+    thread = Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    while not ready:
+        thread.join(0.01)
+    code, out, err = command("lake", "sync", "x.lake", ready[0], "--selector", PREFIX)
+    loop.call_soon_threadsafe(done.set)
+    thread.join()
+    loop.close()
+    assert code == 0, err
+    assert "fixed point" in out
+    code, out, _ = command("lake", "select", "x.lake", PREFIX)
+    source = MemorySource(fact for record in RECORDS for fact in facts(record))
+    expected = {row[0] for row in evaluate_local(selector(PREFIX), source).rows(SELECT_HAVE)}
+    assert set(out.split()) == expected
+    assert all(store.has(RecordHash(hash)) for hash in expected)
+    code, _, err = command("lake", "sync", "x.lake", "tcp:127.0.0.1:1", "--selector", PREFIX)
+    assert (code, "[transport.connect]" in err) == (4, True)
 
 
 @pytest.mark.req("030-EVAL-01")

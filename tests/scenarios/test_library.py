@@ -332,6 +332,15 @@ def test_what_befalls_a_message_is_seen_and_harms_nothing_stored(
         assert (meeting.outcome == "fixed point") == (not aborted)
 
 
+def test_where_nobody_speaks_any_more_time_runs_out() -> None:
+    text = scenario_text("notes-room")[1]
+    step = (
+        '[[step]]\nsay = "x"\ninterlace = ["bob", "alice"]\nends = "interlace.timeout"\nfault = ['
+        '{ do = "drop", from = "bob", message = 3 }, { do = "drop", from = "alice", message = 3 }]\n'
+    )
+    assert run_scenario(load_scenario(text[: text.index("[[step]]")] + step)).ok
+
+
 def test_every_form_of_sentence_is_used_by_a_scenario() -> None:
     used = {
         sentence.kind

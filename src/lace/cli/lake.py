@@ -30,6 +30,8 @@ _ELSEWHERE: Final = {
     "export": "lace.cli.lake_exchange:export_command",
     "reconcile": "lace.cli.lake_exchange:reconcile_command",
     "stream": "lace.cli.lake_exchange:stream_command",
+    "serve": "lace.cli.lake_peer:serve_command",
+    "sync": "lace.cli.lake_peer:sync_command",
 }
 
 

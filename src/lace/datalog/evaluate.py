@@ -168,7 +168,7 @@ class Evaluation:
                 rows = () if first is None else self.relations[first.relation].scan()
                 if first is None or rows:
                     function(rule, first)(rows, self.relations[rule.head].rows)
-        self._spread(dict.fromkeys(component.predicates, 0), steps)
+        self._spread(component, steps)
 
     def _compile_for_once(
         self, component: Component, rule: CompiledRule, first: Join | None
@@ -191,17 +191,16 @@ class Evaluation:
         fresh: dict[Predicate, Rows],
     ) -> dict[Predicate, list[Row]]:
         """Add facts and all that follows from them within a component; return what was new."""
-        sizes = {predicate: len(self.relations[predicate]) for predicate in fresh}
         for predicate, rows in fresh.items():
             self.relations[predicate].rows.update(rows)
-        return self._spread(sizes, _steps(rules, component, self._function))
+        return self._spread(component, _steps(rules, component, self._function))
 
-    def _spread(self, sizes: dict[Predicate, int], steps: list[Step]) -> dict[Predicate, list[Row]]:
-        """Go on from the facts that came since predicates had these sizes; return all new ones."""
-        added: dict[Predicate, list[Row]] = {predicate: [] for predicate in sizes}
+    def _spread(self, component: Component, steps: list[Step]) -> dict[Predicate, list[Row]]:
+        """Settle new facts and add what follows from them, round by round; return all new ones."""
+        added: dict[Predicate, list[Row]] = {predicate: [] for predicate in component.predicates}
         rounds = 0
         while True:
-            fresh = {predicate: self._settle(predicate, size) for predicate, size in sizes.items()}
+            fresh = {predicate: self._settle(predicate) for predicate in component.predicates}
             for predicate, rows in fresh.items():
                 added[predicate] += rows
             if not steps or not any(fresh.values()):
@@ -211,18 +210,17 @@ class Evaluation:
                 raise LimitExceeded(
                     "iterations", configured=self.limits.iterations, observed=rounds
                 )
-            sizes = {predicate: len(self.relations[predicate]) for predicate in sizes}
             for name, head, function in steps:
                 if fresh[name]:
                     function(fresh[name], self.relations[head].rows)
 
-    def _settle(self, predicate: Predicate, size: int) -> list[Row]:
+    def _settle(self, predicate: Predicate) -> list[Row]:
         relation = self.relations[predicate]
         if len(relation) > self.limits.derived_facts:
             raise LimitExceeded(
                 "derived_facts", configured=self.limits.derived_facts, observed=len(relation)
             )
-        return relation.settle(size)
+        return relation.settle()
 
     def run(
         self, rule: CompiledRule, first: Join | Absent | Count, rows: Collection[Row], out: Rows

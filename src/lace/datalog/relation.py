@@ -30,14 +30,20 @@ _SAMPLE: Final = 1000
 
 
 class Relation:
-    """A set of rows. Rows and indexes change together, or not at all."""
+    """A set of rows. Rows and indexes change together, or not at all.
 
-    __slots__ = ("_indexes", "_listed", "_orders", "_rows")
+    There is one exception: whoever finds new rows may put them into ``rows`` at once, which spares
+    a set of their own, and ``settle`` them later. No index has them before that.
+    """
+
+    __slots__ = ("_indexes", "_listed", "_orders", "_rows", "_settled")
 
     def __init__(self) -> None:
         self._rows: Rows = {}
         self._listed: list[Row] = []
         """Rows in place of ``_rows`` until somebody has to find one."""
+        self._settled = 0
+        """How many rows there are for the indexes; those that are not settled are behind them."""
         self._indexes: dict[tuple[int, ...], dict[Key, Bucket]] = {}
         self._orders: dict[int, Order] = {}
 
@@ -64,7 +70,7 @@ class Relation:
         index = self._indexes.get(columns)
         if index is None:
             key_of = itemgetter(*columns)
-            rows = self.scan()
+            rows = self._settled_rows()
             index = {key_of(row): [row] for row in rows}
             if len(index) < len(rows):  # not unique: gather the rows of each key
                 lists: defaultdict[Key, list[Row]] = defaultdict(list)
@@ -96,30 +102,34 @@ class Relation:
         """Return the rows in the order of a column; made when first asked for, then kept."""
         order = self._orders.get(column)
         if order is None:
-            order = self._orders[column] = Order(self.scan(), column)
+            order = self._orders[column] = Order(self._settled_rows(), column)
         return order
+
+    def _settled_rows(self) -> Collection[Row]:
+        rows = self.scan()
+        return rows if len(rows) == self._settled else list(islice(rows, self._settled))
 
     # --- changing ---
 
-    def settle(self, size: int) -> list[Row]:
-        """Index the rows that were put into ``rows`` since there were so many, and return them.
-
-        To put rows there first spares whoever finds them a set of his own.
-        """
-        new = list(islice(reversed(self.rows), len(self.rows) - size))
+    def settle(self) -> list[Row]:
+        """Index the rows that were put into ``rows`` since the last time, and return them."""
+        new = list(islice(reversed(self.rows), len(self.rows) - self._settled))
         new.reverse()
+        self._settled = len(self.rows)
         self._index_all(new)
         return new
 
     def add_all(self, rows: Collection[Row]) -> None:
         """Add rows that are all new."""
         self.rows.update(dict.fromkeys(rows))
+        self._settled = len(self.rows)
         self._index_all(rows)
 
     def remove_all(self, rows: Collection[Row]) -> None:
         """Remove rows that are all there."""
         for row in rows:
             del self.rows[row]
+        self._settled = len(self.rows)
         for columns, index in self._indexes.items():
             for row in rows:
                 _drop(index, _key(row, columns), row)
@@ -129,6 +139,7 @@ class Relation:
     def replace(self, rows: list[Row] | Rows) -> None:
         """Begin anew with these rows, each there once. Who holds the rows of before keeps them."""
         self._rows, self._listed = ({}, rows) if isinstance(rows, list) else (rows, [])
+        self._settled = len(rows)
         self._indexes.clear()
         self._orders.clear()
 

@@ -89,7 +89,7 @@ class LakeEvaluation:
     def __post_init__(self) -> None:
         self._lowering = RuleLowering(self.facts.spark, self._frame, self._is_small, self.limits)
         self.facts.check(self.limits)
-        needed = _needed(self.program, self.outputs)
+        needed = needed_predicates(self.program, self.outputs)
         with job("evaluating rules"):
             for component in self.program.components:
                 if needed.issuperset(component.predicates):
@@ -322,7 +322,7 @@ def evaluate_on_spark(
     return LakeEvaluation(program, facts, limits, placement or Placement(), wanted)
 
 
-def _needed(program: RuleProgram, outputs: frozenset[Predicate]) -> frozenset[Predicate]:
+def needed_predicates(program: RuleProgram, outputs: frozenset[Predicate]) -> frozenset[Predicate]:
     """Return the derived predicates that outputs depend on, themselves included."""
     found = set(outputs)
     queue = list(outputs)

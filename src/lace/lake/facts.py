@@ -106,12 +106,27 @@ class GivenFacts:
         _check_base(sum(map(len, self.rows.values())), limits)
 
 
+@dataclass(frozen=True)
+class Adopted:
+    """Records of the lake that a peer advertises in the same words as the lake would."""
+
+    hashes: Collection[str]
+    source: str
+    schema: frozenset[str] | None
+
+
 @dataclass
 class LakeFacts:
-    """The facts of a lake's records, and given ones of other predicates beside them."""
+    """The facts of a lake's records, and given ones of other predicates beside them.
+
+    ``visible`` (hashes, in one column ``hash``) leaves only the record facts of these records: this
+    is how a query view looks in a lake, and all that the rules of a peer ever get.
+    """
 
     snapshot: Snapshot
     given: Iterable[Fact] = ()
+    visible: DataFrame | None = None
+    adopted: Adopted | None = None
     spark: SparkSession = field(init=False)
 
     def __post_init__(self) -> None:
@@ -125,10 +140,26 @@ class LakeFacts:
 
     @property
     def records(self) -> DataFrame:
-        return self.snapshot.records
+        if self.visible is None:
+            return self.snapshot.records
+        return self.snapshot.records.join(self.visible, "hash", "left_semi")
 
     def predicates(self) -> Iterable[Predicate]:
         return {*RECORD_FACTS, *self._given.predicates()}
+
+    def _adverts(self, pattern: Pattern, adopted: Adopted) -> DataFrame:
+        """Return given advertisement facts, and those of records that were adopted."""
+        given = self._given.frame(pattern)
+        names = frame_of_rows(self.spark, [(hash,) for hash in adopted.hashes], 1)
+        records = self.snapshot.records.join(names.toDF("hash"), "hash", "left_semi")
+        source = F.lit(adopted.source)
+        if pattern.predicate.arity == 2:
+            return given.union(records.select("hash", source))
+        rows = records.select("hash", F.explode(all_fields()).alias("f"))
+        if adopted.schema is not None:
+            rows = rows.where(F.col("f.name").isin(sorted(adopted.schema)))
+        index = F.col("f.index").cast("string")
+        return given.union(rows.select("hash", source, "f.name", index, "f.value"))
 
     def check(self, limits: Limits) -> None:
         _check_base(self.snapshot.version.rows, limits)
@@ -151,6 +182,8 @@ class LakeFacts:
             case ("PlexHash", 2):
                 rows = records.where(F.col("type") == "S")
                 parts = ("hash", "plex_hash")
+            case ("Advertised", 2) | ("AdvertisedField", 5) if self.adopted is not None:
+                return self._adverts(pattern, self.adopted)
             case _:
                 return self._given.frame(pattern)
         return rows.select(
@@ -176,6 +209,38 @@ class LakeFacts:
 
     def condition(self, view: View) -> tuple[Column, dict[int, Column]] | None:
         return _Wide(self.records).condition(view) if is_star(view) else None
+
+
+@dataclass
+class FrameFacts:
+    """Facts that are frames already, and given ones beside them."""
+
+    spark: SparkSession
+    frames: Mapping[Predicate, DataFrame]
+    given: Iterable[Fact] = ()
+
+    def __post_init__(self) -> None:
+        self._given = GivenFacts.of(self.spark, self.given)
+
+    def predicates(self) -> Iterable[Predicate]:
+        return {*self.frames, *self._given.predicates()}
+
+    def frame(self, pattern: Pattern) -> DataFrame:
+        found = self.frames.get(pattern.predicate)
+        return self._given.frame(pattern) if found is None else found
+
+    def wide(self, view: View) -> DataFrame | None:
+        return self._given.wide(view)
+
+    @property
+    def records(self) -> DataFrame:
+        return self._given.records
+
+    def condition(self, view: View) -> tuple[Column, dict[int, Column]] | None:
+        return self._given.condition(view)
+
+    def check(self, limits: Limits) -> None:
+        self._given.check(limits)
 
 
 def is_star(view: View) -> bool:

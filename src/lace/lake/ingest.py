@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 STEP_BYTES: Final = 4096 * MIB
+ROW_GROUP_BYTES: Final = 8 * MIB
+"""What has to be read for one record."""
 _TRIES: Final = 20
 _IDENTITY: Final = b"lace-lake-ingest/v1"
 _PLANS: Final = "ingests"
@@ -213,7 +215,8 @@ def _run_step(
 def _stage(found: DataFrame, target: str, name: str) -> None:
     """Validate everything and write it down, records and others apart."""
     rows = found.withColumn("ingest", F.lit(name)).withColumn("valid", F.col("code").isNull())
-    rows.write.partitionBy("valid").mode("overwrite").parquet(target)
+    writer = rows.write.partitionBy("valid").mode("overwrite")
+    writer.option("parquet.block.size", str(ROW_GROUP_BYTES)).parquet(target)
 
 
 def _put_aside(lake: Lake, staged: str, work: str, number: int, name: str) -> int:
@@ -283,7 +286,7 @@ def _without_known(lake: Lake, folder: str, snapshot: Snapshot) -> tuple[list[Da
         )
         again.join(unwanted.select("bundle", "offset"), ["bundle", "offset"], "left_anti").select(
             RECORDS_SCHEMA.names
-        ).write.parquet(f"{log.root}/{kept}")
+        ).write.option("parquet.block.size", str(ROW_GROUP_BYTES)).parquet(f"{log.root}/{kept}")
     finally:
         unwanted.unpersist()
     untouched = [file for file in files if file not in rewritten]

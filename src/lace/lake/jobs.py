@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from lace.errors import Code, LaceError, LakeError
 
 _CARRIED: Final = re.compile(r"lace-error (\w+) (.*)")
+_THROWN: Final = re.compile(r"^\w[\w.]*(?:Error|Exception): .+$", re.MULTILINE)
 _LONGEST: Final = 400
 
 
@@ -36,5 +37,6 @@ def job(what: str) -> Iterator[None]:
         if found is not None and found.group(1) in Code.__members__:
             raise LakeError(found.group(2), code=Code[found.group(1)]) from error
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        short = " ".join(lines[:2])[:_LONGEST]
+        thrown = _THROWN.findall(text)  # by Python in a worker, if any
+        short = (thrown[-1] if thrown else " ".join(lines[:2]))[:_LONGEST]
         raise LakeError(f"{what}: {short}", code=Code.LAKE_JOB) from error

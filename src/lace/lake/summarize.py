@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -143,15 +143,15 @@ def _refresh_digests(
     gone = known.join(selected, "hash", "left_anti").select("hash")
     removed = gone.persist()
     try:
-        replace = bool(before.files) and not removed.isEmpty()
+        is_replaced = bool(before.files) and not removed.isEmpty()
         folder = f"{DATA}/{uuid4().hex}"
         log = tables.digests
-        if replace:
+        if is_replaced:
             known.join(removed, "hash", "left_anti").write.parquet(f"{log.root}/{folder}/old")
         fresh.write.parquet(f"{log.root}/{folder}/new")
         new = [file for file in log.files_in(f"{folder}/new") if file.rows]
-        files = [*new, *(log.files_in(f"{folder}/old") if replace else ())]
-        _commit(log, files, before, snapshot.version.number, replace)
+        files = [*new, *(log.files_in(f"{folder}/old") if is_replaced else ())]
+        _commit(log, files, before, snapshot.version.number, is_replaced)
         length = tables.advertising.prefix_length
         touched = read_files(spark, [f"{log.root}/{f.path}" for f in new], DIGESTS).select("hash")
         prefixes = touched.union(removed).select(_prefix(length)).distinct()
@@ -194,12 +194,12 @@ def _refresh_partitions(
 
 
 def _commit(
-    log: DeltaLog, files: Iterable[Any], before: TableVersion, version: int, replace: bool
+    log: DeltaLog, files: Iterable[Any], before: TableVersion, version: int, is_replaced: bool
 ) -> None:
     try:
         log.commit(
             files, work=_WORK, step=version, expected=before.number, note={"lake": version},
-            replace=replace,
+            replace=is_replaced,
         )  # fmt: skip
     except Conflict:
         raise LakeError("another process summarises the same", code=Code.LAKE_CONFLICT) from None
@@ -228,6 +228,12 @@ def _prefix(length: int) -> Any:
 def digests(records: DataFrame, advertising: Advertising) -> DataFrame:
     """Return hash and advertisement digest of wide rows."""
     return _each(records, advertising, DIGESTS, lambda advert: advert.digest())
+
+
+def digest_pairs(records: DataFrame, mine: Advertising, theirs: Advertising) -> DataFrame:
+    """Return hash and two digests, one after the other: as this side and as the peer says it."""
+    source = SourceLabel(theirs.source)
+    return _each(records, mine, DIGESTS, lambda a: a.digest() + replace(a, source=source).digest())
 
 
 def advertisements(records: DataFrame, advertising: Advertising) -> DataFrame:

@@ -7,12 +7,13 @@ Everything that is read together is read from one ``Snapshot``, so that a writer
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.sql import functions as F  # noqa: N812 (as everybody writes it)
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 _MARKER: Final = "lake.json"
 _MARKER_BYTES: Final = 65536
-_LOAD_BATCH: Final = 1000
 TABLES: Final = ("records", "wide", "fields", "links", "embedded", "quarantine")
 
 
@@ -154,20 +154,35 @@ class Snapshot:
 
     # --- single records, without Spark ---
 
-    def load(self, hashes: set[str]) -> Iterator[Record]:
-        """Yield the records of these hashes that are here, read straight from the files."""
+    def read_all(self) -> Iterator[Record]:
+        """Yield every record, read straight from the files."""
+        system, _ = filesystem(self.version.root)
+        for uri in self.version.uris():
+            with pq.ParquetFile(filesystem(uri)[1], filesystem=system) as file:
+                for batch in file.iter_batches(1000, columns=["raw"]):
+                    for raw in batch.column("raw").to_pylist():
+                        yield reread(raw)
+
+    def load(self, hashes: Collection[str]) -> Iterator[Record]:
+        """Yield the records of these hashes that are here, read straight from the files.
+
+        Hashes are looked at first; bytes are read only from the row groups that have one of them.
+        """
         system, _ = filesystem(self.version.root)
         wanted = pa.array(sorted(hashes), pa.string())
+        left = len(wanted)
         for uri in self.version.uris():
-            if not len(wanted):
+            if not left:
                 return
-            _, path = filesystem(uri)
-            table = pq.read_table(
-                path, filesystem=system, columns=["raw"], filters=[("hash", "in", wanted)],
-                partitioning=None,
-            )  # fmt: skip
-            for raw in table.column("raw").to_pylist():
-                yield reread(raw)
+            with pq.ParquetFile(filesystem(uri)[1], filesystem=system) as file:
+                for group in range(file.num_row_groups):
+                    column = file.read_row_group(group, columns=["hash"]).column("hash")
+                    found = pc.is_in(column, wanted)
+                    if pc.any(found).as_py():
+                        raws = file.read_row_group(group, columns=["raw"]).column("raw")
+                        for raw in raws.filter(found).to_pylist():
+                            left -= 1
+                            yield reread(raw)
 
 
 def all_fields() -> Column:

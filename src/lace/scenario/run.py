@@ -13,6 +13,7 @@ from lace.interlace.machine import Side
 from lace.policy.module import PolicyModule
 from lace.recordstore.base import StoreRecordId
 from lace.recordstore.memory import MemoryStore
+from lace.runtime.journal import Journal
 from lace.scenario.build import Built
 from lace.scenario.link import Delivery, Link, Message, Watched, crossing_bytes
 from lace.scenario.model import ENGINE_LIMITS, FIXED_POINT, Deed, Fault
@@ -32,6 +33,8 @@ class World:
     modules: dict[str, PolicyModule]
     meetings: dict[tuple[str, str], Meeting] = field(default_factory=dict)
     """The latest meeting of each two, by who accepted and who connected."""
+    journals: dict[tuple[str, str], tuple[list[str], list[str]]] | None = None
+    """If there is a place for them: the journals of both sides of the latest exchanges."""
 
     @classmethod
     def begin(cls, built: Built) -> World:
@@ -91,6 +94,9 @@ class World:
 
     def _link(self, pair: tuple[str, str], seed: int, *, stay: bool) -> Link:
         verifiers = tuple(self.built.verifier(id) for id in pair)
+        lines: tuple[list[str], list[str]] = ([], [])
+        if self.journals is not None:
+            self.journals[pair] = lines
         sides = tuple(
             Watched(
                 self.stores[id],
@@ -105,6 +111,7 @@ class World:
                 ),
                 self.built.exposures[id],
                 ENGINE_LIMITS,
+                journal=None if self.journals is None else Journal(lines[index].append),
             )
             for index, id in enumerate(pair)
         )

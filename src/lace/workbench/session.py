@@ -167,13 +167,17 @@ class Session:
         ]  # fmt: skip
 
     def _journal(self, command: Json) -> list[Json]:
-        """Return the journal of one exchange, as lines."""
+        """Return the journals of both sides of one exchange."""
         scene = command.get("scene", 0)
         built = self._open_built
-        if not isinstance(scene, int) or not 0 <= scene < len(built.scenario.steps):
+        if (
+            not isinstance(scene, int)
+            or isinstance(scene, bool)
+            or not 0 <= scene < len(built.scenario.steps)
+        ):
             raise UsageError("scene takes the number of a step", code=Code.INPUT_KEY)
-        lines = journal_lines(built, self._changes, scene)
-        return [{"type": "journal", "scene": scene, "lines": lines}]
+        sides = ["".join(lines) for lines in journal_lines(built, self._changes, scene)]
+        return [{"type": "journal", "scene": scene, "sides": sides}]
 
     @property
     def _open_built(self) -> Built:

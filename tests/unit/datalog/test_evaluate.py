@@ -10,6 +10,7 @@ import pytest
 from lacegrams import derive, run
 
 from lace.datalog.ast import Predicate
+from lace.datalog.maintain import Maintained
 from lace.datalog.order import Order
 from lace.datalog.relation import Relation
 from lace.datalog.source import MemorySource
@@ -92,6 +93,28 @@ def test_chance_decides_neither_the_program_nor_the_work() -> None:
         for seed in ("1", "2", "3", "4")
     }
     assert len(seen) == 1
+
+
+def test_rows_are_indexed_once_however_early_an_index_is_asked_for() -> None:
+    relation = Relation()
+    relation.replace([("1", "a")])
+    relation.rows["2", "a"] = None
+    assert relation.index((1,)) == {"a": [("1", "a")]}
+    assert relation.order(0).between()[0] == [("1", "a")]
+    assert relation.settle() == [("2", "a")]
+    assert relation.index((1,)) == {"a": [("1", "a"), ("2", "a")]}
+    assert relation.order(0).between()[0] == [("1", "a"), ("2", "a")]
+    relation.remove_all([("1", "a"), ("2", "a")])
+    assert relation.index((1,)) == {}
+
+
+@pytest.mark.req("030-INC-02")
+def test_facts_that_held_each_other_up_go_together() -> None:
+    rules = "B(X,Y) :- E(X,Y).\nB(Z,Z) :- B(X,Y), B(Y,Z).\nB('a','a') :- true.\n"
+    source = MemorySource([("E", "a", "b")])
+    kept = Maintained(run(rules, source=source), source)
+    kept.apply((), [("E", "a", "b")])
+    assert set(kept.evaluation.rows(Predicate("B", 2))) == {("a", "a")}
 
 
 @pytest.mark.parametrize("repeat", [0, 1500, 2999])

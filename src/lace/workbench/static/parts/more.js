@@ -141,9 +141,10 @@ export function ScenarioTab() {
     state.notice.value = (await copy(made)) ? `Copied: ${what}.` : `Here is ${what}; copy it from below.`;
   };
   const asked = (/** @type {"toml"|"commands"|"test"} */ part) => async () => (await engine.ask({ do: "share" }))[part] ?? "";
-  const journal = async () => {
+  const journal = async (/** @type {number} */ side) => {
     const answer = await engine.ask({ do: "journal", scene: state.sceneNumber.value });
-    if (answer.type === "journal") download(`${name}-${state.sceneNumber.value + 1}.jsonl`, answer.lines.map((/** @type {string} */ l) => `${l}\n`).join(""), "application/jsonl");
+    const who = state.pair.value[side]?.id ?? "";
+    if (answer.type === "journal") download(`${name}-${state.sceneNumber.value + 1}-${who}.jsonl`, answer.sides[side], "application/jsonl");
     else state.notice.value = answer.message;
   };
   return html`
@@ -155,7 +156,7 @@ export function ScenarioTab() {
         <button type="button" id="copy-test" disabled=${!can} onClick=${copied("a test", asked("test"))}>Copy as a test</button>
         <button type="button" onClick=${async () => download(`${name}.toml`, can ? await asked("toml")() : now.scenario.toml, "application/toml")}>Save TOML</button>
         <label class="file">Open TOML <input type="file" id="open-toml" accept=".toml" disabled=${!can} onChange=${async (/** @type {any} */ e) => { const file = e.target.files?.[0]; if (file && file.size < 262144) void engine.run({ toml: await file.text(), changes: { faults: [], orders: [], watched: [], seed: 0 }, at: {} }); }} /></label>
-        <button type="button" id="save-journal" disabled=${!can} onClick=${journal}>Save journal</button>
+        ${state.pair.value.map((peer, side) => peer ? html`<button type="button" id=${`save-journal-${side}`} disabled=${!can || !state.frame.value} title="Run it again with lace plumb journal replay" onClick=${() => journal(side)}>Save ${peer.title}’s journal</button>` : null)}
       </div>
       ${shared ? html`<label class="shared">To pass on <textarea id="shared" readonly rows="3" value=${shared} onFocus=${(/** @type {any} */ e) => e.target.select()}></textarea></label>` : null}
       <p class="keys-notice">⚠ Demo keys only. The keys of a scenario are made from words that everybody can read; never put a real secret into one. A real secret is refused.</p>

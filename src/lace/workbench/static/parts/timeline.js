@@ -68,7 +68,7 @@ function Diagram({ view, a, b }) {
       <line class="life" x1=${LEFT} x2=${LEFT} y1=${MARGIN - 12} y2=${height} />
       <line class="life" x1=${RIGHT} x2=${RIGHT} y1=${MARGIN - 12} y2=${height} />
       <rect class="here" x="0" y=${y(at) - ROW / 2} width=${WIDTH} height=${ROW} />
-      ${visible.map((m) => html`<${Arrow} key=${m.number} message=${m} y=${y} at=${at} />`)}
+      ${visible.map((m) => html`<${Arrow} key=${m.number} message=${m} y=${y} at=${at} crowded=${visible.some((o) => o !== m && o.kind !== "end" && o.sent === m.sent && o.sender === m.sender)} />`)}
       ${all.slice(first, end).map((f, index) => {
         const number = first + index;
         const side = f.to ?? -1;
@@ -91,8 +91,8 @@ function mark(event) {
   return { RecordSaved: "stored", RecordRejected: "rejected", FixedPoint: "fixed", Aborted: "aborted", RecordDuplicate: "again" }[event.kind] ?? "";
 }
 
-/** @param {{message: import("../types.js").Message, y: (n: number) => number, at: number}} properties */
-function Arrow({ message, y, at }) {
+/** @param {{message: import("../types.js").Message, y: (n: number) => number, at: number, crowded: boolean}} properties */
+function Arrow({ message, y, at, crowded }) {
   const from = message.sender === 0 ? LEFT : RIGHT;
   const to = message.sender === 0 ? RIGHT : LEFT;
   const y1 = y(message.sent + 1);
@@ -114,7 +114,9 @@ function Arrow({ message, y, at }) {
       ${lost
         ? html`<text class="cross" x=${x2} y=${y2 + 5} text-anchor="middle">✕</text>`
         : html`<path d=${`M${x2 - 5 * dx},${y2} l${-7 * dx},-4 l0,8 z`} />`}
-      ${message.kind === "end" && !message.deed ? null : html`<text class="label" x=${from + 9 * dx} y=${y1 - 4 + slope * 12 * dx} text-anchor=${dx > 0 ? "start" : "end"}>${cutText(label)}</text>`}
+      ${message.kind === "end" && !message.deed ? null : crowded && !lost
+        ? html`<text class="label" x=${to - 16 * dx} y=${y2 - 5} text-anchor=${dx > 0 ? "end" : "start"}>${cutText(label)}</text>`
+        : html`<text class="label" x=${from + 9 * dx} y=${y1 - 4 + slope * 12 * dx} text-anchor=${dx > 0 ? "start" : "end"}>${cutText(label)}</text>`}
       <line class="hit" x1=${from} y1=${y1} x2=${x2} y2=${y2}><title>${message.summary}</title></line>
     </g>`;
 }

@@ -1,0 +1,409 @@
+"""A lake as a peer: what an exchange asks for, answered from tables.
+
+Sets come from Spark: what may be sent, with digests made by the workers, and what may be requested.
+Single records are read straight from the files, many of them from a spool that one pass over the
+lake writes. What the peer sends is written down and committed before it is acknowledged.
+
+There are no cursors: an exchange with a lake begins with summaries each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import TYPE_CHECKING, Final, cast
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lace.errors import Code, LaceError, LakeError, Outcome, Status
+from lace.ids import RecordHash
+from lace.interlace import messages as m
+from lace.interlace.advertise import Advertisement, advertise
+from lace.interlace.machine import Side
+from lace.lake.bundle import filesystem, read_range
+from lace.lake.delta import DATA, Conflict, DataFile
+from lace.lake.evaluate import LAKE_LIMITS
+from lace.lake.export import export_bundles
+from lace.lake.jobs import job
+from lace.lake.plan import PeerAdverts, PlanOverLake, sending_depends_on_adverts
+from lace.lake.rows import RECORDS_SCHEMA, RowBatch
+from lace.lake.summarize import Advertising, digest_pairs
+from lace.lake.tables import Lake, Snapshot, local_frame
+from lace.policy.plan import ExchangePlan
+from lace.policy.view import Exposure
+from lace.record.facts import fields
+from lace.record.model import Record
+from lace.record.split import Frame, RecordSplitter
+from lace.record.validate import reread
+from lace.recordstore.base import RecordStore
+from lace.recordstore.memory import MemoryStore
+from lace.runtime.local import LocalPolicy
+from lace.runtime.participant import Participant
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ANSWER: Final = 5000  # records in one part of an answer
+_DIRECT: Final = 1024  # records that are read one by one before a spool is written
+_DIGEST: Final = 32
+MIRRORED: Final = 100_000
+"""Records of a lake that is held in memory for an exchange."""
+_TRIES: Final = 20
+
+
+@dataclass
+class LakeStore:
+    """Single records of a lake: read, and written so that they stay."""
+
+    lake: Lake
+    label: str = "interlace"
+    """What the column ``bundle`` says of records that came this way."""
+    _lock: RLock = field(default_factory=RLock)
+
+    def load_all(
+        self, hashes: Iterable[str], snapshot: Snapshot | None = None
+    ) -> dict[str, Record]:
+        """Return the records of these hashes that are here."""
+        snapshot = snapshot or self.lake.snapshot()
+        return {record.hash: record for record in snapshot.load(set(hashes))}
+
+    def save(
+        self,
+        records: Sequence[Record],
+        missing: Collection[str] = (),
+        as_of: Snapshot | None = None,
+    ) -> list[Outcome[Record]]:
+        """Write records down in one commit; say of each whether it was new.
+
+        ``missing`` are hashes that are known not to be in a snapshot; the others are looked up.
+        """
+        with self._lock:
+            before = as_of or self.lake.snapshot()
+            doubtful = {r.hash for r in records if as_of is None or r.hash not in missing}
+            known: set[str] = set(self.load_all(doubtful, before)) if doubtful else set()
+            for _ in range(_TRIES):
+                now = self.lake.snapshot()
+                known |= self.load_all(
+                    {r.hash for r in records} - known, now.added_since(before)
+                ).keys()
+                before = now
+                fresh = {r.hash: r for r in records if r.hash not in known}
+                if fresh:
+                    try:
+                        self._commit(list(fresh.values()), now.version.number)
+                    except Conflict:
+                        continue
+                return [_outcome(record, fresh) for record in records]
+            raise LakeError(f"{self.lake.root}: {_TRIES} tries to commit", code=Code.LAKE_CONFLICT)
+
+    def _commit(self, records: list[Record], expected: int) -> None:
+        batch = RowBatch(self.label)
+        for number, record in enumerate(records):
+            batch.add(number, record.raw, Outcome(Status.ACCEPTED, record))
+        name = f"interlace-{uuid4().hex}"
+        table = pa.Table.from_batches([batch.take()])
+        table = table.append_column("ingest", pa.array([name] * len(table), pa.string()))
+        log = self.lake.records_log
+        system, root = filesystem(log.root)
+        path = f"{DATA}/{name}/part-00000.parquet"
+        system.create_dir(f"{root}/{DATA}/{name}", recursive=True)
+        chosen = table.select(RECORDS_SCHEMA.names)
+        pq.write_table(chosen, f"{root}/{path}", filesystem=system, compression="zstd")
+        info = system.get_file_info(f"{root}/{path}")
+        file = DataFile(path, info.size, len(table), int((info.mtime_ns or 0) / 1e6))
+        note = {"ingest": name, "step": 1, "records": len(table), "duplicates": 0, "quarantined": 0}
+        log.commit([file], work=f"lace-{name}", step=1, expected=expected, note=note)
+
+
+def _outcome(record: Record, fresh: Mapping[RecordHash, Record]) -> Outcome[Record]:
+    return Outcome(Status.ACCEPTED if record.hash in fresh else Status.DUPLICATE, record)
+
+
+class Mirror(MemoryStore):
+    """A small lake, held in memory for the time of an exchange; what is saved is in the lake first.
+
+    Where the whole lake fits, the in-process engine answers in milliseconds what takes Spark
+    seconds. It is brought up to date at the beginning of each exchange.
+    """
+
+    def __init__(self, records: LakeStore) -> None:
+        super().__init__()
+        self._lake_records = records
+        self._lake_as_of: Snapshot | None = None
+
+    def refresh(self, snapshot: Snapshot) -> None:
+        """Take in what has come to the lake since the last time."""
+        fresh = snapshot if self._lake_as_of is None else snapshot.added_since(self._lake_as_of)
+        MemoryStore.save(self, fresh.read_all())
+        self._lake_as_of = snapshot
+
+    def save(self, records: Iterable[Record]) -> list[Outcome[Record]]:
+        wanted = list(records)
+        missing = {record.hash for record in wanted if not self.has(record.hash)}
+        outcomes = self._lake_records.save(wanted, missing, self._lake_as_of)
+        MemoryStore.save(self, wanted)
+        return outcomes
+
+
+@dataclass(slots=True)
+class _Spool:
+    """Records written out by one pass over the lake, found by their offsets."""
+
+    places: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def write(cls, records: DataFrame, folder: str) -> _Spool:
+        spool = cls()
+        for bundle in export_bundles(records, folder).bundles:
+            splitter = RecordSplitter()
+            info = filesystem(bundle)[0].get_file_info(filesystem(bundle)[1])
+            for chunk in read_range(bundle, 0, info.size):
+                for frame in splitter.feed(chunk):
+                    assert isinstance(frame, Frame)
+                    record = reread(frame.raw)
+                    spool.places[record.hash] = (bundle, frame.offset, len(frame.raw))
+        return spool
+
+    def read(self, hash: str) -> Record | None:
+        place = self.places.get(hash)
+        if place is None:
+            return None
+        bundle, offset, length = place
+        return reread(b"".join(read_range(bundle, offset, offset + length)))
+
+
+@dataclass(slots=True)
+class LakePolicy(LocalPolicy):
+    """The policy of a lake's side: answers what the machine asks about sets and records.
+
+    It shares the place of ``LocalPolicy`` and none of its state: all that it keeps has a name of
+    its own.
+    """
+
+    records: LakeStore | None = None
+    _lake_snapshot: Snapshot | None = None
+    _lake_plan: ExchangePlan | None = None
+    _lake_digests: dict[str, bytes] = field(default_factory=dict)
+    """Of each record that may be sent: its digest, and the one that the peer would make."""
+    _lake_raw_requests: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
+    """Records that may be requested and were not here at the last evaluation."""
+    _lake_adverts: dict[str, Advertisement] = field(default_factory=dict)
+    _lake_adopted: set[str] = field(default_factory=set)
+    _lake_facts: tuple[tuple[str, ...], ...] = ()
+    _lake_spool: _Spool | None = None
+    _lake_spool_folder: str = ""
+    _lake_loaded: int = 0
+
+    @property
+    def as_of(self) -> Snapshot | None:
+        """What the last evaluation looked at."""
+        return self._lake_snapshot
+
+    @property
+    def lake(self) -> Lake:
+        assert self.records is not None
+        return self.records.lake
+
+    def saved(self, records: Iterable[Record]) -> None:
+        """Nothing is kept at hand: the next evaluation reads what was committed."""
+
+    # --- sets ---
+
+    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
+        snapshot = self.lake.snapshot()
+        for hash in asked.withdrawn:
+            self._lake_adverts.pop(hash, None)
+            self._lake_adopted.discard(hash)
+        for advert in asked.advertised:
+            self._lake_adverts[advert.record] = advert
+        self._lake_adopted |= set(asked.adopted)
+        over = PlanOverLake(
+            snapshot=snapshot,
+            plan=asked.plan,
+            index=self.index,
+            exposure=self.exposure,
+            runtime=asked.runtime,
+            adverts=PeerAdverts(listed=self._lake_adverts, adopted=frozenset(self._lake_adopted)),
+            schema=asked.schema,
+            limits=LAKE_LIMITS,
+        )
+        is_new_plan = self._lake_plan is None or self._lake_plan.id != asked.plan.id
+        is_new_lake = (
+            self._lake_snapshot is None
+            or self._lake_snapshot.version.number != snapshot.version.number
+        )
+        before = dict.fromkeys(self._lake_digests)
+        if is_new_plan:
+            self._lake_digests = {}
+        if (
+            is_new_plan
+            or is_new_lake
+            or asked.runtime != self._lake_facts
+            or sending_depends_on_adverts(asked.plan)
+        ):
+            self._refresh_sendable(over, snapshot, asked)
+        self._lake_plan, self._schema, self._lake_facts = asked.plan, asked.schema, asked.runtime
+        self._lake_snapshot = snapshot
+        requests = over.may_request()
+        over.close()
+        added, removed = requests - self._lake_raw_requests, self._lake_raw_requests - requests
+        self._lake_raw_requests = requests
+        here = self._here(snapshot, added)
+        self.missing = (self.missing - removed) | (added - here)
+        fresh = sorted(self._lake_digests.keys() - before.keys())
+        gone = before.keys() - self._lake_digests.keys()
+        for part in _parts(fresh):
+            yield m.Evaluated(
+                sendable={hash: self._lake_digests[hash][:_DIGEST] for hash in part},
+                expected={hash: self._lake_digests[hash][_DIGEST:] for hash in part},
+                more=True,
+            )
+        yield m.Evaluated(
+            unsendable=frozenset(gone),
+            requestable=frozenset(added - here),
+            unrequestable=frozenset(removed),
+        )
+
+    def _refresh_sendable(self, over: PlanOverLake, snapshot: Snapshot, asked: m.Evaluate) -> None:
+        operands = asked.plan.operands
+        sides = [
+            Advertising(
+                selection=asked.plan.id, source=operands[i].source_label, schema=asked.schema
+            )
+            for i in (self.index, 1 - self.index)
+        ]
+        with job("what may be sent"):
+            sendable = over.may_send()
+            names = sendable.toArrow().column("hash").to_pylist()
+            unknown = [name for name in names if name not in self._lake_digests]
+            table = pa.table({"hash": pa.array(unknown, pa.string())})
+            chosen = snapshot.records.join(local_frame(self.lake.spark, table), "hash", "left_semi")
+            made = digest_pairs(chosen, *sides).toArrow() if unknown else None
+        kept = {name: self._lake_digests[name] for name in names if name in self._lake_digests}
+        if made is not None:
+            columns = (made.column("hash").to_pylist(), made.column("digest").to_pylist())
+            kept.update(zip(*columns, strict=True))
+        self._lake_digests = kept
+
+    def _here(self, snapshot: Snapshot, hashes: set[str]) -> set[str]:
+        """Return those of some hashes that are in the lake."""
+        if not hashes:
+            return set()
+        table = pa.table({"hash": pa.array(sorted(hashes), pa.string())})
+        asked = local_frame(self.lake.spark, table)
+        with job("what is here"):
+            found = snapshot.records.select("hash").join(asked, "hash", "left_semi").toArrow()
+        return set(found.column("hash").to_pylist())
+
+    # --- single records ---
+
+    def load(self, hashes: Sequence[str]) -> Iterator[Record | None]:
+        """Yield records in the order asked; None for what is not here."""
+        snapshot = self._lake_snapshot or self.lake.snapshot()
+        self._lake_loaded += len(hashes)
+        if self._lake_spool is None and self._lake_loaded > _DIRECT:
+            self._lake_spool = self._write_spool(snapshot)
+        spool = self._lake_spool
+        left = [hash for hash in hashes if spool is None or hash not in spool.places]
+        assert self.records is not None
+        direct = self.records.load_all(left, snapshot) if left else {}
+        for hash in hashes:
+            yield direct.get(hash) or (None if spool is None else spool.read(hash))
+
+    def _write_spool(self, snapshot: Snapshot) -> _Spool:
+        names = pa.table({"hash": pa.array(sorted(self._lake_digests), pa.string())})
+        chosen = snapshot.records.join(local_frame(self.lake.spark, names), "hash", "left_semi")
+        self._lake_spool_folder = f"{self.lake.root}/spool/{uuid4().hex}"
+        return _Spool.write(chosen, self._lake_spool_folder)
+
+    def describe(self, asked: m.Describe) -> m.Described:
+        assert self._lake_plan is not None
+        mine = self._lake_plan.operands[self.index].source_label
+        made = [
+            advertise(record.hash, mine, fields(record), self._schema)
+            for record in self.load(asked.records)
+            if record is not None
+        ]
+        return m.Described(tuple(made))
+
+    # --- no cursors ---
+
+    def recall(self, asked: m.Recall) -> m.Recalled:
+        self._schema = asked.schema
+        return m.Recalled()
+
+    def remember(self, told: m.Remember) -> None:
+        """Keep nothing."""
+
+    def close(self) -> None:
+        if self._lake_spool_folder:
+            system, path = filesystem(self._lake_spool_folder)
+            system.delete_dir(path)
+            self._lake_spool, self._lake_spool_folder = None, ""
+
+
+@dataclass(slots=True)
+class LakeParticipant(Participant):
+    """One side of an exchange whose records are in a lake."""
+
+    records: LakeStore | None = None
+
+    def __post_init__(self) -> None:
+        assert self.records is not None
+        Participant.__post_init__(self)
+        self.local = LakePolicy(
+            self.store, self.side.index, self.exposure, self.limits, records=self.records
+        )
+
+    def _answers(self, question: m.Question) -> Iterator[m.Input]:
+        policy = self.local
+        assert isinstance(policy, LakePolicy)
+        assert self.records is not None
+        try:
+            match question:
+                case m.Load():
+                    yield m.Loaded(tuple(_bounded(policy.load(question.hashes), question.bytes)))
+                case m.Save():
+                    outcomes = self.records.save(question.records, policy.missing, policy.as_of)
+                    hashes = (record.hash for record in question.records)
+                    yield m.Saved(tuple(zip(hashes, outcomes, strict=True)))
+                case _:
+                    yield from Participant._answers(self, question)  # noqa: SLF001 (its own)
+        except LaceError as error:
+            yield m.StoreFailed(error.code, error.message)
+
+
+def _bounded(records: Iterator[Record | None], most: int) -> Iterator[Record | None]:
+    size = 0
+    for record in records:
+        yield record
+        size += 0 if record is None else len(record.raw)
+        if size >= most:
+            return
+
+
+def _parts(hashes: list[str]) -> Iterator[tuple[str, ...]]:
+    for start in range(0, len(hashes), _ANSWER):
+        yield tuple(hashes[start : start + _ANSWER])
+
+
+def lake_participant(
+    records: LakeStore, side: Side, exposure: Exposure, *, mirror: Mirror | None = None
+) -> Participant:
+    """Return the side of a lake, ready to be given inputs.
+
+    A lake of few records is mirrored (``mirror`` is one to go on with); a larger one is left where
+    it is, and Spark is asked.
+    """
+    snapshot = records.lake.snapshot()
+    if snapshot.version.rows <= MIRRORED:
+        mirror = mirror or Mirror(records)
+        mirror.refresh(snapshot)
+        return Participant(mirror, side, exposure, side.limits)
+    # Nothing asks this store for what only a small one can do.
+    store = cast("RecordStore", records)
+    return LakeParticipant(store, side, exposure, side.limits, records=records)

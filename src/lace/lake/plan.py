@@ -1,0 +1,164 @@
+"""An exchange plan over a lake: what may be sent and requested, decided by Spark.
+
+The steps are those of ``lace.policy``, in the same order: the local operand sees everything, the
+exposure decides what the peer's operand sees, the lowering joins both. What a peer's rules get is
+made in one place, from the records that are visible to it and from what is public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as F  # noqa: N812
+
+from lace.datalog.ast import Predicate
+from lace.datalog.program import RuleProgram
+from lace.datalog.roles import (
+    ADVERTISEMENT_FACTS,
+    ALLOW_QUERY_RECORD,
+    SELECT_ADVERTISED,
+    SELECT_HAVE,
+)
+from lace.datalog.source import Fact
+from lace.interlace.advertise import Advertisement
+from lace.lake.evaluate import LAKE_LIMITS, evaluate_on_spark, needed_predicates
+from lace.lake.facts import Adopted, FrameFacts, LakeFacts
+from lace.lake.jobs import job
+from lace.lake.tables import Snapshot
+from lace.limits import Limits
+from lace.policy.lowering import MAY_REQUEST, MAY_SEND, scoped
+from lace.policy.plan import ExchangePlan
+from lace.policy.view import Exposure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerAdverts:
+    """What the peer advertises at the moment."""
+
+    listed: Mapping[str, Advertisement] = field(default_factory=dict)
+    adopted: frozenset[str] = frozenset()
+    """Records that it advertises exactly as this side would."""
+
+    def facts(self) -> list[Fact]:
+        return [fact for advert in self.listed.values() for fact in advert.facts()]
+
+
+@dataclass(slots=True, kw_only=True)
+class PlanOverLake:
+    """One side of a plan, over one version of a lake; close it when its frames are done with."""
+
+    snapshot: Snapshot
+    plan: ExchangePlan
+    index: int
+    """Which operand is the local one."""
+    exposure: Exposure = field(default_factory=Exposure)
+    runtime: tuple[Fact, ...] = ()
+    adverts: PeerAdverts = field(default_factory=PeerAdverts)
+    schema: frozenset[str] | None = None
+    limits: Limits = LAKE_LIMITS
+    _kept: dict[str, DataFrame] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Give back what was kept on disk."""
+        for frame in self._kept.values():
+            frame.unpersist()
+        self._kept.clear()
+
+    def _keep(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+        """Return a frame that is computed once, because much is made from it."""
+        if name not in self._kept:
+            self._kept[name] = make().persist(StorageLevel.DISK_ONLY)
+        return self._kept[name]
+
+    def may_send(self) -> DataFrame:
+        """Return the hashes of the records that may be sent, in one column ``hash``."""
+        with job("what may be sent"):
+            return self._lowered(SELECT_HAVE, MAY_SEND)
+
+    def may_request(self) -> set[str]:
+        """Return the records that may be requested, also those that are here already."""
+        if not self.adverts.listed and not self.adverts.adopted:
+            return set()
+        with job("what may be requested"):
+            rows = self._lowered(SELECT_ADVERTISED, MAY_REQUEST).toArrow()
+        return set(rows.column("hash").to_pylist())
+
+    def _lowered(self, facet: Predicate, enforced: Predicate) -> DataFrame:
+        local, peer = self.plan.operands[self.index], self.plan.operands[1 - self.index]
+        if facet == SELECT_HAVE:
+            mine = self._selected()
+        else:
+            mine = self._evaluate(local.module.program, facet, self._facts(None))
+        visible = self._keep("visible", lambda: self._visible(peer.viewer))
+        theirs = self._evaluate(peer.module.program, facet, self._facts(visible))
+        frames = {scoped(local.index, facet): mine, scoped(peer.index, facet): theirs}
+        facets = FrameFacts(self.snapshot.spark, frames, self.runtime)
+        found = self._evaluate(self.plan.lowering.program, enforced, facets)
+        return found.select(F.col("c0").alias("hash"))
+
+    def _selected(self) -> DataFrame:
+        program = self.plan.operands[self.index].module.program
+        return self._keep(
+            "selected", lambda: self._evaluate(program, SELECT_HAVE, self._facts(None))
+        )
+
+    def _facts(self, visible: DataFrame | None) -> LakeFacts:
+        label = self.plan.operands[1 - self.index].source_label
+        adopted = None
+        if self.adverts.adopted:
+            adopted = Adopted(self.adverts.adopted, label, self.schema)
+        given = [*self.runtime, *self.adverts.facts()]
+        return LakeFacts(self.snapshot, given, visible, adopted)
+
+    def _visible(self, viewer: str) -> DataFrame:
+        """Return the hashes of the records that the peer's rules may see (A18, G19)."""
+        everything = self.snapshot.records.select("hash")
+        modules = [
+            module
+            for module in self.exposure.modules
+            if (viewers := module.viewers()) is None or viewer in viewers
+        ]
+        if not modules:
+            match self.exposure.default:
+                case "everything":
+                    return everything
+                case "selected":
+                    return self._selected().select(F.col("c0").alias("hash"))
+            return everything.limit(0)
+        facts = LakeFacts(self.snapshot, self.runtime)
+        sets = []
+        for module in modules:
+            rows = self._evaluate(module.program, ALLOW_QUERY_RECORD, facts)
+            allowed = rows.where(F.col("c0") == F.lit(viewer))
+            sets.append(allowed.select(F.col("c1").alias("hash")))
+        if self.exposure.union:
+            return reduce(lambda a, b: a.union(b), sets).distinct()
+        return reduce(lambda a, b: a.join(b, "hash", "left_semi"), sets)
+
+    def _evaluate(
+        self, program: RuleProgram, predicate: Predicate, facts: LakeFacts | FrameFacts
+    ) -> DataFrame:
+        made = evaluate_on_spark(program, facts, outputs=[predicate], limits=self.limits)
+        return made.frame(predicate)
+
+
+def sending_depends_on_adverts(plan: ExchangePlan) -> bool:
+    """Whether what may be sent can change with what the peer advertises."""
+    for operand in plan.operands:
+        program = operand.module.program
+        needed = needed_predicates(program, frozenset([SELECT_HAVE]))
+        for rule in program.rules:
+            if rule.head in needed:
+                for literal in rule.literals:
+                    if isinstance(literal.relation, int):
+                        view = program.views[literal.relation]
+                        if view.predicates & ADVERTISEMENT_FACTS:
+                            return True
+    return False

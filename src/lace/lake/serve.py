@@ -1,0 +1,121 @@
+"""The lake at an address: takes connections, or makes one, and runs exchanges over them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lace.crypto.keys import SigningKey
+from lace.ids import Verifier
+from lace.interlace import messages as m
+from lace.interlace.machine import Side
+from lace.lake.peer import LakeStore, Mirror, lake_participant
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.module import PolicyModule
+from lace.policy.view import Exposure
+from lace.runtime.client import new_nonce
+from lace.runtime.connection import Exchange
+from lace.runtime.participant import Participant
+from lace.stream.binding import Connection
+from lace.transport.address import Address
+from lace.transport.base import ByteStream
+from lace.transport.dial import connect, listen
+from lace.transport.tls import Certificate
+
+Tell = Callable[[str, m.Event], None]
+"""Hears of each event, with where the peer is."""
+
+
+@dataclass(slots=True)
+class LakeHost:
+    """A lake with its selector and its exposure, for any number of exchanges."""
+
+    records: LakeStore
+    module: PolicyModule
+    exposure: Exposure
+    key: SigningKey | None = None
+    """Proven to peers if it is given."""
+    limits: Limits = DEFAULT_LIMITS
+    worker: Executor | None = None
+    """Where Spark is waited for; None waits in the event loop."""
+    tell: Tell = lambda _peer, _event: None
+    most: int = 16
+    """Exchanges at the same time; a connection beyond that is ended at once."""
+    last: m.Closed | m.Aborted | None = None
+    """How the exchange that ended last ended."""
+    addresses: tuple[str, ...] = ()
+    _mirror: Mirror | None = None
+    _running: int = 0
+
+    @asynccontextmanager
+    async def at(
+        self, address: Address, certificate: Certificate | None = None
+    ) -> AsyncIterator[str]:
+        """Take connections at an address while the block runs; gives the address with its port."""
+        listener = await listen(address, self._serve, certificate=certificate)
+        self.addresses = (listener.address,)
+        try:
+            yield listener.address
+        finally:
+            await listener.close()
+
+    async def sync(
+        self, address: Address, *, expected: Verifier | None = None, trust: Path | None = None
+    ) -> m.Closed | m.Aborted:
+        """Run one bounded exchange with whoever is at an address."""
+        stream = await connect(address, trust=trust)
+        connection = Connection(
+            accepting=False,
+            nonce=new_nonce(),
+            addresses=(str(address),),
+            transport=stream.address,
+            encrypted=stream.encrypted,
+            key=self.key,
+            expected=expected,
+            packs=not stream.encrypted,
+        )
+        return await self._run(stream, connection, index=1)
+
+    async def _serve(self, stream: ByteStream) -> None:
+        if self._running >= self.most:
+            stream.abort()
+            return
+        connection = Connection(
+            accepting=True,
+            nonce=new_nonce(),
+            addresses=self.addresses,
+            transport=stream.address,
+            encrypted=stream.encrypted,
+            key=self.key,
+            packs=not stream.encrypted,
+        )
+        await self._run(stream, connection, index=0)
+
+    async def _run(
+        self, stream: ByteStream, connection: Connection, *, index: int
+    ) -> m.Closed | m.Aborted:
+        exchange = Exchange(
+            stream,
+            connection,
+            self.module,
+            self._participant,
+            base=Side(index=index, module=self.module, limits=self.limits),
+            limits=self.limits,
+            listen=lambda event: self.tell(stream.peer, event),
+            worker=self.worker,
+        )
+        self._running += 1
+        try:
+            self.last = await exchange.run()
+        finally:
+            self._running -= 1
+        return self.last
+
+    def _participant(self, side: Side) -> Participant:
+        made = lake_participant(self.records, side, self.exposure, mirror=self._mirror)
+        if isinstance(made.store, Mirror):
+            self._mirror = made.store
+        return made

@@ -1,0 +1,179 @@
+"""A lake takes part in an exchange like any other lace, and both end up as two laces would."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from exchanges import NOW
+from meeting import client, within
+from rooms import AUTHORITY, PREFIX, room_records, write_bundle
+
+from lace.interlace import messages as m
+from lace.interlace.machine import Side
+from lace.lake import peer as peer_module
+from lace.lake.ingest import ingest
+from lace.lake.peer import LakeParticipant, LakeStore, Mirror, lake_participant
+from lace.lake.serve import LakeHost
+from lace.lake.tables import Lake
+from lace.policy.module import Facet, PolicyModule, module_from_text
+from lace.policy.view import Exposure
+from lace.record.model import Record
+from lace.recordstore.memory import MemoryStore
+from lace.recordstore.sqlite import SqliteStore
+from lace.runtime.pair import Participant, interlace
+from lace.selectors import room, selector, with_support
+from lace.transport.address import parse_address
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORDS = room_records(120, seed=31, members=4, chain=1)
+ROOM = room(PREFIX, authority=AUTHORITY.verifier, delegation=True)
+SELECTED = Exposure(default="selected")
+HIDING = Exposure((
+    module_from_text(
+        "AllowQueryRecord(V,P) :- Viewer(V), Have(P), not Field(P,'Tag',_,'t1').\n"
+        "Viewer(V) :- Peer(V).\n"
+        "AllowQueryRecord(V,P) :- Have(P), Field(P,'Tag',_,V).\n",
+        Facet.EXPOSE,
+    ),
+), default="none")  # fmt: skip
+
+
+def lake_of(spark: SparkSession, root: Path, records: list[Record]) -> Lake:
+    lake = Lake.open(spark, str(root), create=True)
+    if records:
+        ingest(lake, [str(write_bundle(root.with_suffix(".lace"), records))])
+    return lake
+
+
+def hashes(lake: Lake) -> set[str]:
+    return {row.hash for row in lake.snapshot().records.select("hash").collect()}
+
+
+def embedded(
+    index: int, records: list[Record], module: PolicyModule, exposure: Exposure
+) -> Participant:
+    store = MemoryStore()
+    store.save(records)
+    return Participant(store, Side(index=index, module=module), exposure)
+
+
+def stored(side: Participant) -> set[str]:
+    return {entry.hash for entry in side.store.read(0, 10**6)}  # type: ignore[arg-type]
+
+
+def fixed_point(side: Participant) -> m.InterlaceResult:
+    (found,) = [event.result for event in side.events if isinstance(event, m.FixedPoint)]
+    return found
+
+
+@pytest.mark.req("050-REC-10")
+@pytest.mark.parametrize(
+    ("modules", "exposure", "split"),
+    [
+        ((ROOM, ROOM), SELECTED, (slice(0, 70), slice(40, 130))),
+        ((selector(PREFIX), ROOM), SELECTED, (slice(20, 130), slice(0, 50))),
+        ((with_support(selector(PREFIX, {"Tag": "t2"})),) * 2, SELECTED, (slice(0, 60), slice(50, 130))),
+        ((selector(PREFIX),) * 2, HIDING, (slice(0, 90), slice(60, 130))),
+        ((ROOM, ROOM), SELECTED, (slice(0, 130), slice(0, 130))),
+        ((ROOM, ROOM), SELECTED, (slice(0, 130), slice(0, 0))),
+    ],
+    ids=["a room", "two selectors", "support", "hiding", "the same", "from nothing"],
+)  # fmt: skip
+def test_a_lake_and_a_lace_end_up_as_two_laces_do(
+    spark: SparkSession,
+    tmp_path: Path,
+    modules: tuple[PolicyModule, PolicyModule],
+    exposure: Exposure,
+    split: tuple[slice, slice],
+) -> None:
+    here, there = RECORDS[split[0]], RECORDS[split[1]]
+    left, right = (
+        embedded(index, records, modules[index], exposure)
+        for index, records in enumerate((here, there))
+    )
+    interlace(left, right, NOW)
+    lake = lake_of(spark, tmp_path / "lake", here)
+    side = lake_participant(LakeStore(lake), Side(index=0, module=modules[0]), exposure)
+    assert isinstance(side.store, Mirror)
+    other = embedded(1, there, modules[1], exposure)
+    interlace(side, other, NOW)
+    assert hashes(lake) == stored(left)
+    assert stored(other) == stored(right)
+    assert fixed_point(side).received == fixed_point(left).received
+    assert fixed_point(other).received == fixed_point(right).received
+    assert lake.snapshot().records.count() == len(stored(left))
+
+
+@pytest.mark.parametrize(
+    ("modules", "exposure", "split"),
+    [
+        ((ROOM, ROOM), SELECTED, (slice(0, 100), slice(90, 130))),
+        ((with_support(selector(PREFIX, {"Tag": "t2"})), selector(PREFIX)), HIDING, (slice(0, 40), slice(0, 60))),
+    ],
+    ids=["a room", "hiding"],
+)  # fmt: skip
+def test_a_large_lake_answers_with_spark_and_a_spool(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    modules: tuple[PolicyModule, PolicyModule],
+    exposure: Exposure,
+    split: tuple[slice, slice],
+) -> None:
+    monkeypatch.setattr(peer_module, "MIRRORED", 0)
+    monkeypatch.setattr(peer_module, "_DIRECT", 10)
+    here, there = RECORDS[split[0]], RECORDS[split[1]]
+    lake = lake_of(spark, tmp_path / "lake", here)
+    side = lake_participant(LakeStore(lake), Side(index=0, module=modules[0]), exposure)
+    assert isinstance(side, LakeParticipant)
+    other = embedded(1, there, modules[1], exposure)
+    interlace(side, other, NOW)
+    left, right = (embedded(n, r, modules[n], exposure) for n, r in enumerate((here, there)))
+    interlace(left, right, NOW)
+    assert hashes(lake) == stored(left)
+    assert stored(other) == stored(right)
+    assert fixed_point(other).received == fixed_point(right).received
+    spool = tmp_path / "lake" / "spool"
+    assert not spool.exists() or not list(spool.iterdir())
+
+
+def test_what_is_saved_is_committed_once(spark: SparkSession, tmp_path: Path) -> None:
+    lake = lake_of(spark, tmp_path / "lake", RECORDS[:20])
+    before = lake.snapshot()
+    absent = {record.hash for record in RECORDS[20:]}
+    fresh = RECORDS[15:30]
+    some = LakeStore(lake).save(fresh, absent, before)
+    assert [outcome.status for outcome in some] == ["duplicate"] * 5 + ["accepted"] * 10
+    # What was missing when it was last looked has come by another way since.
+    for store, given in ((LakeStore(lake), (absent, before)), (LakeStore(lake), ())):
+        assert {outcome.status for outcome in store.save(fresh, *given)} == {"duplicate"}
+    assert sorted(record.hash for record in lake.snapshot().read_all()) == sorted(
+        record.hash for record in RECORDS[:30]
+    )
+
+
+@pytest.mark.req("060-TRN-01")
+def test_over_tcp_with_a_sqlite_lace(spark: SparkSession, tmp_path: Path) -> None:
+    lake = lake_of(spark, tmp_path / "lake", RECORDS[:80])
+    left = embedded(0, RECORDS[:80], ROOM, SELECTED)
+    right = embedded(1, RECORDS[60:], ROOM, SELECTED)
+    interlace(left, right, NOW)
+    with SqliteStore(tmp_path / "phone.db") as store, ThreadPoolExecutor(2) as worker:
+        store.save(RECORDS[60:])
+        host = LakeHost(LakeStore(lake), ROOM, SELECTED, worker=worker)
+
+        async def meet() -> m.Closed | m.Aborted:
+            async with host.at(parse_address("tcp:127.0.0.1:0")) as address:
+                guest = client(store, module=ROOM, exposure=SELECTED, worker=worker)
+                return await guest.sync(parse_address(address))
+
+        ended = within(meet(), 120)
+        assert isinstance(ended, m.Closed), ended
+        assert {e.hash for e in store.read(0, 10**6)} == stored(right)  # type: ignore[arg-type]
+    assert hashes(lake) == stored(left)
+    assert isinstance(host.last, m.Closed)

@@ -1,0 +1,209 @@
+"""The workbench's server on a real port: who comes in, what is answered, what is not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from bench_page import workbench
+from command import lace
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from lace.scenario.library import library
+from lace.workbench.export import export
+from lace.workbench.server import STATIC
+
+
+@pytest.fixture(scope="module")
+def link() -> Iterator[str]:
+    with workbench() as url:
+        yield url
+
+
+@pytest.fixture
+def client(link: str) -> Iterator[httpx.Client]:
+    """A browser that followed the link."""
+    with httpx.Client(base_url=link.split("/?", maxsplit=1)[0], follow_redirects=True) as made:
+        assert made.get(link).status_code == 200
+        yield made
+
+
+def host_of(link: str) -> str:
+    return urlsplit(link).netloc
+
+
+def cookie_of(client: httpx.Client) -> str:
+    return "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+
+
+def test_it_listens_on_this_machine_alone(link: str) -> None:
+    assert host_of(link).startswith("127.0.0.1:")
+
+
+def test_nothing_is_answered_without_the_link(link: str) -> None:
+    base = link.split("/?", maxsplit=1)[0]
+    for path in ("/", "/app.js", "/recordings/notes-room.json", "/?token=guess"):
+        answer = httpx.get(base + path)
+        assert answer.status_code == 403
+        assert "lace workbench" in answer.text
+    assert httpx.get(base, cookies={"lace_workbench": "guess"}).status_code == 403
+
+
+def test_the_token_becomes_a_cookie_and_leaves_the_address(link: str) -> None:
+    answer = httpx.get(link)
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/"
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+
+
+def test_another_hosts_name_is_refused(client: httpx.Client, link: str) -> None:
+    assert client.get("/", headers={"Host": "evil.example"}).status_code == 403
+    assert httpx.get(link, headers={"Host": "evil.example"}).status_code == 403
+
+
+def test_every_answer_is_strict(client: httpx.Client) -> None:
+    for path in ("/", "/app.js", "/nothing", "/recordings/cache-fill.json"):
+        headers = client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'")
+        assert "unsafe" not in policy
+        assert "http" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+
+
+def test_only_the_pages_own_files_are_there(client: httpx.Client) -> None:
+    assert client.get("/app.js").headers["content-type"].startswith("text/javascript")
+    for path in (
+        "/../session.py",
+        "/%2e%2e/session.py",
+        "/..%2fserver.py",
+        "//etc/passwd",
+        "/parts",
+        "/recordings/x.json",
+    ):
+        assert client.get(path).status_code in {403, 404}
+    recording = client.get("/recordings/revocation.json").json()
+    assert recording["scenario"]["name"] == "revocation"
+
+
+def talk(link: str, headers: dict[str, str], *commands: str) -> list[dict[str, Any]]:
+    async def go() -> list[dict[str, Any]]:
+        address = f"ws://{host_of(link)}/session"
+        async with connect(
+            address, additional_headers=headers, origin=None, max_size=None
+        ) as socket:
+            answers = []
+            for command in commands:
+                await socket.send(command)
+                answers.append(json.loads(await socket.recv()))
+            return answers
+
+    return asyncio.run(go())
+
+
+def test_the_page_talks_to_a_session(client: httpx.Client, link: str) -> None:
+    headers = {"Cookie": cookie_of(client), "Origin": f"http://{host_of(link)}"}
+    hello, opened, nonsense = talk(
+        link,
+        headers,
+        '{"do":"hello","id":1}',
+        '{"do":"open","name":"cache-fill","id":2}',
+        "{nonsense",
+    )
+    assert len(hello["scenarios"]) == len(library())
+    assert opened["recording"]["scenario"]["title"] == "Cache fill"
+    assert nonsense["type"] == "problem"
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "https://127.0.0.1", "null", ""])
+def test_a_page_from_elsewhere_gets_no_session(
+    client: httpx.Client, link: str, origin: str
+) -> None:
+    with pytest.raises((InvalidStatus, ConnectionClosed)):
+        talk(link, {"Cookie": cookie_of(client), "Origin": origin}, '{"do":"hello"}')
+
+
+def test_without_the_cookie_there_is_no_session(link: str) -> None:
+    with pytest.raises((InvalidStatus, ConnectionClosed)):
+        talk(link, {"Origin": f"http://{host_of(link)}"}, '{"do":"hello"}')
+
+
+def test_a_command_that_is_too_large_ends_its_session_alone(
+    client: httpx.Client, link: str
+) -> None:
+    headers = {"Cookie": cookie_of(client), "Origin": f"http://{host_of(link)}"}
+    with pytest.raises(ConnectionClosed):
+        talk(link, headers, json.dumps({"do": "check", "text": "x" * 2_000_000}))
+    assert talk(link, headers, '{"do":"hello"}')[0]["type"] == "hello"
+
+
+def test_a_scenario_of_ones_own_is_opened_by_file(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        library()["cache-fill"].read_text(encoding="utf-8").replace("Cache fill", "Mine"),
+        encoding="utf-8",
+    )
+    with workbench(str(mine)) as url, httpx.Client(follow_redirects=True) as client:
+        client.get(url)
+        headers = {"Cookie": cookie_of(client), "Origin": f"http://{host_of(url)}"}
+        (hello,) = talk(url, headers, '{"do":"hello"}')
+        (opened,) = talk(url, headers, json.dumps({"do": "open", "name": hello["first"]}))
+        assert opened["recording"]["scenario"]["title"] == "Mine"
+
+
+def test_an_export_is_complete_and_leaves_other_folders_alone(tmp_path: Path) -> None:
+    done = lace("workbench", "--export", tmp_path / "site")
+    assert done.returncode == 0, done.stderr
+    names = {
+        path.relative_to(tmp_path / "site").as_posix()
+        for path in (tmp_path / "site").rglob("*")
+        if path.is_file()
+    }
+    assert {f"recordings/{name}.json" for name in library()} <= names
+    assert {path.relative_to(STATIC).as_posix() for path in STATIC.rglob("*.js")} <= names
+    index = json.loads((tmp_path / "site/recordings/index.json").read_text(encoding="utf-8"))
+    assert len(index["scenarios"]) == len(library())
+    export(tmp_path / "site", ["notes-room"])  # again, over what was exported
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    done = lace("workbench", "--export", tmp_path / "mine")
+    assert done.returncode == 2
+    assert b"is not empty" in done.stderr
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
+
+
+def test_an_unknown_scenario_is_said_at_once() -> None:
+    done = lace("workbench", "notesroom")
+    assert done.returncode == 2
+    assert b"Did you mean notes-room?" in done.stderr
+
+
+def test_the_page_names_nothing_outside() -> None:
+    for path in STATIC.rglob("*"):
+        if path.suffix in {".html", ".js", ".css", ".svg"} and "vendor" not in path.parts:
+            text = path.read_text(encoding="utf-8")
+            addresses = re.findall(r"https?://[^\s\"'`<>)]+", text)
+            assert [a for a in addresses if not a.startswith("http://www.w3.org/")] == [], path
+
+
+def test_what_is_vendored_has_versions_and_licences() -> None:
+    vendor = STATIC / "vendor"
+    versions = json.loads((vendor / "versions.json").read_text(encoding="utf-8"))
+    licences = (vendor / "LICENSES.txt").read_text(encoding="utf-8")
+    wanted = json.loads((STATIC.parents[3] / "web/package.json").read_text(encoding="utf-8"))[
+        "dependencies"
+    ]
+    assert versions == wanted
+    for name, version in versions.items():
+        assert f"{name} {version} (" in licences
