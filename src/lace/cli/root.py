@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "check": ("lace.cli.lacegram:check", "Say everything that is wrong with rules."),
     "demo": ("lace.cli.demo:demo", "Make a key, seal a note, break one byte of it, check both."),
     "fmt": ("lace.cli.lacegram:fmt", "Write rules in their one canonical spelling."),
+    "follow": ("lace.cli.sync:follow", "Interlace with a peer for as long as it lasts."),
     "get": ("lace.cli.records:get", "Show the record at an address."),
     "init": ("lace.cli.init:init", "Make a lace: a store with its settings."),
     "key": ("lace.cli.key:key", "Make and look at signing keys in files."),
@@ -37,6 +38,7 @@ _COMMANDS: Final = {
     "scenario": ("lace.cli.scenario:scenario", "Run stories of laces that meet: run, test, list."),
     "serve": ("lace.cli.serve:serve", "Let others interlace with a store."),
     "store": ("lace.cli.store:store", "Look after a record store: info, check, forget."),
+    "sync": ("lace.cli.sync:sync", "Interlace with a peer until nothing is left to exchange."),
     "workbench": ("lace.cli.workbench:workbench", "See laces converge, in a browser."),
 }
 
