@@ -25,7 +25,7 @@ _COMMANDS: Final = {
     "add": ("lace.cli.add:add", "Make a record, sign it, store it."),
     "check": ("lace.cli.lacegram:check", "Say everything that is wrong with rules."),
     "completion": ("lace.cli.completion:completion", "Let a shell complete lace's words."),
-    "demo": ("lace.cli.demo:demo", "Make a key, seal a note, break one byte of it, check both."),
+    "demo": ("lace.cli.demo:demo", "A notes room between two processes, one killed on the way."),
     "fmt": ("lace.cli.lacegram:fmt", "Write rules in their one canonical spelling."),
     "follow": ("lace.cli.sync:follow", "Interlace with a peer for as long as it lasts."),
     "get": ("lace.cli.records:get", "Show the record at an address."),
@@ -88,9 +88,10 @@ def root() -> None:
 
     \b
     Example:
-      lace key new me.key
-      lace record make //notes-demo//notes/message//msg/1 --text "Hello" --key me.key -o note.lace
-      lace record verify note.lace
+      lace keyring new alice
+      lace init notes --key alice --select //notes-demo//notes//
+      lace add //notes-demo//notes/message//msg/1 --text "Hello" --lace notes
+      lace sync tcp:notes.example.org:4790 --lace notes
     """
 
 
@@ -131,4 +132,6 @@ def _exit_code(error: LaceError) -> Exit:
         return Exit.LIMIT
     if isinstance(error, InterlaceAborted):
         return Exit.LIMIT if error.code is Code.LIMIT_EXCEEDED else Exit.ABORTED
-    return Exit.ABORTED if isinstance(error, TransportError) else Exit.BAD_INPUT
+    if isinstance(error, TransportError) and error.code is not Code.TRANSPORT_LISTEN:
+        return Exit.ABORTED
+    return Exit.BAD_INPUT

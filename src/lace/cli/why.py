@@ -28,7 +28,7 @@ from lace.cli.settings import (
     read_selector,
     select_option,
 )
-from lace.datalog.explain import Proof
+from lace.datalog.explain import FailedRule, Proof
 from lace.datalog.source import parse_fact
 from lace.errors import Code, LacegramError, UsageError
 from lace.ids import Verifier, is_record_hash, is_verifier
@@ -233,7 +233,7 @@ def _refusals(made: Explanation) -> Iterator[str]:
     """Yield how far the rules got: the one that came closest in full, the others in brief."""
     if not made.refusals:
         return
-    closest, *others = sorted(made.refusals, key=lambda refusal: -refusal.satisfied)
+    closest, *others = _by_reach(made)
     yield "the rule that came closest"
     yield f"  {made.rule(closest.id) or closest.id}"
     bound = ", ".join(f"{name} = {value}" for name, value in sorted(closest.bindings.items()))
@@ -245,6 +245,11 @@ def _refusals(made: Explanation) -> Iterator[str]:
     for refusal in others:
         yield f"  {made.rule(refusal.id) or refusal.id}"
         yield f"    fails at {refusal.failed_atom}"
+
+
+def _by_reach(made: Explanation) -> list[FailedRule]:
+    """Return the rules that failed, the one that came closest first."""
+    return sorted(made.refusals, key=lambda refusal: -refusal.satisfied)
 
 
 def _proof(local: Lace, made: Explanation, proof: Proof) -> Iterator[str]:
@@ -318,7 +323,7 @@ def _entry(made: Explanation) -> dict[str, Any]:
                 "near_misses": list(refusal.near_misses),
                 "rule": made.rule(refusal.id),
             }
-            for refusal in made.refusals
+            for refusal in _by_reach(made)
         ],
         "rules": _rules(made),
         "steps": [
