@@ -20,7 +20,7 @@ $(READY): pyproject.toml constraints.txt tools/ensure_java.py
 	@$(BIN)/python tools/ensure_java.py
 	@touch $@
 
-demo: $(READY) ## make a key, seal a note, break one byte, show both checks
+demo: $(READY) ## a notes room between two processes, one of them killed on the way
 	@$(BIN)/lace demo
 
 test: $(READY) ## run all tests

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lace.api.handles import Lace, Peer, RecordKind, connect, open
     from lace.api.interlaces import OpenInterlace, SteppedInterlace, open_interlace, sync
     from lace.api.operations import for_each, get, list, store
+    from lace.api.reasons import Explanation, explain
     from lace.crypto.keys import SigningKey
     from lace.datalog.check import check_lacegram
     from lace.datalog.evaluate import Evaluation, evaluate
@@ -68,6 +69,7 @@ _HOMES = {
     "lace.api.handles": ("Lace", "Peer", "RecordKind", "connect", "open"),
     "lace.api.interlaces": ("OpenInterlace", "SteppedInterlace", "open_interlace", "sync"),
     "lace.api.operations": ("for_each", "get", "list", "store"),
+    "lace.api.reasons": ("Explanation", "explain"),
     "lace.crypto.keys": ("SigningKey",),
     "lace.datalog.check": ("check_lacegram",),
     "lace.datalog.evaluate": ("Evaluation", "evaluate"),
@@ -116,6 +118,7 @@ __all__ = [
     "ExchangePlan",
     "ExchangePolicy",
     "Explainer",
+    "Explanation",
     "Exposure",
     "Facet",
     "FactSource",
@@ -163,6 +166,7 @@ __all__ = [
     "compile_program",
     "connect",
     "evaluate",
+    "explain",
     "facts",
     "for_each",
     "get",

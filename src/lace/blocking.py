@@ -40,12 +40,19 @@ def sync(
     *,
     their_policy: Policy | None = None,
     expose: Exposes = "selected",
+    their_expose: Exposes | None = None,
     listen: Callable[[m.Event], None] | None = None,
 ) -> m.InterlaceResult:
     """Interlace until the current fixed point."""
     return asyncio.run(
         interlaces.sync(
-            left, right, policy, their_policy=their_policy, expose=expose, listen=listen
+            left,
+            right,
+            policy,
+            their_policy=their_policy,
+            expose=expose,
+            their_expose=their_expose,
+            listen=listen,
         )
     )
 

@@ -69,11 +69,13 @@ async def sync(
     *,
     their_policy: Policy | None = None,
     expose: Exposes = "selected",
+    their_expose: Exposes | None = None,
     listen: Callable[[m.Event], None] | None = None,
 ) -> m.InterlaceResult:
     """Interlace until the current fixed point; raise ``InterlaceAborted`` if it ends early.
 
-    ``their_policy`` is for a peer in this process; any other peer brings its own.
+    ``their_policy`` and ``their_expose`` are for a peer in this process, and by default the same as
+    here; any other peer brings its own.
     """
     ended: list[m.Event] = []
 
@@ -84,7 +86,9 @@ async def sync(
             listen(event)
 
     if isinstance(right, Lace):
-        pair = _pair(left, right, policy, their_policy, expose, stays=False)
+        pair = _pair(
+            left, right, (policy, their_policy or policy), (expose, their_expose or expose)
+        )
         now = tai_now()
         pair.start(now)
         while pair.step(now):
@@ -247,21 +251,39 @@ class _PairInterlace(OpenInterlace):
 class _PeerInterlace(OpenInterlace):
     """A lace of this process, and a peer at an address."""
 
-    def __init__(self, client: Client, lace: Lace, peer: Peer, *, reconnect: bool) -> None:
+    def __init__(
+        self,
+        client: Client,
+        lace: Lace,
+        peer: Peer,
+        *,
+        reconnect: bool,
+        retry: Callable[[float, str], None] | None,
+    ) -> None:
         super().__init__()
         self._client, self._lace, self._peer = client, lace, peer
         self._reconnect = reconnect
-        self._exchange: Exchange | None = None
+        self._retry = retry
+        self._exchange: Exchange | None = None  # the one that stands, if one does
+
+    async def close(self) -> None:
+        """End the exchange; between two connections there is nothing to wait for."""
+        if self._exchange is None and not self._task.done():
+            self._events.put_nowait(m.Closed("asked to close", m.InterlaceResult()))
+            self._task.cancel()
+        await super().close()
 
     async def _drive(self) -> None:
         store = store_of(self._lace)
         end = store.subscribe(self._wake_from_any_thread)
         watching = asyncio.create_task(self._watch(store))
-        hear = self._events.put_nowait
+        hear = self._hear
         address = self._peer.address
         try:
             if self._reconnect:
-                await self._client.follow(address, listen=hear, begin=self._begin)
+                await self._client.follow(
+                    address, listen=hear, begin=self._begin, retry=self._retry
+                )
             else:
                 exchange = await self._client.dial(address, stays=True, listen=hear)
                 self._begin(exchange)
@@ -271,6 +293,11 @@ class _PeerInterlace(OpenInterlace):
         finally:
             watching.cancel()
             end()
+
+    def _hear(self, event: m.Event) -> None:
+        if isinstance(event, m.Closed | m.Aborted):
+            self._exchange = None
+        self._events.put_nowait(event)
 
     def _begin(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -301,17 +328,21 @@ async def open_interlace(
     *,
     their_policy: Policy | None = None,
     expose: Exposes = "selected",
+    their_expose: Exposes | None = None,
     reconnect: bool = True,
+    retry: Callable[[float, str], None] | None = None,
 ) -> OpenInterlace:
     """Begin an exchange that stays open; what either side stores reaches the other if it belongs.
 
-    With a peer at an address, ``reconnect`` takes the exchange up again when the connection breaks.
+    With a peer at an address, ``reconnect`` takes the exchange up again when the connection breaks;
+    ``retry`` is told how many seconds it waits before that, and why.
     """
     if isinstance(right, Lace):
-        pair = _pair(left, right, policy, their_policy, expose, stays=True)
+        policies = policy, their_policy or policy
+        pair = _pair(left, right, policies, (expose, their_expose or expose), stays=True)
         return _PairInterlace(pair, (left, right))
     client = client_of(left, right, policy, expose)
-    return _PeerInterlace(client, left, right, reconnect=reconnect)
+    return _PeerInterlace(client, left, right, reconnect=reconnect, retry=retry)
 
 
 class SteppedInterlace:
@@ -340,7 +371,8 @@ class SteppedInterlace:
         self._ends: list[Callable[[], None]] = []
         self._woken = False
         if isinstance(right, Lace):
-            self._pair = _pair(left, right, policy, their_policy, expose, stays=stays)
+            policies = policy, their_policy or policy
+            self._pair = _pair(left, right, policies, (expose, expose), stays=stays)
             self._pair.start(clock())
             self._ends = [store_of(lace).subscribe(self._wake) for lace in (left, right)]
         else:
@@ -393,19 +425,17 @@ class SteppedInterlace:
 def _pair(
     left: Lace,
     right: Lace,
-    policy: Policy,
-    their_policy: Policy | None,
-    expose: Exposes,
+    policies: tuple[Policy, Policy],
+    exposes: tuple[Exposes, Exposes],
     *,
-    stays: bool,
+    stays: bool = False,
 ) -> Pair:
     """Join two laces of this process. Each holds its own key, so each is proven to the other."""
-    modules = as_module(policy), as_module(policy if their_policy is None else their_policy)
     sides = []
     for index, (lace, other) in enumerate(((left, right), (right, left))):
         side = Side(
             index=index,
-            module=modules[index],
+            module=as_module(policies[index]),
             open=stays,
             verifier=lace.verifier,
             peer_verifier=other.verifier,
@@ -413,7 +443,7 @@ def _pair(
             encrypted=True,  # nothing leaves this process
             limits=lace.limits,
         )
-        sides.append(Participant(store_of(lace), side, as_exposure(expose), lace.limits))
+        sides.append(Participant(store_of(lace), side, as_exposure(exposes[index]), lace.limits))
     return Pair(sides[0], sides[1], direct=True)
 
 

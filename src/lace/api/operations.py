@@ -12,6 +12,7 @@ from lace.api.handles import Lace, Peer, store_of
 from lace.api.handles import open as open_lace
 from lace.api.interlaces import Policy, as_module, client_of, raise_if_aborted, sync
 from lace.errors import Code, Outcome, Status, UsageError
+from lace.ids import RecordHash
 from lace.record.model import Record, Versioned
 from lace.record.validate import validate_record
 from lace.runtime.selection import Selection
@@ -44,8 +45,23 @@ async def get(target: Lace | Peer, address: str) -> Record | None:
         raise UsageError(
             f"{address} is a prefix and may name many records; list them", code=Code.URC_FORM
         )
+    if isinstance(target, Lace):
+        return _look_up(target, parsed)
     found = await list(target, address)
     return max(found, key=_tip, default=None)
+
+
+def _look_up(local: Lace, address: HashAddress | Coordinate) -> Record | None:
+    """Return what the selector of an address would, through the store's index (110-AUT-05).
+
+    Such a selector asks for nothing but the hash or the place, and the index knows both; a list
+    would look at every record that is here.
+    """
+    store = store_of(local)
+    if isinstance(address, HashAddress):
+        return store.load(RecordHash(address.hash))
+    tip = store.versions(address, 1)
+    return store.load(tip[0]) if tip else None
 
 
 async def store(

@@ -50,7 +50,7 @@ def init(
     if room is None and (delegation or revocation):
         raise click.UsageError("--delegation and --revocation are about a room: give --room")
     if key_text is not None:
-        key_named(key_text)
+        key_named(key_text, warns=False)
     lines = [
         "# A lace. docs/reference/settings.md says what may stand here.",
         f"store = {_quoted(STORE)}",

@@ -104,12 +104,13 @@ def remove(name: str, yes: bool) -> int:
     return Exit.OK
 
 
-def key_named(text: str) -> SigningKey:
+def key_named(text: str, *, warns: bool = True) -> SigningKey:
     """Return the key that --key means: a name of the keyring, or else a file."""
     if not is_key_name(text):
         return read_key(text)
     found = Keyring().get(text)
-    _warn(found)
+    if warns:
+        _warn(found)
     return found.key
 
 

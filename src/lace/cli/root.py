@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any, Final
 
 import click
+import click.shell_completion
 
 from lace._version import __version__
 from lace.cli.exitcodes import Exit
@@ -23,8 +24,10 @@ from lace.text import redact
 _COMMANDS: Final = {
     "add": ("lace.cli.add:add", "Make a record, sign it, store it."),
     "check": ("lace.cli.lacegram:check", "Say everything that is wrong with rules."),
-    "demo": ("lace.cli.demo:demo", "Make a key, seal a note, break one byte of it, check both."),
+    "completion": ("lace.cli.completion:completion", "Let a shell complete lace's words."),
+    "demo": ("lace.cli.demo:demo", "A notes room between two processes, one killed on the way."),
     "fmt": ("lace.cli.lacegram:fmt", "Write rules in their one canonical spelling."),
+    "follow": ("lace.cli.sync:follow", "Interlace with a peer for as long as it lasts."),
     "get": ("lace.cli.records:get", "Show the record at an address."),
     "init": ("lace.cli.init:init", "Make a lace: a store with its settings."),
     "key": ("lace.cli.key:key", "Make and look at signing keys in files."),
@@ -37,6 +40,9 @@ _COMMANDS: Final = {
     "scenario": ("lace.cli.scenario:scenario", "Run stories of laces that meet: run, test, list."),
     "serve": ("lace.cli.serve:serve", "Let others interlace with a store."),
     "store": ("lace.cli.store:store", "Look after a record store: info, check, forget."),
+    "sync": ("lace.cli.sync:sync", "Interlace with a peer until nothing is left to exchange."),
+    "why": ("lace.cli.why:why", "Say why a record belongs, or may travel."),
+    "why-not": ("lace.cli.why:why_not", "Say what stands in a record's way."),
     "workbench": ("lace.cli.workbench:workbench", "See laces converge, in a browser."),
 }
 
@@ -52,6 +58,18 @@ class _LazyGroup(click.Group):
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[click.shell_completion.CompletionItem]:
+        """Complete the names of commands without loading any of them."""
+        if not incomplete.startswith("-"):
+            return [
+                click.shell_completion.CompletionItem(name, help=_COMMANDS[name][1])
+                for name in self.list_commands(ctx)
+                if name.startswith(incomplete)
+            ]
+        return super().shell_complete(ctx, incomplete)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -70,9 +88,10 @@ def root() -> None:
 
     \b
     Example:
-      lace key new me.key
-      lace record make //notes-demo//notes/message//msg/1 --text "Hello" --key me.key -o note.lace
-      lace record verify note.lace
+      lace keyring new alice
+      lace init notes --key alice --select //notes-demo//notes//
+      lace add //notes-demo//notes/message//msg/1 --text "Hello" --lace notes
+      lace sync tcp:notes.example.org:4790 --lace notes
     """
 
 
@@ -113,4 +132,6 @@ def _exit_code(error: LaceError) -> Exit:
         return Exit.LIMIT
     if isinstance(error, InterlaceAborted):
         return Exit.LIMIT if error.code is Code.LIMIT_EXCEEDED else Exit.ABORTED
-    return Exit.ABORTED if isinstance(error, TransportError) else Exit.BAD_INPUT
+    if isinstance(error, TransportError) and error.code is not Code.TRANSPORT_LISTEN:
+        return Exit.ABORTED
+    return Exit.BAD_INPUT

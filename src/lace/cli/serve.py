@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from lace.cli.exitcodes import Exit
-from lace.cli.files import read_key
+from lace.cli.keyring import key_named
+from lace.cli.settings import Settings, find
 from lace.errors import Code, UsageError
 from lace.recordstore.sqlite import SqliteStore
 from lace.runtime.metrics import serve_metrics
@@ -41,7 +42,7 @@ from lace.transport.tls import Certificate, development_certificate
     metavar="FILE",
     help="Who may see what and who may store what (see docs/streams.md).",
 )
-@click.option("--key", "key_file", metavar="FILE", help="Prove this key to whoever connects.")
+@click.option("--key", "key_text", metavar="NAME|FILE", help="Prove this key to whoever connects.")
 @click.option(
     "--name",
     "names",
@@ -78,7 +79,7 @@ def serve(
     addresses: tuple[str, ...],
     selectors: tuple[str, ...],
     policy_file: str | None,
-    key_file: str | None,
+    key_text: str | None,
     names: tuple[str, ...],
     chain: str | None,
     cert_key: str | None,
@@ -89,6 +90,9 @@ def serve(
 ) -> int:
     """Let others interlace with STORE at each ADDRESS, until it is told to stop.
 
+    STORE is a store file, or the folder of a lace; its settings then say what is served and with
+    which key, where no flag does.
+
     An ADDRESS is tcp:host:port, unix:/path, ws:host:port, wss:host:port, or stdio for one peer on
     standard input and output. What happens is told on standard error, one JSON object a line.
     SIGTERM and Ctrl-C stop it in order: exchanges come to rest first.
@@ -96,12 +100,17 @@ def serve(
     \b
     Example:
       lace serve notes.lace tcp:127.0.0.1:4790 --select //notes-demo//notes//
+      lace serve notes tcp:127.0.0.1:4790
       lace serve notes.lace wss:0.0.0.0 --name wss:notes.example.org --policy notes.toml \\
           --key server.key --cert chain.pem --cert-key cert.key --metrics 9100
     """
     places = [parse_address(text) for text in addresses]
-    policy = _policy(selectors, policy_file)
-    key = read_key(key_file) if key_file else None
+    settings = find(store) if Path(store).is_dir() else None
+    policy = _policy(selectors, policy_file, settings)
+    if settings is not None:
+        key = settings.signing_key(key_text)
+    else:
+        key = key_named(key_text) if key_text is not None else None
     certificate = _certificate(places, chain, cert_key, dev_cert)
     own = tuple(str(parse_address(name)) for name in names)
     if any(place.scheme is Scheme.STDIO for place in places):
@@ -112,6 +121,7 @@ def serve(
         detail = "peers cannot prove themselves until --name says how this server is dialled"
         _log({"event": "warning", "detail": detail})
     with SqliteStore(store) as opened:
+    with SqliteStore(store if settings is None else settings.store) as opened:
         server = Server(
             opened, policy, key=key, names=own, trusts_local=local_is_encrypted, log=_log
         )
@@ -152,7 +162,9 @@ async def _serve(
         await server.shut_down()
 
 
-def _policy(selectors: tuple[str, ...], file: str | None) -> ServePolicy:
+def _policy(selectors: tuple[str, ...], file: str | None, settings: Settings | None) -> ServePolicy:
+    if settings is not None and settings.select is not None and not (selectors or file):
+        return symmetric_policy(settings.module(None))
     if bool(selectors) == bool(file):
         raise click.UsageError("say what is served: give --select or --policy, one of them")
     if file:

@@ -104,11 +104,11 @@ class Settings:
         """Open the lace."""
         return open_lace(self.store, key=key)
 
-    def signing_key(self, text: str | None) -> SigningKey | None:
+    def signing_key(self, text: str | None, *, warns: bool = True) -> SigningKey | None:
         """Return the key of a flag, else the one of the settings, else None."""
         if text is not None:
-            return key_named(text)
-        return None if self.key is None else key_named(self._placed(self.key))
+            return key_named(text, warns=warns)
+        return None if self.key is None else key_named(self._placed(self.key), warns=warns)
 
     def module(self, text: str | None) -> PolicyModule:
         """Return the selector of a flag or argument, else the one of the settings."""

@@ -115,12 +115,14 @@ class Client:
         listen: Listen | None = None,
         backoff: Backoff | None = None,
         begin: Callable[[Exchange], None] | None = None,
+        retry: Callable[[float, str], None] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> m.Closed | m.Aborted:
         """Keep an open exchange going over any number of connections, until it is asked to close.
 
         Returns when it was asked to close, or when trying again could not help. ``begin`` is told
-        of each exchange, so that it can be woken and closed.
+        of each exchange, so that it can be woken and closed; ``retry`` is told how many seconds it
+        waits before it tries again, and why.
         """
         wait = backoff or Backoff()
 
@@ -136,6 +138,7 @@ class Client:
             except TransportError as error:
                 if error.code not in PASSING:
                     raise
+                why = error.message
             else:
                 if begin is not None:
                     begin(exchange)
@@ -143,9 +146,15 @@ class Client:
                 if isinstance(ended, m.Closed):
                     if ended.reason == "asked to close":
                         return ended
+                    why = ended.reason
                 elif ended.code not in PASSING:
                     return ended
-            await sleep(wait.delay())
+                else:
+                    why = ended.detail
+            seconds = wait.delay()
+            if retry is not None:
+                retry(seconds, why)
+            await sleep(seconds)
 
     def _participant(self, side: Side) -> Participant:
         return Participant(self.store, side, self.exposure, self.limits)

@@ -215,15 +215,6 @@ def test_show_prints_a_table_on_a_terminal(tmp_path: Path) -> None:
     assert "hello" in text
 
 
-def test_the_demo_shows_both_checks() -> None:
-    done = lace("demo")
-    text = done.stdout.decode()
-    assert done.returncode == 0
-    assert "→ valid" in text
-    assert "→ refused: record.hash-mismatch" in text
-    assert "&." not in text
-
-
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(forge.blob() * 20_000)

@@ -1,0 +1,213 @@
+"""Why a record is here or may travel, and what stands in its way, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from lace.api.handles import Lace, store_of
+from lace.api.interlaces import Exposes, Policy, as_exposure, as_module
+from lace.datalog.explain import FailedRule, Proof
+from lace.datalog.roles import ADVERTISEMENT_FACTS, RECORD_FACTS
+from lace.datalog.source import MemorySource, parse_fact
+from lace.ids import RecordHash, Verifier, parse_record_hash
+from lace.interlace.advertise import advertise
+from lace.policy.executable import ExchangePolicy, Layer, Verdict
+from lace.policy.mentions import Mentions
+from lace.policy.module import PolicyModule
+from lace.policy.origin import Party, label_operands
+from lace.policy.plan import ExchangePlan
+from lace.policy.view import Exposure
+from lace.record.facts import fields
+from lace.record.model import Record
+from lace.runtime.clock import tai_now
+
+_MOST_PREMISES: Final = 10_000
+_ABOUT_RECORDS: Final = frozenset(p.name for p in RECORD_FACTS | ADVERTISEMENT_FACTS)
+
+
+class Question(StrEnum):
+    """What is explained."""
+
+    HERE = "here"
+    """Does it belong here?"""
+    SEND = "send"
+    """May it go to the peer?"""
+    REQUEST = "request"
+    """May it be asked of the peer?"""
+
+
+_ORDER: Final = {
+    Question.HERE: (Layer.NOT_HERE, Layer.MY_RULES),
+    Question.SEND: (
+        Layer.NOT_HERE, Layer.MY_RULES, Layer.VIEW, Layer.THEIR_RULES, Layer.LOWERING,
+    ),
+    Question.REQUEST: (
+        Layer.FORMAT, Layer.NOT_ADVERTISED, Layer.MY_RULES, Layer.THEIR_RULES, Layer.LOWERING,
+    ),
+}  # fmt: skip
+_PASSED: Final = {
+    Layer.NOT_HERE: ("here", "it is stored here"),
+    Layer.FORMAT: ("format", "this engine can validate it"),
+    Layer.NOT_ADVERTISED: ("advertised", "the peer offers it"),
+    Layer.MY_RULES: ("my rules", "my selector selects it"),
+    Layer.VIEW: ("the view", "the peer's rules may see it"),
+    Layer.THEIR_RULES: ("their rules", "their selector selects it"),
+    Layer.LOWERING: ("the lowering", "both selectors select it"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One layer on a record's way."""
+
+    name: str
+    passed: bool | None
+    """None if an earlier layer decided."""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What decided about a record, and why."""
+
+    record: RecordHash
+    question: Question
+    steps: tuple[Step, ...]
+    proof: Proof | None = None
+    """Why my own rules select it, if they do."""
+    their_proof: Proof | None = None
+    refusals: tuple[FailedRule, ...] = ()
+    """How far each rule of the layer in the way got."""
+    module: PolicyModule
+    their_module: PolicyModule
+
+    @property
+    def allowed(self) -> bool:
+        return all(step.passed for step in self.steps)
+
+    @property
+    def obstacle(self) -> Step | None:
+        """The layer that stands in the way, if one does."""
+        return next((step for step in self.steps if step.passed is False), None)
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """The other records that the reason rests on, such as the grant of a membership."""
+        found = dict.fromkeys(
+            fact[1]
+            for proof in (self.proof, self.their_proof)
+            if proof is not None
+            for fact in map(parse_fact, _leaves(proof))
+            if fact[0] in _ABOUT_RECORDS
+        )
+        return tuple(hash for hash in found if hash != self.record)
+
+    def rule(self, id: str) -> str:
+        """Return the text of a rule that is named here; a lowering's rules are named only."""
+        for module in (self.module, self.their_module):
+            if id in module.lacegram.rule_ids:
+                return module.lacegram.lines[module.lacegram.rule_ids.index(id)]
+        return ""
+
+
+def explain(
+    local: Lace,
+    record: str,
+    policy: Policy,
+    *,
+    their_policy: Policy | None = None,
+    peer: Verifier | None = None,
+    expose: Exposes = "selected",
+    offered: Record | None = None,
+) -> Explanation:
+    """Say why a record belongs here or may travel, or which layer stands in its way.
+
+    Without ``their_policy`` it is about this lace alone. With it, a record that is here is to be
+    sent to a peer who brings that policy, proven to be ``peer``; one that is not here is to be
+    requested. ``offered`` is such a record as the peer would advertise it.
+    """
+    hash = parse_record_hash(record)
+    module = as_module(policy)
+    theirs = module if their_policy is None else as_module(their_policy)
+    # Alone, nothing but the own rules decides: whatever they select, the second operand does too.
+    exposure = Exposure(default="everything") if their_policy is None else as_exposure(expose)
+    decided = _decide(local, hash, module, theirs, peer, exposure, offered)
+    is_here = store_of(local).has(hash)
+    if their_policy is not None:
+        question = Question.SEND if is_here else Question.REQUEST
+    else:
+        question = Question.HERE if is_here or offered is None else Question.REQUEST
+    return Explanation(
+        record=hash,
+        question=question,
+        steps=tuple(_steps(question, decided, is_here=is_here)),
+        proof=decided.mine,
+        their_proof=None if their_policy is None else decided.theirs,
+        refusals=decided.refusals,
+        module=module,
+        their_module=theirs,
+    )
+
+
+def _decide(
+    local: Lace,
+    hash: RecordHash,
+    module: PolicyModule,
+    theirs: PolicyModule,
+    peer: Verifier | None,
+    exposure: Exposure,
+    offered: Record | None,
+) -> Verdict:
+    operands = label_operands(
+        Party(index=0, module=module, verifier=local.verifier),
+        Party(index=1, module=theirs, verifier=peer),
+    )
+    source = MemorySource(limits=local.limits)
+    modules = [module, theirs, *exposure.modules_for(operands[1].viewer)]
+    with store_of(local).snapshot() as snapshot:
+        Mentions.of(modules).load(snapshot, source)
+    now = tai_now()
+    for fact in (("StartTAI", now), ("TickTAI", now), ("ClockSkewSeconds", "0")):
+        source.add(fact)
+    for name, verifier in (("Here", local.verifier), ("Peer", peer)):
+        if verifier is not None:
+            source.add((name, verifier))
+    if offered is not None:
+        advert = advertise(offered.hash, operands[1].source_label, fields(offered), None)
+        for advertised in advert.facts():
+            source.add(advertised)
+    made = ExchangePolicy(ExchangePlan(operands), 0, source, exposure, local.limits)
+    return made.explain_send(hash) if store_of(local).has(hash) else made.explain_request(hash)
+
+
+def _steps(question: Question, decided: Verdict, *, is_here: bool) -> Iterator[Step]:
+    if question is Question.HERE and not is_here:
+        yield Step("here", passed=False, detail="it is not stored here")
+        yield Step("my rules", passed=None)
+        return
+    has_decided = False
+    for layer in _ORDER[question]:
+        name, passed = _PASSED[layer]
+        if has_decided:
+            yield Step(name, passed=None)
+        elif layer is decided.layer:
+            has_decided = True
+            yield Step(name, passed=False, detail=decided.detail)
+        else:
+            yield Step(name, passed=True, detail=passed)
+
+
+def _leaves(proof: Proof) -> Iterator[str]:
+    """Yield the base facts under a proof, each once; a premise that is shared is one object."""
+    seen = {id(proof)}
+    queue = [proof]
+    for item in queue:
+        if item.rule is None:
+            yield item.fact
+        for premise in item.because:
+            if id(premise) not in seen and len(seen) < _MOST_PREMISES:
+                seen.add(id(premise))
+                queue.append(premise)

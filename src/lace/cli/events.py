@@ -1,0 +1,152 @@
+"""What happens in an exchange, as lines: words on a terminal, JSON objects in a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from lace.api.handles import Lace
+from lace.api.operations import get
+from lace.cli.render import print_json
+from lace.interlace import messages as m
+from lace.record.model import Versioned
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_MOST_SHOWN: Final = 20
+_PATIENCE_SECONDS: Final = 1.0
+_FRAME_SECONDS: Final = 0.1
+_FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_CLEAR: Final = "\r\x1b[K"
+
+
+@dataclass(slots=True)
+class Reporter:
+    """Tells what happened; ``brief`` keeps a long list short on a terminal."""
+
+    local: Lace
+    brief: bool = True
+    received: int = 0
+    rejected: int = 0
+    _waiting: list[tuple[str, str]] = field(default_factory=list)
+    """Records to be shown, with the arrow before them."""
+    _left_out: int = 0
+
+    def hear(self, event: m.Event) -> None:
+        """Tell an event: at once in a pipe, with ``flush`` on a terminal."""
+        if isinstance(event, m.RecordSaved):
+            self.received += 1
+        elif isinstance(event, m.RecordRejected):
+            self.rejected += 1
+        if not sys.stdout.isatty():
+            for entry in as_entries(event):
+                print_json(entry)
+            sys.stdout.buffer.flush()
+            return
+        match event:
+            case m.RecordSaved():
+                self._show("←", event.hash)
+            case m.RecordRejected():
+                click.echo(f"✗ {event.hash} was rejected: {event.detail} [{event.code}]")
+            case m.FixedPoint():
+                for hash in event.result.sent:
+                    self._show("→", hash)
+            case _:
+                pass
+
+    def _show(self, arrow: str, hash: str) -> None:
+        if self.brief and len(self._waiting) >= _MOST_SHOWN:
+            self._left_out += 1
+        else:
+            self._waiting.append((arrow, hash))
+
+    async def flush(self) -> None:
+        """Show what waits, each record with its place."""
+        waiting, self._waiting = self._waiting, []
+        left_out, self._left_out = self._left_out, 0
+        for arrow, hash in waiting:
+            record = await get(self.local, f"////{hash}")
+            place = record.coordinate if isinstance(record, Versioned) else ""
+            click.echo(f"{arrow} {hash} {place}".rstrip())
+        if left_out:
+            click.echo(f"  … and {left_out} more")
+
+    @asynccontextmanager
+    async def progress(self) -> AsyncIterator[None]:
+        """Show on standard error that work goes on, once it has taken a second."""
+        if not sys.stderr.isatty():
+            yield
+            return
+        ticking = asyncio.create_task(self._tick())
+        try:
+            yield
+        finally:
+            ticking.cancel()
+            click.echo(_CLEAR, nl=False, err=True)
+
+    async def _tick(self) -> None:
+        await asyncio.sleep(_PATIENCE_SECONDS)
+        frame = 0
+        while True:
+            frame += 1
+            sign = _FRAMES[frame % len(_FRAMES)]
+            click.echo(f"{_CLEAR}{sign} {self.received:,} records received", nl=False, err=True)
+            await asyncio.sleep(_FRAME_SECONDS)
+
+
+def as_entries(event: m.Event) -> Iterator[dict[str, Any]]:
+    """Yield an event as objects: one, but for what was sent, which has one a record."""
+    match event:
+        case m.RecordSaved():
+            yield {"event": "saved", "hash": event.hash}
+        case m.RecordDuplicate():
+            yield {"event": "duplicate", "hash": event.hash}
+        case m.RecordRejected():
+            rejected = {"code": str(event.code), "detail": event.detail}
+            yield {"event": "rejected", "hash": event.hash} | rejected
+        case m.FixedPoint():
+            for hash in event.result.sent:
+                yield {"event": "sent", "hash": hash}
+            yield {"event": "fixed-point"} | numbers(event.result)
+        case m.Closed():
+            yield {"event": "closed", "reason": event.reason}
+        case m.Aborted():
+            why = {"blame": str(event.blame), "code": str(event.code), "detail": event.detail}
+            yield {"event": "aborted"} | why | numbers(event.result)
+
+
+def numbers(result: m.InterlaceResult) -> dict[str, Any]:
+    """Return what one round did, counted."""
+    return {
+        "bytes_received": result.bytes_received,
+        "bytes_sent": result.bytes_sent,
+        "not_available": len(result.not_available),
+        "peer": result.peer,
+        "plan": result.plan,
+        "received": len(result.received),
+        "rejected": len(result.rejected),
+        "rounds": result.loops,
+        "sent": len(result.sent),
+    }
+
+
+def summary(result: m.InterlaceResult) -> str:
+    """Return the same in one line of words."""
+    parts = [
+        f"{len(result.received):,} received ({result.bytes_received:,} bytes)",
+        f"{len(result.sent):,} sent ({result.bytes_sent:,} bytes)",
+    ]
+    if result.rejected:
+        parts.append(f"{len(result.rejected):,} rejected")
+    if result.not_available:
+        parts.append(f"{len(result.not_available):,} no longer available")
+    peer = f" with {result.peer}" if result.peer else ""
+    rounds = "1 round" if result.loops == 1 else f"{result.loops} rounds"
+    return f"{', '.join(parts)}{peer}, in {rounds}"

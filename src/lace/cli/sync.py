@@ -1,0 +1,229 @@
+"""``lace sync`` and ``lace follow``: interlace to the fixed point, or for as long as it lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from lace.api.handles import Lace, Peer
+from lace.api.interlaces import open_interlace
+from lace.api.interlaces import sync as interlace_sync
+from lace.cli.events import Reporter, summary
+from lace.cli.exitcodes import Exit
+from lace.cli.settings import (
+    Settings,
+    expose_option,
+    find,
+    is_address,
+    key_option,
+    lace_option,
+    select_option,
+)
+from lace.errors import Code, InterlaceAborted, UsageError
+from lace.interlace import messages as m
+from lace.policy.module import PolicyModule
+from lace.policy.view import Exposure
+from lace.text import shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Meeting:
+    """Everything that an exchange needs."""
+
+    local: Lace
+    other: Lace | Peer
+    module: PolicyModule
+    exposure: Exposure
+    their_module: PolicyModule | None = None
+    their_exposure: Exposure | None = None
+
+
+def _exchange_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that sync and follow share."""
+    for option in (
+        lace_option,
+        key_option,
+        expose_option,
+        click.option("--trust", metavar="FILE", help="One more certificate to believe, for wss."),
+        click.option("--expect", metavar="VERIFIER", help="Whom the peer must prove to be."),
+        select_option,
+        click.argument("peer_text", metavar="PEER"),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@_exchange_options
+def sync(
+    peer_text: str,
+    select_text: str | None,
+    expect: str | None,
+    trust: str | None,
+    exposed: tuple[str, ...],
+    key_text: str | None,
+    where: str | None,
+) -> int:
+    """Exchange with PEER exactly the records that both sides select, until none is left.
+
+    PEER is a name of lace.toml, an address (tcp:host:port, unix:/path, ws:…, wss:…), or the path of
+    another lace on this machine. A terminal shows what travelled; a pipe gets one JSON object for
+    each event. Exit code 3 if records were rejected, 4 if it ended early, 5 if a limit ended it;
+    what was stored stays stored, and the next sync goes on from there.
+
+    \b
+    Example:
+      lace sync tcp:notes.example.org:4790
+      lace sync ../bob
+      lace sync server --select //notes-demo//notes//
+    """
+    settings = find(where)
+    with _meeting(settings, peer_text, select_text, expect, trust, exposed, key_text) as meeting:
+        return asyncio.run(_sync(meeting))
+
+
+async def _sync(meeting: _Meeting) -> int:
+    reporter = Reporter(meeting.local)
+    try:
+        async with reporter.progress():
+            result = await interlace_sync(
+                meeting.local,
+                meeting.other,
+                meeting.module,
+                their_policy=meeting.their_module,
+                expose=meeting.exposure,
+                their_expose=meeting.their_exposure,
+                listen=reporter.hear,
+            )
+    except InterlaceAborted as error:
+        await reporter.flush()
+        click.echo(f"until then: {summary(error.result)}", err=True)
+        raise
+    await reporter.flush()
+    click.echo(f"fixed point: {summary(result)}", err=True)
+    return Exit.SOME_REJECTED if result.rejected else Exit.OK
+
+
+@click.command()
+@_exchange_options
+def follow(
+    peer_text: str,
+    select_text: str | None,
+    expect: str | None,
+    trust: str | None,
+    exposed: tuple[str, ...],
+    key_text: str | None,
+    where: str | None,
+) -> int:
+    """Stay interlaced with PEER: what either side stores reaches the other, if both select it.
+
+    PEER is what lace sync takes. When the connection breaks it is made again, after a while that
+    grows up to a minute. Each event is a line, in a pipe a JSON object. Ctrl-C ends it in order,
+    with exit code 130.
+
+    \b
+    Example:
+      lace follow tcp:notes.example.org:4790
+      lace follow server | jq -r 'select(.event == "saved").hash'
+    """
+    settings = find(where)
+    with _meeting(settings, peer_text, select_text, expect, trust, exposed, key_text) as meeting:
+        return asyncio.run(_follow(meeting))
+
+
+async def _follow(meeting: _Meeting) -> int:
+    reporter = Reporter(meeting.local, brief=False)
+    live = await open_interlace(
+        meeting.local,
+        meeting.other,
+        meeting.module,
+        their_policy=meeting.their_module,
+        expose=meeting.exposure,
+        their_expose=meeting.their_exposure,
+        retry=_tell_retry,
+    )
+    asked: list[int] = []
+    closing: set[asyncio.Task[None]] = set()
+
+    def stop(number: int) -> None:
+        asked.append(number)
+        closing.add(asyncio.create_task(live.close()))
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # not every system can; Ctrl-C ends it less gently
+            loop.add_signal_handler(number, stop, number)
+    last: m.Event | None = None
+    try:
+        async for event in live:
+            last = event
+            reporter.hear(event)
+            await reporter.flush()
+            if isinstance(event, m.FixedPoint):
+                click.echo(f"fixed point: {summary(event.result)}", err=True)
+    finally:
+        await asyncio.gather(live.close(), *closing)
+    if asked:
+        return Exit.INTERRUPTED if asked[0] == signal.SIGINT else Exit.OK
+    if isinstance(last, m.Aborted):
+        click.echo(f"lace: {last.detail} [{last.code}]\n  {last.code.fix}", err=True)
+        return Exit.LIMIT if last.code is Code.LIMIT_EXCEEDED else Exit.ABORTED
+    return Exit.OK
+
+
+def _tell_retry(seconds: float, why: str) -> None:
+    click.echo(f"{why}; trying again in {seconds:.1f} s", err=True)
+
+
+def _found(peer: str, settings: Settings) -> Settings:
+    """Return the settings of another lace on this machine."""
+    try:
+        return find(peer)
+    except UsageError as error:
+        if error.code is not Code.SETTINGS_MISSING:
+            raise
+        known = ", ".join(settings.peers) or "none"
+        raise UsageError(
+            f"{shown(peer)} is no peer of lace.toml (there are: {known}), no address, and no lace",
+            code=Code.ADDRESS_MALFORMED,
+        ) from None
+
+
+@contextmanager
+def _meeting(
+    settings: Settings,
+    peer: str,
+    select: str | None,
+    expect: str | None,
+    trust: str | None,
+    exposed: tuple[str, ...],
+    key: str | None,
+) -> Iterator[_Meeting]:
+    """Open what an exchange needs, and close it at the end."""
+    module = settings.module(select)
+    exposure = settings.exposure(exposed)
+    with ExitStack() as stack:
+        if peer in settings.peers or is_address(peer):
+            other = settings.peer(peer, expect=expect, trust=trust)
+            local = stack.enter_context(settings.open(settings.signing_key(key)))
+            yield _Meeting(local=local, other=other, module=module, exposure=exposure)
+            return
+        if expect is not None or trust is not None:
+            raise click.UsageError("--expect and --trust are about a peer at an address")
+        theirs = _found(peer, settings)
+        local = stack.enter_context(settings.open(settings.signing_key(key)))
+        there = stack.enter_context(theirs.open(theirs.signing_key(None)))
+        yield _Meeting(
+            local=local,
+            other=there,
+            module=module,
+            exposure=exposure,
+            their_module=theirs.module(None) if theirs.select is not None else module,
+            their_exposure=theirs.exposure(()),
+        )

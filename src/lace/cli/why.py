@@ -1,0 +1,348 @@
+"""``lace why`` and ``lace why-not``: which rules and records decide, layer by layer."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from lace import blocking
+from lace.api.handles import Lace
+from lace.api.reasons import Explanation, explain
+from lace.cli.exitcodes import Exit
+from lace.cli.files import read_frames
+from lace.cli.keyring import key_names
+from lace.cli.render import print_json
+from lace.cli.settings import (
+    PeerSettings,
+    Settings,
+    expose_option,
+    find,
+    is_address,
+    key_option,
+    lace_option,
+    read_selector,
+    select_option,
+)
+from lace.datalog.explain import FailedRule, Proof
+from lace.datalog.source import parse_fact
+from lace.errors import Code, LacegramError, UsageError
+from lace.ids import Verifier, is_record_hash, is_verifier
+from lace.policy.module import PolicyModule
+from lace.record.model import Record, Versioned
+from lace.record.split import Frame
+from lace.record.validate import validate_record
+from lace.text import shown
+from lace.urc import Coordinate, parse_urc
+
+_MOST_LINES: Final = 200
+_VERIFIER: Final = re.compile(r"V\.[0-9A-Z_a-z~]{43}\.H3")
+_SIGNS: Final = {True: "✓", False: "✗", None: "–"}
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that why and why-not share."""
+    for option in (
+        lace_option,
+        key_option,
+        expose_option,
+        select_option,
+        click.option(
+            "--ask", is_flag=True, help="Ask the peer for a record that is not here; store nothing."
+        ),
+        click.option(
+            "--theirs", "their_text", metavar="SELECTOR",
+            help="What the peer selects.  [default: the peer's select in lace.toml, else yours]",
+        ),
+        click.option(
+            "--peer", "peer_text", metavar="NAME|VERIFIER|ADDRESS", help="Whom it is to meet."
+        ),
+        click.argument("record", metavar="RECORD"),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command()
+@_options
+def why(**flags: Any) -> int:
+    """Say why RECORD belongs here, or with --peer why it may travel: by which rules and records.
+
+    RECORD is a hash, a coordinate, or a file with one record. Exit code 6 if something stands in
+    its way, which is told then.
+
+    \b
+    Example:
+      lace why //notes-demo//notes/message//msg/1
+      lace why S.….H3 --peer bob
+    """
+    return _explain(**flags)
+
+
+@click.command("why-not")
+@_options
+def why_not(**flags: Any) -> int:
+    """Say what stands in RECORD's way, layer by layer: here, my rules, the view, their rules.
+
+    RECORD is a hash, a coordinate, or a file with one record that is not here. With --ask the peer
+    is asked for it by an interlace for this one hash; nothing is stored. Exit code 6 if something
+    stands in its way, 0 if nothing does.
+
+    \b
+    Example:
+      lace why-not S.….H3 --peer bob
+      lace why-not S.….H3 --peer server --ask
+      lace why-not note.lace
+    """
+    return _explain(**flags)
+
+
+def _explain(
+    record: str,
+    peer_text: str | None,
+    their_text: str | None,
+    ask: bool,
+    select_text: str | None,
+    exposed: tuple[str, ...],
+    key_text: str | None,
+    where: str | None,
+) -> int:
+    settings = find(where)
+    verifier, known = _peer(settings, peer_text)
+    theirs = _theirs(settings, known, their_text)
+    module = settings.module(select_text)
+    if theirs is None and peer_text is not None:
+        click.echo("what the peer selects is not known: taken to be what you select", err=True)
+        theirs = module
+    with settings.open(settings.signing_key(key_text, warns=ask)) as local:
+        hash, given = _record(local, record)
+        if ask:
+            given = _asked(settings, local, peer_text, hash)
+        made = explain(
+            local,
+            hash,
+            module,
+            their_policy=theirs,
+            peer=verifier,
+            expose=settings.exposure(exposed),
+            offered=given,
+        )
+        if sys.stdout.isatty():
+            for line in _lines(local, made):
+                click.echo(line)
+        else:
+            print_json(_entry(made))
+    return Exit.OK if made.allowed else Exit.NOT_FOUND
+
+
+# --- what is meant ---
+
+
+def _record(local: Lace, text: str) -> tuple[str, Record | None]:
+    """Return the hash of what is asked about, and the record if it was given as a file."""
+    if is_record_hash(text):
+        return text, None
+    if text.startswith("//"):
+        address = parse_urc(text)
+        found = blocking.get(local, text)
+        if found is not None:
+            return found.hash, None
+        if not isinstance(address, Coordinate):
+            return str(address).removeprefix("////"), None
+        raise UsageError(
+            f"nothing is at {text}", code=Code.URC_FORM,
+            hint="Ask by hash about a record that is not here, or give it as a file.",
+        )  # fmt: skip
+    if not Path(text).is_file():
+        raise UsageError(f"{shown(text)} is no hash, no coordinate and no file", code=Code.URC_FORM)
+    frames = list(read_frames(text))
+    if len(frames) != 1 or not isinstance(frames[0], Frame):
+        raise UsageError(f"{text} does not hold exactly one record", code=Code.RECORD_MALFORMED)
+    given = validate_record(frames[0].raw).unwrap()
+    return given.hash, given
+
+
+def _peer(settings: Settings, text: str | None) -> tuple[Verifier | None, PeerSettings | None]:
+    """Return whom --peer means, as far as it is known."""
+    if text is None:
+        return None, None
+    known = settings.peers.get(text)
+    if known is None and is_verifier(text):
+        known = next((peer for peer in settings.peers.values() if peer.expect == text), None)
+        return Verifier(text), known
+    if known is None and not is_address(text):
+        named = {name: verifier for verifier, name in key_names().items()}
+        if text in named:
+            return Verifier(named[text]), None
+        there = ", ".join(settings.peers) or "none"
+        raise UsageError(
+            f"{shown(text)} is no peer of lace.toml (there are: {there}), no verifier, no address",
+            code=Code.ADDRESS_MALFORMED,
+        )
+    if known is not None and known.expect is not None:
+        return Verifier(known.expect), known
+    return None, known
+
+
+def _theirs(
+    settings: Settings, known: PeerSettings | None, text: str | None
+) -> PolicyModule | None:
+    if text is not None:
+        return read_selector(text)
+    if known is not None and known.select is not None:
+        return read_selector(known.select, settings.folder)
+    return None
+
+
+def _asked(settings: Settings, local: Lace, peer: str | None, hash: str) -> Record | None:
+    """Return a record as a peer gives it, by an interlace for this one hash."""
+    if peer is None or not (peer in settings.peers or is_address(peer)):
+        raise click.UsageError("--ask needs --peer with a name of lace.toml or an address")
+    found = blocking.get(settings.peer(peer, key=local.key), f"////{hash}")
+    if found is None:
+        click.echo("the peer does not give it: it has it not, or its policy refuses", err=True)
+    return found
+
+
+# --- words ---
+
+
+def _lines(local: Lace, made: Explanation) -> Iterator[str]:
+    short = _Short(made.record)
+    yield f"{made.record} {_place(local, made.record)}".rstrip()
+    for step in made.steps:
+        yield f"  {_SIGNS[step.passed]} {step.name:13} {short(step.detail)}".rstrip()
+    if made.obstacle is not None:
+        yield from map(short, _refusals(made))
+        return
+    for title, proof in (("because", made.proof), ("and for them because", made.their_proof)):
+        if proof is not None:
+            yield title
+            for number, line in enumerate(_proof(local, made, proof)):
+                if number == _MOST_LINES:
+                    yield "  … and more; lace plumb lacegram why prints all of it"
+                    break
+                yield short(line)
+
+
+def _refusals(made: Explanation) -> Iterator[str]:
+    """Yield how far the rules got: the one that came closest in full, the others in brief."""
+    if not made.refusals:
+        return
+    closest, *others = _by_reach(made)
+    yield "the rule that came closest"
+    yield f"  {made.rule(closest.id) or closest.id}"
+    bound = ", ".join(f"{name} = {value}" for name, value in sorted(closest.bindings.items()))
+    yield f"    fails at {closest.failed_atom}{f' with {bound}' if bound else ''}"
+    for near in closest.near_misses:
+        yield f"    there is {near}"
+    if others:
+        yield "and the others"
+    for refusal in others:
+        yield f"  {made.rule(refusal.id) or refusal.id}"
+        yield f"    fails at {refusal.failed_atom}"
+
+
+def _by_reach(made: Explanation) -> list[FailedRule]:
+    """Return the rules that failed, the one that came closest first."""
+    return sorted(made.refusals, key=lambda refusal: -refusal.satisfied)
+
+
+def _proof(local: Lace, made: Explanation, proof: Proof) -> Iterator[str]:
+    """Yield a proof as lines, premises under what they prove. No recursion: proofs can be deep."""
+    stack = [(proof, 1)]
+    while stack:
+        item, depth = stack.pop()
+        indent = "  " * min(depth, 20)
+        yield f"{indent}{item.fact}"
+        yield f"{indent}  by {made.rule(item.rule or '') or item.rule}"
+        about: dict[str, list[str]] = {}
+        for premise in item.because:
+            if premise.rule is None:
+                record, what = _fact(premise.fact)
+                about.setdefault(record, []).extend(what)
+        for record, said in about.items():
+            known = "this record" if record == made.record else f"{record} {_place(local, record)}"
+            yield f"{indent}  {known.strip() or 'there'}: {', '.join(said) or 'is here'}"
+        for condition in item.conditions:
+            yield f"{indent}  {condition}"
+        derived = [premise for premise in item.because if premise.rule is not None]
+        stack += [(premise, depth + 1) for premise in reversed(derived)]
+
+
+def _fact(line: str) -> tuple[str, list[str]]:
+    """Return which record a base fact is about, and what it says of it."""
+    try:
+        name, *values = parse_fact(line)
+    except LacegramError:
+        return "", [line]
+    match name, values:
+        case "Have", [record]:
+            return record, []
+        case "Advertised", [record, _source]:
+            return record, ["is offered"]
+        case "Field", [record, field, _index, value]:
+            return record, [f"{field} = {value}"]
+        case "AdvertisedField", [record, _source, field, _index, value]:
+            return record, [f"{field} = {value}"]
+    return "", [line]
+
+
+def _place(local: Lace, hash: str) -> str:
+    record = blocking.get(local, f"////{hash}")
+    return str(record.coordinate) if isinstance(record, Versioned) else ""
+
+
+class _Short:
+    """Writes ids as people read them: keys by their names, the record itself as what it is."""
+
+    def __init__(self, record: str) -> None:
+        self._record = record
+        self._names = key_names()
+
+    def __call__(self, line: str) -> str:
+        line = line.replace(f"'{self._record}'", "it").replace(self._record, "it")
+        return _VERIFIER.sub(lambda found: self._names.get(found[0], f"{found[0][:10]}…"), line)
+
+
+def _entry(made: Explanation) -> dict[str, Any]:
+    return {
+        "allowed": made.allowed,
+        "evidence": list(made.evidence),
+        "question": str(made.question),
+        "record": made.record,
+        "refusals": [
+            {
+                "bindings": refusal.bindings,
+                "failed_atom": refusal.failed_atom,
+                "id": refusal.id,
+                "near_misses": list(refusal.near_misses),
+                "rule": made.rule(refusal.id),
+            }
+            for refusal in _by_reach(made)
+        ],
+        "rules": _rules(made),
+        "steps": [
+            {"detail": step.detail, "layer": step.name, "passed": step.passed}
+            for step in made.steps
+        ],
+    }
+
+
+def _rules(made: Explanation) -> list[dict[str, str]]:
+    """Return the rules that the reasons rest on."""
+    found: dict[str, None] = {}
+    queue = [proof for proof in (made.proof, made.their_proof) if proof is not None]
+    seen = set(map(id, queue))
+    for item in queue:
+        if item.rule is not None:
+            found[item.rule] = None
+        for premise in item.because:
+            if id(premise) not in seen:
+                seen.add(id(premise))
+                queue.append(premise)
+    return [{"id": rule, "rule": made.rule(rule)} for rule in found]
