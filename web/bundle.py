@@ -1,8 +1,8 @@
 """Make the browser bundle: a folder with the whole engine that a plain page can import.
 
 ``python web/bundle.py FOLDER`` needs npm, which brings Pyodide and the noble libraries by name and
-exact version; whoever serves the folder needs nothing. The engine is Lace's own source; only hashing
-and curve arithmetic are done by JavaScript instead of native code.
+exact version; whoever serves the folder needs nothing. The engine is Lace's own source; only
+hashing and curve arithmetic are done by JavaScript instead of native code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from vendor import ROOT, WEB, install, licences
 
 BROWSER = WEB / "browser"
 SOURCE = ROOT / "src" / "lace"
-PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")  # fmt: skip
+PYODIDE = (
+    "pyodide.mjs",
+    "pyodide.asm.mjs",
+    "pyodide.asm.wasm",
+    "python_stdlib.zip",
+    "pyodide-lock.json",
+)
 LEFT_OUT = frozenset(("cli", "lake", "static", "__pycache__"))
 STAMP = (2020, 1, 1, 0, 0, 0)  # the same files give the same archive
 
@@ -47,7 +53,8 @@ def bundle(folder: Path) -> None:
     subprocess.run(
         [
             modules / ".bin" / "esbuild", "browser/noble.entry.js", "--bundle", "--minify",
-            "--format=esm", "--target=es2022", "--log-level=warning", f"--outfile={(folder / 'noble.mjs').resolve()}",
+            "--format=esm", "--target=es2022", "--log-level=warning",
+            f"--outfile={(folder / 'noble.mjs').resolve()}",
         ],
         cwd=WEB, check=True,
     )  # fmt: skip

@@ -1,4 +1,7 @@
-"""One workbench and one browser for all tests; a page of its own for each, free of errors."""
+"""One workbench and one browser for each file; a page of its own for each test, free of errors.
+
+Not for the whole session: while Playwright is there, nothing else can run an event loop.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,19 @@ from lace.scenario.library import library
 from lace.workbench.export import export
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def link() -> Iterator[str]:
     with workbench() as url:
         yield url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with chromium() as made:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("site") / "out"
     export(directory, list(library()))

@@ -8,7 +8,7 @@ from typing import Any
 import lace
 from lace.api.handles import Lace
 from lace.crypto.keys import SigningKey
-from lace.errors import LaceError
+from lace.errors import Code, LaceError, UsageError
 from lace.record.facts import fields
 from lace.record.model import Record, Versioned
 from lace.recordstore.sqlite import SqliteStore
@@ -82,7 +82,8 @@ def explain(error: BaseException) -> str:
 def _record(local: Lace, spec: dict[str, Any]) -> Record:
     place = parse_urc(spec["at"])
     if not isinstance(place, Coordinate):
-        raise ValueError(f"{spec['at']} is not a coordinate: write //group//app//name")
+        message = f"{spec['at']} is not a coordinate: write //group//app//name"
+        raise UsageError(message, code=Code.URC_FORM)
     plex = lace.build_plex(
         group=place.group, app=place.app, name=place.name, tai=spec.get("tai") or lace.tai_now(),
         extras=list((spec.get("fields") or {}).items()), data=(spec.get("data") or "").encode(),
