@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench docs workbench screenshots fuzz soak clean help
+.PHONY: demo test lint bench docs workbench bundle screenshots fuzz soak clean help
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -45,6 +45,9 @@ docs: $(READY) ## write the generated pages again
 
 workbench: $(READY) ## see laces converge, step by step, in a browser
 	@$(BIN)/lace workbench
+
+bundle: $(READY) ## make the browser bundle in dist/lace-browser (needs npm)
+	@$(BIN)/python web/bundle.py
 
 screenshots: $(READY) ## take the pictures of the documentation again
 	@$(BIN)/python tools/take_screenshots.py

@@ -1,31 +1,33 @@
-"""One workbench and one browser for all tests; a page of its own for each, free of errors."""
+"""One workbench and one browser for each file; a page of its own for each test, free of errors.
+
+Not for the whole session: while Playwright is there, nothing else can run an event loop.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from bench_page import chromium, static_site, workbench
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, ConsoleMessage, Page
 
 from lace.scenario.library import library
 from lace.workbench.export import export
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def link() -> Iterator[str]:
     with workbench() as url:
         yield url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with chromium() as made:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("site") / "out"
     export(directory, list(library()))
@@ -39,21 +41,23 @@ def faults() -> list[str]:
     return []
 
 
+def _note(message: ConsoleMessage, faults: list[str]) -> None:
+    """Keep an error; a browser's own question after an icon is none of the page's."""
+    if message.type == "error" and not message.location["url"].endswith("/favicon.ico"):
+        faults.append(f"{message.text} {message.location['url']}")
+
+
 @pytest.fixture
 def page(browser: Browser, faults: list[str]) -> Iterator[Page]:
     context = browser.new_context(
-        viewport={"width": 1440, "height": 1000}, permissions=["clipboard-read", "clipboard-write"]
+        viewport={"width": 1440, "height": 1000},
+        permissions=["clipboard-read", "clipboard-write"],
     )
     made = context.new_page()
-    made.set_default_timeout(10_000)
+    made.set_default_timeout(20_000)
     made.on("pageerror", lambda error: faults.append(str(error)))
-    made.on(
-        "console", lambda message: faults.append(message.text) if message.type == "error" else None
-    )
+    made.on("console", lambda message: _note(message, faults))
     yield made
     context.close()
     # When a selection is typed over, Chromium itself tries to keep its style, and is told not to.
     assert [fault for fault in faults if not fault.startswith("Applying inline style")] == []
-
-
-SCREENSHOTS = Path(__file__).parent.parent.parent / ".screenshots"

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     "--export", "directory", type=click.Path(path_type=Path), metavar="DIR",
     help="Write a page that needs no engine, instead of serving one.",
 )  # fmt: skip
-def workbench(name: str, port: int, host: str, directory: Path | None) -> None:
+@click.option(
+    "--engine", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="BUNDLE",
+    help="With --export: a browser bundle, so that the page can change things.",
+)  # fmt: skip
+def workbench(name: str, port: int, host: str, directory: Path | None, engine: Path | None) -> None:
     """See two laces converge, step by step, in a browser.
 
     Works without any network. Uses demo keys only; never give it a real secret.
@@ -42,7 +46,7 @@ def workbench(name: str, port: int, host: str, directory: Path | None) -> None:
         names = list(library())
         names = [name, *(other for other in names if other != name)]
         with click.progressbar(length=len(names), label="Recording", show_pos=True) as bar:
-            export(directory, names, lambda _name: bar.update(1))
+            export(directory, names, lambda _name: bar.update(1), engine)
         click.echo(f"{directory / 'index.html'}: serve this folder with any web server")
         return
     try:

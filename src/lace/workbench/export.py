@@ -19,9 +19,20 @@ MARK: Final = "lace-workbench-export.json"
 
 
 def export(
-    directory: Path, names: list[str], progress: Callable[[str], None] = lambda _name: None
+    directory: Path,
+    names: list[str],
+    progress: Callable[[str], None] = lambda _name: None,
+    engine: Path | None = None,
 ) -> None:
-    """Write the page with recordings of the named scenarios; only an empty place is written to."""
+    """Write the page with recordings of the named scenarios; only an empty place is written to.
+
+    ``engine`` is a browser bundle: with it the page can change things without any server.
+    """
+    if engine is not None and not (engine / "lace.mjs").exists():
+        raise UsageError(
+            f"{engine} is not a browser bundle", code=Code.INPUT_FILE,
+            hint="Make one from a clone with python web/bundle.py FOLDER.",
+        )  # fmt: skip
     if directory.exists() and any(directory.iterdir()) and not (directory / MARK).exists():
         raise UsageError(
             f"{directory} is not empty", code=Code.INPUT_FILE,
@@ -30,7 +41,16 @@ def export(
     shutil.copytree(STATIC, directory, dirs_exist_ok=True)
     page = directory / "index.html"
     text = page.read_text(encoding="utf-8")
-    page.write_text(text.replace("<html ", "<html data-recorded ", 1), encoding="utf-8")
+    if engine is None:
+        text = text.replace("<html ", "<html data-recorded ", 1)
+    else:
+        shutil.copytree(engine, directory / "engine", dirs_exist_ok=True)
+        text = text.replace("<html ", '<html data-engine="engine/" ', 1)
+        # The engine is WebAssembly in a worker; the page's policy has to know of both.
+        text = text.replace(
+            "script-src 'self'", "script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'", 1
+        )
+    page.write_text(text, encoding="utf-8")
     recordings = directory / "recordings"
     recordings.mkdir(exist_ok=True)
     listed = []

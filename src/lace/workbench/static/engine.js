@@ -3,15 +3,17 @@
 import { batch } from "./vendor/preact.js";
 import * as state from "./state.js";
 
-/** @type {WebSocket|null} */
-let socket = null;
+/** Sends a command to wherever the engine is. @type {((text: string) => void)|null} */
+let send = null;
 let number = 0;
 /** @type {Map<number, (answer: any) => void>} */
 const waiting = new Map();
 
 /** Open the socket; false where there is no engine to talk to. */
 export async function connect() {
-  if ("recorded" in document.documentElement.dataset) return false;
+  const { recorded, engine } = document.documentElement.dataset;
+  if (recorded !== undefined) return false;
+  if (engine !== undefined) return connectWorker(engine);
   const address = new URL("session", location.href);
   address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
   address.hash = "";
@@ -23,31 +25,50 @@ export async function connect() {
     opened.addEventListener("close", () => resolve(false), { once: true });
   });
   if (!ok) return false;
-  socket = opened;
-  opened.addEventListener("message", (event) => {
-    const answer = JSON.parse(event.data);
-    const resolve = waiting.get(answer.id);
-    waiting.delete(answer.id);
-    resolve?.(answer);
-  });
-  opened.addEventListener("close", () => {
-    socket = null;
-    state.engine.value = "gone";
-    for (const resolve of waiting.values()) resolve({ type: "problem", message: "The engine is gone.", hint: "Start lace workbench again." });
-    waiting.clear();
-  });
+  send = (text) => opened.send(text);
+  opened.addEventListener("message", (event) => hear(event.data));
+  opened.addEventListener("close", lose);
   return true;
+}
+
+/** The engine in this browser: a worker with the whole of it. @param {string} place @returns {Promise<boolean>} */
+function connectWorker(place) {
+  const worker = new Worker("engine-worker.js", { type: "module", name: new URL(place, location.href).href });
+  return new Promise((resolve) => {
+    worker.addEventListener("message", (event) => {
+      if (event.data === "ready") {
+        send = (text) => worker.postMessage(text);
+        resolve(true);
+      } else hear(event.data);
+    });
+    worker.addEventListener("error", () => { lose(); resolve(false); });
+  });
+}
+
+/** @param {string} text */
+function hear(text) {
+  const answer = JSON.parse(text);
+  const resolve = waiting.get(answer.id);
+  waiting.delete(answer.id);
+  resolve?.(answer);
+}
+
+function lose() {
+  send = null;
+  state.engine.value = "gone";
+  for (const resolve of waiting.values()) resolve({ type: "problem", message: "The engine is gone.", hint: "Start lace workbench again." });
+  waiting.clear();
 }
 
 /** Ask the engine something. @param {Record<string, unknown>} command @returns {Promise<any>} */
 export function ask(command) {
-  if (socket === null) {
+  if (send === null) {
     return Promise.resolve({ type: "problem", message: "There is no engine here: this page shows recordings.", hint: "Run lace workbench to change things." });
   }
   number += 1;
   const id = number;
   const answer = new Promise((resolve) => waiting.set(id, resolve));
-  socket.send(JSON.stringify({ ...command, id }));
+  send(JSON.stringify({ ...command, id }));
   return answer;
 }
 

@@ -12,7 +12,7 @@ export function onKey(event) {
     return;
   }
   const target = /** @type {HTMLElement} */ (event.composedPath()[0] ?? event.target);
-  if (event.ctrlKey || event.metaKey || event.altKey || state.help.value || state.palette.value) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   const box = target instanceof HTMLInputElement && target.type === "checkbox";
   if (target.isContentEditable || (["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName) && !box)) {
     if (event.key === "Escape" && target.tagName === "INPUT") target.blur();
