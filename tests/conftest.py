@@ -20,10 +20,14 @@ settings.load_profile("lace")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def needs_spark(item: pytest.Item) -> bool:
-        return "spark" in getattr(item, "fixturenames", ()) or "[spark" in item.name
+    """Put last what keeps something large running: Spark, then a browser with its event loop."""
 
-    items.sort(key=needs_spark)
+    def place(item: pytest.Item) -> int:
+        if "browser" in item.path.parts:
+            return 2
+        return int("spark" in getattr(item, "fixturenames", ()) or "[spark" in item.name)
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

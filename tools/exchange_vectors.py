@@ -25,7 +25,6 @@ from lace.selectors import selector
 from lace.text import fact_line
 
 KEY, BOB, EVE = forge.KEY, SigningKey(b"b" * 32), SigningKey(b"e" * 32)
-NONCES = [b64a.encode(bytes([n]) * 32) for n in (1, 2)]
 NOW = "1700000000:000000000"
 PLEX = build_plex(group="u", app="ding", name="links/1", tai="1640995200:000000000", data=b"hello")
 
@@ -78,14 +77,10 @@ class Book:
         self.exchanges: list[Json] = []
         self.refusals: list[Json] = []
 
-    def side(
-        self, records: Iterable[Record], module: PolicyModule, index: int, **options: Any
-    ) -> Json:
+    def side(self, records: Iterable[Record], module: PolicyModule, **options: Any) -> Json:
         return {
             "module": module.text,
             "records": [self.keep(record) for record in records],
-            "nonce": NONCES[index],
-            "peer_nonce": NONCES[1 - index],
             **options,
         }
 
@@ -105,8 +100,7 @@ class Book:
         """Add an exchange of two honest sides."""
         modules = module if isinstance(module, tuple) else (module, module)
         sides = [
-            self.side(stores[index], modules[index], index, **(options | each[index]))
-            for index in (0, 1)
+            self.side(stores[index], modules[index], **(options | each[index])) for index in (0, 1)
         ]
         first = {"do": "start", "clocks": [NOW, NOW]}
         case = {"why": why, "sides": sides, "steps": [first, *steps]}

@@ -120,7 +120,6 @@ def serve(
     if not own and any(place.is_wild for place in places):
         detail = "peers cannot prove themselves until --name says how this server is dialled"
         _log({"event": "warning", "detail": detail})
-    with SqliteStore(store) as opened:
     with SqliteStore(store if settings is None else settings.store) as opened:
         server = Server(
             opened, policy, key=key, names=own, trusts_local=local_is_encrypted, log=_log
