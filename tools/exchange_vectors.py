@@ -21,7 +21,7 @@ from lace.crypto import SigningKey
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.record import Record, build_blob, build_plex, fields, seal
-from lace.selectors import selector
+from lace.selectors import all_of, selector
 from lace.text import fact_line
 
 KEY, BOB, EVE = forge.KEY, SigningKey(b"b" * 32), SigningKey(b"e" * 32)
@@ -44,6 +44,10 @@ SHY = module_from_text(
 DUE = module_from_text(
     "SelectHave(P) :- Have(P), Field(P,'TAI',_,T), TickTAI(Now), LexCompare(T,'<=',Now).\n"
     "SelectAdvertised(P,S) :- Advertised(P,S).\n"
+)
+SKEWED = module_from_text(
+    "SelectHave(P) :- Have(P), ClockSkewSeconds('1').\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), ClockSkewSeconds('1').\n"
 )
 FOUR_FIELDS = module_from_text(
     "SelectHave(P) :- Have(P), Field(P,'Type',_,'P'), Field(P,'Group',_,'u'),"
@@ -95,6 +99,7 @@ class Book:
         module: PolicyModule | tuple[PolicyModule, PolicyModule],
         *steps: Json,
         each: tuple[Json, Json] = ({}, {}),
+        clocks: list[str] | None = None,
         **options: Any,
     ) -> Json:
         """Add an exchange of two honest sides."""
@@ -102,7 +107,7 @@ class Book:
         sides = [
             self.side(stores[index], modules[index], **(options | each[index])) for index in (0, 1)
         ]
-        first = {"do": "start", "clocks": [NOW, NOW]}
+        first = {"do": "start", "clocks": clocks or [NOW, NOW]}
         case = {"why": why, "sides": sides, "steps": [first, *steps]}
         case |= run_exchange(case, self.records)
         self.exchanges.append(case)
@@ -132,12 +137,10 @@ def exchanges(book: Book) -> None:
     book.exchange("one record each way", ([link(1)], [link(2)]), LINKS)
     book.exchange(
         "clocks that differ: the later one is the start, the skew is in whole seconds",
-        ([link(1)], []),
-        LINKS,
+        ([link(1_700_000_001), link(1_700_000_002)], []),
+        all_of(DUE, SKEWED),
+        clocks=["1700000000:000000000", "1700000001:999999999"],
         each=({"tick_interval": 30_000_000_000}, {}),
-    )
-    book.exchanges[-1] |= _again(
-        book.exchanges[-1], book, clocks=["1700000000:000000000", "1700000001:999999999"]
     )
     plan_of_an_independent_program(book)
     advertisement_of_an_independent_program(book)
@@ -217,11 +220,6 @@ def exchanges(book: Book) -> None:
         each=proven,
     )
     open_exchanges(book)
-
-
-def _again(case: Json, book: Book, *, clocks: list[str]) -> Json:
-    case["steps"][0]["clocks"] = clocks
-    return run_exchange(case, book.records)
 
 
 def open_exchanges(book: Book) -> None:
@@ -393,6 +391,8 @@ def refusals(book: Book) -> None:
     hello: list[tuple[str, str, Callable[[list[Json]], object]]] = [
         ("another plan", "interlace.plan", replacing(HELLO, "Plan('E.", "Plan('E.x")),
         ("no time", "interlace.hello", dropping(HELLO, "HelloTAI")),
+        ("two plans", "interlace.hello", adding(HELLO, "HelloExchangePlan('E.x')")),
+        ("two signers", "interlace.hello", adding(HELLO, f"HelloSigner('{KEY.verifier}')", f"HelloSigner('{BOB.verifier}')")),
         ("two times", "interlace.hello", adding(HELLO, "HelloTAI('1700000009:000000000')")),
         ("no tick interval", "interlace.hello", dropping(HELLO, "HelloTickInterval")),
         ("a tick interval of nothing", "interlace.hello", replacing(HELLO, "'10000000000'", "'0'")),
@@ -438,6 +438,17 @@ def refusals(book: Book) -> None:
     ]  # fmt: skip
     for why, code, change in summaries:
         book.refusal(why, code, coarse, change)
+    narrowed = book.exchange("narrowing that refusals change", (many, many[1:]), LINKS)
+    listing = answer + 2
+    other = next(record.hash for record in many if record.hash[2] != many[0].hash[2])
+    deeper: list[tuple[str, str, Callable[[list[Json]], object]]] = [
+        ("children that do not add up", "interlace.summary", replacing(answer, "'1'", "'2'")),
+        ("a child of a partition that nobody asked about", "interlace.summary", adding(answer, f"AdvertisementPartition('aa','0','{empty}')")),
+        ("a parent among the children", "interlace.summary", adding(answer, f"AdvertisementPartition('','0','{empty}')")),
+        ("a record outside the partition that was asked for", "interlace.listing", adding(listing, f"Advertised('{other}','{_origin(narrowed)}')")),
+    ]  # fmt: skip
+    for why, code, change in deeper:
+        book.refusal(why, code, narrowed, change)
 
 
 def _origin(case: Json) -> str:

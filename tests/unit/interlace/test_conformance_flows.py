@@ -246,7 +246,7 @@ def test_what_is_selected_may_shrink() -> None:
 # --- what is known of the peer ---
 
 
-@pytest.mark.req("050-CUR-02", "050-STA-03", "050-CUR-01")
+@pytest.mark.req("050-CUR-02", "050-STA-03", "050-CUR-01", "050-CUR-03")
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @pytest.mark.parametrize("coarse", [True, False])
 def test_a_lost_cursor_costs_a_listing_and_nothing_else(
@@ -288,6 +288,11 @@ def test_a_lost_cursor_costs_a_listing_and_nothing_else(
     assert result(rebuilt).received == ()
     assert tap.records() == []
     assert stores[1].cursor(key).keys() == everything
+    # What the peer no longer has leaves the state, also where it was alone in its partition.
+    stores[0].forget([drafts[0].hash])
+    less, _ = meet()
+    assert set(less.machine._adverts.table.records("")) == everything - {drafts[0].hash}
+    assert stores[1].cursor(key).keys() == everything - {drafts[0].hash}
     for store in stores:
         store.close()
 

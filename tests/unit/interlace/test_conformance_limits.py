@@ -12,12 +12,12 @@ from traffic import Tap, facts_of, instead
 from lace import b64a
 from lace.codes import Code
 from lace.crypto.native import digest
-from lace.errors import LimitExceeded
+from lace.errors import LimitExceeded, ProtocolError
 from lace.interlace import messages as m
 from lace.interlace.machine import InterlaceMachine, Side
 from lace.interlace.negotiate import WIRE_LIMITS
 from lace.interlace.partition import EMPTY, Partitions, Summary
-from lace.interlace.reconcile import PeerAdverts
+from lace.interlace.reconcile import OwnAdverts, PeerAdverts
 from lace.limits import MIB, Limits
 from lace.policy.origin import SourceLabel
 from lace.record import Record, build_plex
@@ -223,6 +223,22 @@ def test_below_a_whole_payload_there_is_nothing() -> None:
     assert [child.prefix for child in table.children(payload[:42])] == [payload]
     assert list(table.children(payload)) == []
     assert table.summary(payload).count == 1
+
+
+@pytest.mark.req("050-REC-05", "050-REC-06")
+@pytest.mark.parametrize("name", ["ListAdvertisementPartition", "NarrowAdvertisementPartition"])
+def test_a_question_is_answered_once_in_a_loop(name: str) -> None:
+    """Each costs work, and an honest peer has no reason to ask again."""
+    own = OwnAdverts({"max_narrowing_depth": 12, "max_advertisement_records_listed": 9})
+    own.put({note(1).hash: digest(b"x")})
+    ask = (name, "")
+    said = own.answer([ask])
+    assert said.listing == [note(1).hash] or len(said.facts) == 1
+    with pytest.raises(ProtocolError) as caught:
+        own.answer([ask])
+    assert caught.value.code is Code.INTERLACE_PHASE
+    own.begin_loop()
+    assert own.answer([ask]) == said
 
 
 @pytest.mark.req("050-LIM-01", "050-LIM-06", "050-ERR-13")

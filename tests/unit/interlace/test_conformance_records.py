@@ -13,6 +13,7 @@ from lace.datalog.ast import Predicate
 from lace.interlace import messages as m
 from lace.interlace import transfer
 from lace.interlace.facts import PREDICATES
+from lace.interlace.machine import InterlaceMachine, Side
 from lace.interlace.phases import Phase
 from lace.limits import Limits
 from lace.policy.module import module_from_text
@@ -302,6 +303,60 @@ def test_a_second_copy_of_a_record_ends_the_exchange() -> None:
     interlace(left, right, NOW, twice)
     assert aborted(right) is Code.INTERLACE_UNASKED
     assert len(stored(right)) == 1  # it was valid and asked for, and stays
+
+
+@pytest.mark.req("050-VLD-06", "050-XFR-04")
+def test_what_was_refused_is_asked_for_again_when_there_is_reason_to() -> None:
+    """Not again in the same round, unless it is advertised anew; in the next round it may be (A34)."""
+    left, right = participant(0, [note(1)], open=True), participant(1, [], open=True)
+    tap = Tap(records_of(0, lambda raw: raw[:-1] if raw == note(1).raw else raw))
+    pair = Pair(left, right, tap)
+    pair.start(NOW)
+    pair.run(NOW)
+    assert [fact[1] for fact in tap.facts("MayRequest", 1)] == [note(1).hash]
+    assert right.idle
+    left.store.save([note(2)])
+    tap.change = None
+    pair.wake(NOW)
+    assert stored(right) == {note(1).hash, note(2).hash}
+    round_ = transfer.Transfer(Limits(), 1000)
+    round_.take_evaluation(m.Evaluated(requestable=frozenset({note(1).hash})))
+    advertised, formats = {note(1).hash}, frozenset({"H3"})
+    round_.ask(round_.requestable(advertised, formats))
+    round_.conclude([("NotAvailable", note(1).hash)])
+    assert round_.requestable(advertised, formats) == []
+    round_.advertised_anew([note(2).hash])
+    assert round_.requestable(advertised, formats) == []
+    round_.advertised_anew([note(1).hash])
+    assert round_.requestable(advertised, formats) == [note(1).hash]
+
+
+@pytest.mark.req("050-XFR-06")
+def test_nothing_is_heard_after_the_end_of_a_phase() -> None:
+    """Even while this side is still busy: a phase that was ended stays ended."""
+    theirs, mine = Side(index=0, module=NOTES), Side(index=1, module=NOTES)
+    machine = InterlaceMachine(mine)
+    for given in (m.Started(), *heard_until_advertise(theirs, mine)):
+        machine.receive(given, NOW)
+    assert machine.phase is Phase.ADVERTISE  # and its evaluation is not done yet
+    assert machine.receive(m.PeerPhaseEnd(), NOW) == []
+    told, _ = machine.receive(m.PeerFacts(b""), NOW)
+    assert isinstance(told, m.Emit)
+    assert isinstance(told.event, m.Aborted)
+    assert told.event.code is Code.INTERLACE_PHASE
+
+
+def heard_until_advertise(theirs: Side, mine: Side) -> list[m.Input]:
+    """Return what a side hears of the other in set-up and hello."""
+    heard: list[m.Input] = []
+
+    def listen(side: int, crossing: Crossing) -> list[Crossing]:
+        if side == theirs.index and sum(isinstance(g, m.PeerPhaseEnd) for g in heard) < 2:
+            heard.append(crossing)
+        return [crossing]
+
+    interlace(Participant(MemoryStore(), theirs), Participant(MemoryStore(), mine), NOW, listen)
+    return heard
 
 
 # --- receipts ---
