@@ -38,6 +38,7 @@ class Reporter:
     _waiting: list[tuple[str, str]] = field(default_factory=list)
     """Records to be shown, with the arrow before them."""
     _left_out: int = 0
+    _ticked: bool = False
 
     def hear(self, event: m.Event) -> None:
         """Tell an event: at once in a pipe, with ``flush`` on a terminal."""
@@ -89,11 +90,13 @@ class Reporter:
             yield
         finally:
             ticking.cancel()
-            click.echo(_CLEAR, nl=False, err=True)
+            if self._ticked:
+                click.echo(_CLEAR, nl=False, err=True)
 
     async def _tick(self) -> None:
         await asyncio.sleep(_PATIENCE_SECONDS)
         frame = 0
+        self._ticked = True
         while True:
             frame += 1
             sign = _FRAMES[frame % len(_FRAMES)]

@@ -1,0 +1,21 @@
+"""The tutorial and the how-tos do what they say: every block is run, every output compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pages import DOCS, matches, run_page
+
+PAGES = ["tutorial.md", *sorted(f"howto/{page.name}" for page in (DOCS / "howto").glob("*.md"))]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_block_of_a_page_runs(name: str, tmp_path: Path) -> None:
+    assert run_page(DOCS / name, tmp_path) >= 1
+
+
+def test_a_wrong_output_would_be_seen() -> None:
+    assert matches("one … three\n…\nend\n", "one two three\nmany\nlines\nend\n")
+    assert not matches("one\n", "two\n")
+    assert not matches("one\n", "one\ntwo\n")
