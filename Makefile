@@ -6,10 +6,11 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test lint bench docs workbench bundle screenshots fuzz soak clean help
+.PHONY: demo test lint bench bench-lake docs fuzz lake-cluster soak clean help
 .DEFAULT_GOAL := help
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(READY): pyproject.toml constraints.txt tools/ensure_java.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lace needs Python 3.11 or later: run make PYTHON=python3.11, or newer")'
@@ -38,6 +39,12 @@ bench: $(READY) ## measure, as ratios against floors and competitors in the same
 	@$(BIN)/python bench/run.py
 	@$(PIP) --group bench
 	@$(BIN)/python bench/rules
+
+bench-lake: $(READY) ## measure the lake: validation, selection up to 5M records, recursion, summaries
+	@$(BIN)/python bench/lake.py
+
+lake-cluster: $(READY) ## run the lake on a Spark cluster of three processes, and compare
+	@$(BIN)/python tools/lake_cluster.py
 
 docs: $(READY) ## write the generated pages again
 	@$(BIN)/python tools/generate_docs.py

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 RECORDS = room_records(120, seed=31, members=4, chain=1)
 ROOM = room(PREFIX, authority=AUTHORITY.verifier, delegation=True)
+FLAT = room(PREFIX, authority=AUTHORITY.verifier)
 SELECTED = Exposure(default="selected")
 HIDING = Exposure((
     module_from_text(
@@ -112,7 +113,7 @@ def test_a_lake_and_a_lace_end_up_as_two_laces_do(
 @pytest.mark.parametrize(
     ("modules", "exposure", "split"),
     [
-        ((ROOM, ROOM), SELECTED, (slice(0, 100), slice(90, 130))),
+        ((selector(PREFIX), FLAT), SELECTED, (slice(0, 100), slice(0, 110))),
         ((with_support(selector(PREFIX, {"Tag": "t2"})), selector(PREFIX)), HIDING, (slice(0, 40), slice(0, 60))),
     ],
     ids=["a room", "hiding"],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from lace.cli.exitcodes import Exit
+from lace.cli.files import name_and_value
 from lace.cli.render import print_json
 from lace.errors import Code, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lace.lake.session import SparkOptions
     from lace.lake.tables import Lake
 
 _SMALL_BYTES: Final = 64 << 20
@@ -49,7 +53,17 @@ class _Group(click.Group):
 
 
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say how Spark is started."""
+    """Add the options that say how Spark is started; the command gets them as one ``spark``."""
+
+    @wraps(command)
+    def gathered(
+        *, master: str | None, memory: str, spark_log: str | None, settings: tuple[str, ...],
+        **others: Any,
+    ) -> Any:  # fmt: skip
+        log = None if spark_log is None else Path(spark_log)
+        chosen = Spark(master, memory, log, dict(map(name_and_value, settings)))
+        return command(spark=chosen, **others)
+
     for option in (
         click.option(
             "--master", metavar="URL",
@@ -57,18 +71,35 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--memory", default="2g", show_default=True, help="Heap of the driver."),
         click.option("--spark-log", metavar="FILE", help="Where all that Spark says goes."),
+        click.option("--conf", "settings", multiple=True, metavar="NAME=VALUE",
+                     help="A setting of Spark; repeatable."),
     ):  # fmt: skip
-        command = option(command)
-    return command
+        gathered = option(gathered)
+    return gathered
 
 
-def open_spark(
-    master: str | None, memory: str, spark_log: str | None, *, small: bool = False
-) -> SparkSession:
-    from lace.lake.session import SparkOptions, open_session
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """How the command line wants Spark to be started."""
 
-    log = None if spark_log is None else Path(spark_log)
-    return open_session(SparkOptions(master=master, memory=memory, log=log, quick_start=small))
+    master: str | None
+    memory: str
+    log: Path | None
+    settings: dict[str, str]
+
+    def open(self, *, small: bool = False) -> SparkSession:
+        """Start Spark, or take the session that runs; ``small`` work wants a quick start."""
+        from lace.lake.session import open_session
+
+        return open_session(self.options(small=small))
+
+    def options(self, *, small: bool = False) -> SparkOptions:
+        from lace.lake.session import SparkOptions
+
+        return SparkOptions(
+            master=self.master, memory=self.memory, log=self.log, settings=self.settings,
+            quick_start=small,
+        )  # fmt: skip
 
 
 def open_lake(name: str, spark: SparkSession, *, create: bool = False) -> Lake:
@@ -109,7 +140,7 @@ def lake() -> None:
 
 @lake.command()
 @spark_options
-def doctor(master: str | None, memory: str, spark_log: str | None) -> int:
+def doctor(spark: Spark) -> int:
     """Say whether everything is there that a lake needs, and what to do where it is not.
 
     \b
@@ -117,12 +148,9 @@ def doctor(master: str | None, memory: str, spark_log: str | None) -> int:
       lace lake doctor
     """
     from lace.lake.doctor import examine
-    from lace.lake.session import SparkOptions
 
-    log = None if spark_log is None else Path(spark_log)
-    options = SparkOptions(master=master, memory=memory, log=log, quick_start=True)
     healthy = True
-    for finding in examine(options):
+    for finding in examine(spark.options(small=True)):
         healthy = healthy and finding.ok
         click.echo(f"{'ok ' if finding.ok else 'NO '} {finding.what:11} {finding.detail}")
         if finding.fix:
@@ -134,9 +162,7 @@ def doctor(master: str | None, memory: str, spark_log: str | None) -> int:
 @click.argument("name", metavar="LAKE")
 @click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE...")
 @spark_options
-def ingest(
-    name: str, bundles: tuple[str, ...], master: str | None, memory: str, spark_log: str | None
-) -> int:
+def ingest(name: str, bundles: tuple[str, ...], spark: Spark) -> int:
     """Validate the records of bundles, and of folders of *.lace files, into LAKE.
 
     What is no record goes to the table "quarantine". Running it again changes nothing; a run that
@@ -150,9 +176,9 @@ def ingest(
     from lace.lake.ingest import ingest as run
 
     size = sum(map(bundle_size, list_bundles(bundles)))
-    spark = open_spark(master, memory, spark_log, small=size < _SMALL_BYTES)
-    opened = open_lake(name, spark, create=True)
-    with progress(spark) as report:
+    session = spark.open(small=size < _SMALL_BYTES)
+    opened = open_lake(name, session, create=True)
+    with progress(session) as report:
         done = run(opened, list(bundles), report=report)
     if done.skipped_steps and not done.steps:
         click.echo("nothing to do: the same bundles were ingested before")
@@ -213,10 +239,7 @@ def index(bundles: tuple[str, ...]) -> None:
 @click.argument("query")
 @click.option("--version", type=int, help="As of this version of the lake.  [default: the newest]")
 @spark_options
-def sql(
-    name: str, query: str, version: int | None, master: str | None, memory: str,
-    spark_log: str | None,
-) -> None:  # fmt: skip
+def sql(name: str, query: str, version: int | None, spark: Spark) -> None:
     """Run an SQL QUERY over the tables of LAKE and print its rows as JSON lines.
 
     The tables are records, wide (records without their bytes), fields, links, embedded and
@@ -227,15 +250,15 @@ def sql(
       lace lake sql notes.lake "SELECT app, count(*) AS n FROM wide GROUP BY app ORDER BY n DESC"
       lace lake sql notes.lake "SELECT code, bundle, offset FROM quarantine"
     """
-    spark = open_spark(master, memory, spark_log, small=True)
-    opened = open_lake(name, spark)
+    session = spark.open(small=True)
+    opened = open_lake(name, session)
     from lace.lake.jobs import job
     from lace.lake.tables import TABLES
 
     for table in TABLES:
         opened.table(table, version).createOrReplaceTempView(table)
     with job("query"):
-        for row in spark.sql(query).toLocalIterator():
+        for row in session.sql(query).toLocalIterator():
             print_json(_plain(row.asDict(recursive=True)))
 
 

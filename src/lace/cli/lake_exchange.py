@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from lace.cli.exitcodes import Exit
-from lace.cli.lake import open_lake, open_spark, progress, read_program, spark_options
+from lace.cli.lake import Spark, open_lake, progress, read_program, spark_options
 
 _DATABASES = (".db", ".sqlite", ".sqlite3")
 
@@ -21,7 +21,7 @@ _DATABASES = (".db", ".sqlite", ".sqlite3")
 @spark_options
 def export_command(
     name: str, target: str, selector_text: str | None, bundles: int | None, into_store: bool,
-    master: str | None, memory: str, spark_log: str | None,
+    spark: Spark
 ) -> int:  # fmt: skip
     """Write the records of LAKE into bundles in a new FOLDER, or with --store into a SQLite lace.
 
@@ -32,14 +32,14 @@ def export_command(
     """
     if target.endswith(_DATABASES) and not into_store:
         raise click.UsageError(f"{target} looks like a database: add --store, or name a folder")
-    spark = open_spark(master, memory, spark_log)
-    snapshot = open_lake(name, spark).snapshot()
+    session = spark.open()
+    snapshot = open_lake(name, session).snapshot()
     from lace.lake.export import export_bundles, export_to_store
     from lace.lake.select import select
     from lace.recordstore.sqlite import SqliteStore
 
     records = snapshot.records
-    with progress(spark) as report:
+    with progress(session) as report:
         if selector_text is not None:
             report("selecting")
             records = select(snapshot, read_program(selector_text, None)[0]).records()
@@ -66,7 +66,7 @@ def export_command(
 @spark_options
 def reconcile_command(
     left: str, right: str, selector_text: str, is_applied: bool, is_listed: bool,
-    master: str | None, memory: str, spark_log: str | None,
+    spark: Spark
 ) -> int:  # fmt: skip
     """Compare A and B: lakes, bundles, folders of bundles, or SQLite laces.
 
@@ -80,10 +80,10 @@ def reconcile_command(
       lace lake reconcile notes.lake other.lake //notes-demo//notes// --apply
     """
     program = read_program(selector_text, None)[0]
-    spark = open_spark(master, memory, spark_log)
+    session = spark.open()
     from lace.lake.reconcile import Reconciliation, open_sides, write_back
 
-    with progress(spark) as report, open_sides(spark, left, right) as (a, b):
+    with progress(session) as report, open_sides(session, left, right) as (a, b):
         both = Reconciliation(a, b, program)
         if not is_applied:
             report("comparing")
@@ -114,8 +114,7 @@ def reconcile_command(
 @click.option("--interval", default="10 seconds", show_default=True, help="How often to look.")
 @spark_options
 def stream_command(
-    name: str, folder: str, checkpoint: str, once: bool, interval: str, master: str | None,
-    memory: str, spark_log: str | None,
+    name: str, folder: str, checkpoint: str, once: bool, interval: str, spark: Spark
 ) -> int:  # fmt: skip
     """Take bundles into LAKE as they appear in FOLDER, each record once; Ctrl-C ends it.
 
@@ -127,8 +126,8 @@ def stream_command(
       lace lake stream notes.lake incoming/ --checkpoint notes.checkpoint
     """
     Path(folder).mkdir(parents=True, exist_ok=True) if "://" not in folder else None
-    spark = open_spark(master, memory, spark_log)
-    opened = open_lake(name, spark, create=True)
+    session = spark.open()
+    opened = open_lake(name, session, create=True)
     from lace.lake.stream import LakeStream
 
     def tell(number: int, result: object) -> None:

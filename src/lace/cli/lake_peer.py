@@ -14,7 +14,7 @@ import click
 
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_at_most, read_key
-from lace.cli.lake import open_lake, open_spark, spark_options
+from lace.cli.lake import Spark, open_lake, spark_options
 from lace.ids import Verifier, is_verifier
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
@@ -119,15 +119,13 @@ def _host(
     exposed: tuple[str, ...],
     key_file: str | None,
     phase_timeout: int,
-    master: str | None,
-    memory: str,
-    spark_log: str | None,
+    spark: Spark,
 ) -> LakeHost:
     module = _module(selector_text)
     exposure = _exposure(exposed)
     key = None if key_file is None else read_key(key_file)
-    spark = open_spark(master, memory, spark_log)
-    opened = open_lake(name, spark, create=True)
+    session = spark.open()
+    opened = open_lake(name, session, create=True)
     from lace.lake.peer import LakeStore
     from lace.lake.serve import LakeHost
 

@@ -6,8 +6,8 @@ import click
 
 from lace.cli.exitcodes import Exit
 from lace.cli.lake import (
+    Spark,
     open_lake,
-    open_spark,
     print_bytes,
     progress,
     read_given,
@@ -35,7 +35,7 @@ _predicate_option = click.option(
 @spark_options
 def select_command(
     name: str, selector_text: str, predicate: str | None, facts_file: str | None, count: bool,
-    version: int | None, master: str | None, memory: str, spark_log: str | None,
+    version: int | None, spark: Spark
 ) -> int:  # fmt: skip
     """Print the hashes of the records that SELECTOR selects in LAKE, sorted.
 
@@ -49,12 +49,12 @@ def select_command(
     """
     program, wanted, _ = read_program(selector_text, predicate)
     given = read_given(facts_file)
-    spark = open_spark(master, memory, spark_log)
-    snapshot = open_lake(name, spark).snapshot(version)
+    session = spark.open()
+    snapshot = open_lake(name, session).snapshot(version)
     from lace.lake.jobs import job
     from lace.lake.select import select
 
-    with progress(spark) as report:
+    with progress(session) as report:
         report("selecting")
         selection = select(snapshot, program, predicate=wanted, given=given)
         facts = selection.evaluation.frame(wanted)
@@ -75,8 +75,7 @@ def select_command(
 @_given_option
 @spark_options
 def why_command(
-    name: str, selector_text: str, record: str, facts_file: str | None, master: str | None,
-    memory: str, spark_log: str | None,
+    name: str, selector_text: str, record: str, facts_file: str | None, spark: Spark
 ) -> int:  # fmt: skip
     """Say why SELECTOR selects the record HASH in LAKE, or how far each rule got (exit 6).
 
@@ -86,12 +85,12 @@ def why_command(
     """
     program, wanted, _ = read_program(selector_text, None)
     given = read_given(facts_file)
-    spark = open_spark(master, memory, spark_log, small=True)
-    snapshot = open_lake(name, spark).snapshot()
+    session = spark.open(small=True)
+    snapshot = open_lake(name, session).snapshot()
     from lace.datalog.explain import Proof
     from lace.lake.select import explain
 
-    with progress(spark) as report:
+    with progress(session) as report:
         report("looking for the records that matter")
         found = explain(snapshot, program, (record,), predicate=wanted, given=given)
     if isinstance(found, Proof):
@@ -140,7 +139,7 @@ def _show(proof: object) -> None:
 @spark_options
 def summarize_command(
     name: str, selector_text: str, source: str, names: str | None, all_fields: bool,
-    prefix_length: int, adverts: bool, master: str | None, memory: str, spark_log: str | None,
+    prefix_length: int, adverts: bool, spark: Spark
 ) -> int:  # fmt: skip
     """Print the partition summaries of what SELECTOR selects in LAKE, as an exchange has them.
 
@@ -156,8 +155,8 @@ def summarize_command(
         raise click.UsageError("give --fields or --all-fields")
     schema = None if names is None else frozenset(filter(None, names.split(",")))
     program, _, identity = read_program(selector_text, None)
-    spark = open_spark(master, memory, spark_log)
-    opened = open_lake(name, spark)
+    session = spark.open()
+    opened = open_lake(name, session)
     from lace.lake.select import select
     from lace.lake.summarize import Advertising, SummaryTables, advertisements, summarize
 
@@ -165,7 +164,7 @@ def summarize_command(
         selection=identity, source=source, schema=schema, prefix_length=prefix_length
     )
     snapshot = opened.snapshot()
-    with progress(spark) as report:
+    with progress(session) as report:
         report("summarising")
         if adverts:
             rows = advertisements(select(snapshot, program).records(), advertising)

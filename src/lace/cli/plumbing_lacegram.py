@@ -284,7 +284,7 @@ def _evaluate_on_spark(
     from lace.lake.session import SparkOptions, open_session
 
     spark = open_session(SparkOptions(quick_start=True))
-    from lace.lake.evaluate import evaluate_on_spark
+    from lace.lake.evaluate import Placement, evaluate_on_spark
     from lace.lake.facts import GivenFacts
 
     facts = parse_facts(read_limited(facts_file, _FACTS_BYTES))
@@ -292,7 +292,10 @@ def _evaluate_on_spark(
         check_fact(fact, limits)
     given = GivenFacts.of(spark, facts)
     program = compile_program(lacegram)
-    return evaluate_on_spark(program, given, outputs=wanted, limits=limits).all_facts()
+    placement = Placement(rows=0)  # whoever asks for Spark wants to see Spark work
+    return evaluate_on_spark(
+        program, given, outputs=wanted, limits=limits, placement=placement
+    ).all_facts()
 
 
 def _refuse(error: LacegramError | LimitExceeded) -> int:

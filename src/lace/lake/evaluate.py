@@ -7,38 +7,16 @@ is sent along with the next join. What is too large stays with Spark, recursion 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark import StorageLevel
 
-from lace.datalog.ast import (
-    Anonymous,
-    Atom,
-    BodyAtom,
-    Cardinality,
-    Compare,
-    Constant,
-    Negated,
-    NotEqual,
-    Predicate,
-    Rule,
-    Term,
-    TextShape,
-    Truth,
-    Variable,
-)
+from lace.datalog.ast import Predicate
 from lace.datalog.canonical import canonical_lacegram
 from lace.datalog.evaluate import evaluate
-from lace.datalog.program import (
-    Argument,
-    CompiledRule,
-    Relation,
-    RuleProgram,
-    ViewTest,
-    compile_program,
-)
+from lace.datalog.program import CompiledRule, Relation, RuleProgram, compile_program
 from lace.datalog.source import MemorySource, Row
 from lace.datalog.stratify import Component
 from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded
@@ -46,6 +24,7 @@ from lace.lake.facts import FactFrames, columns_of, frame_of_rows
 from lace.lake.jobs import job
 from lace.lake.lower import RuleLowering, view_arity, view_frame
 from lace.lake.onepass import OnePass
+from lace.lake.rebuild import ViewNames, as_rule, view_rule
 from lace.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -154,6 +133,21 @@ class LakeEvaluation:
             return relation.arity
         return view_arity(self.program.views[relation])
 
+    def _look_here(self, relation: Relation) -> None:
+        """Compute a view right here if all facts that it is made of are held here."""
+        if isinstance(relation, Predicate) or relation in self._rows:
+            return
+        view = self.program.views[relation]
+        held = {predicate: self.facts.rows_here(predicate) for predicate in view.predicates}
+        source = MemorySource(limits=replace(self.limits, base_facts=1 << 62))
+        for predicate, rows in held.items():
+            if rows is None:
+                return
+            source.add_rows(predicate, rows)
+        name = ViewNames(self.program).of(relation)
+        program = compile_program(canonical_lacegram([view_rule(view, name.name)]))
+        self._rows[relation] = evaluate(program, source, limits=self.limits).rows(name)
+
     def _try_bring(self, relation: Relation, limit: int) -> bool:
         """Bring a relation here if it is small enough; return whether it is here."""
         if self._is_small(relation):
@@ -181,6 +175,9 @@ class LakeEvaluation:
         rules = [rule for p in component.predicates for rule in self.program.rules_of[p]]
         inside = set(component.predicates)
         inputs = {x.relation for rule in rules for x in rule.literals} - inside
+        if self.placement.rows or component.recursive:
+            for relation in inputs:
+                self._look_here(relation)
         if component.recursive:
             limit = self.placement.recursive_rows
             if limit and all(self._try_bring(relation, limit) for relation in inputs):
@@ -291,10 +288,10 @@ class LakeEvaluation:
         heads = {rule.head for rule in self._here}
         outputs = (heads - self.program.only_counted) | {wanted}
         source = MemorySource(limits=replace(self.limits, base_facts=1 << 62))
-        names = _ViewNames(self.program)
+        names = ViewNames(self.program)
         for relation in {x.relation for rule in self._here for x in rule.literals} - heads:
             source.add_rows(names.of(relation), self._rows[relation])
-        rules = tuple(_as_rule(rule, names) for rule in self._here)
+        rules = tuple(as_rule(rule, names) for rule in self._here)
         program = compile_program(canonical_lacegram(rules))
         result = evaluate(program, source, outputs=outputs, limits=self.limits)
         for predicate in outputs:
@@ -344,64 +341,3 @@ def _union(frames: list[DataFrame]) -> DataFrame:
 
 def _partitions(rows: int) -> int:
     return max(1, min(64, rows // 100_000))
-
-
-# --- compiled rules as rules again, over relations instead of base facts --------------------------
-
-
-class _ViewNames:
-    """Names for the views of a program that none of its predicates has."""
-
-    def __init__(self, program: RuleProgram) -> None:
-        taken = {p.name for p in program.derived | program.base}
-        self._stem = "_view"
-        while any(name.startswith(self._stem) for name in taken):
-            self._stem += "~"
-        self._program = program
-
-    def of(self, relation: Relation) -> Predicate:
-        if isinstance(relation, Predicate):
-            return relation
-        arity = view_arity(self._program.views[relation])
-        return Predicate(f"{self._stem}{relation}", arity)
-
-
-def _as_rule(rule: CompiledRule, names: _ViewNames) -> Rule:
-    """Return a rule that says the same over relations as its source says over base facts."""
-
-    def term(argument: Argument) -> Term:
-        if argument is None:
-            return Anonymous()
-        return Constant(argument) if isinstance(argument, str) else Variable(f"X{argument}")
-
-    def atom(relation: Relation, arguments: Iterable[Argument]) -> Atom:
-        return Atom(names.of(relation).name, tuple(map(term, arguments)))
-
-    def counted(
-        count_arguments: tuple[Argument, ...], same: Iterable[tuple[int, int]]
-    ) -> list[Term]:
-        terms = list(map(term, count_arguments))
-        for number, pair in enumerate(same):
-            local = next((terms[c] for c in pair if isinstance(terms[c], Variable)), None)
-            for column in pair:
-                terms[column] = local or Variable(f"L{number}")
-        return terms
-
-    body: list[BodyAtom] = [atom(join.relation, join.arguments) for join in rule.joins]
-    body += [Negated(atom(absent.relation, absent.arguments)) for absent in rule.absents]
-    for count in rule.counts:
-        inner = Atom(names.of(count.relation).name, tuple(counted(count.arguments, count.same)))
-        body.append(Cardinality(inner, count.operator, term(count.bound)))
-    body += [_as_test(test, term) for test in rule.tests]
-    head = Atom(rule.head.name, tuple(map(term, rule.head_arguments)))
-    return Rule(head, tuple(body) or (Truth(),))
-
-
-def _as_test(test: ViewTest, term: Callable[[Argument], Term]) -> BodyAtom:
-    left, right, end = term(test.left), term(test.right), term(test.end)
-    match test.kind:
-        case "NotEqual":
-            return NotEqual(left, right)
-        case "TextShape":
-            return TextShape(left, right, test.operator, end)
-    return Compare(test.kind, left, test.operator, right)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from lace.datalog.ast import Predicate
 from lace.datalog.program import Pattern, Slot, View
-from lace.datalog.roles import RECORD_FACTS
+from lace.datalog.roles import ADVERTISEMENT_FACTS, RECORD_FACTS
 from lace.datalog.source import Fact, Row
 from lace.errors import Code, LimitExceeded, UsageError
 from lace.lake.expressions import all_of, test_column
@@ -57,6 +57,9 @@ class FactFrames(Protocol):
     def frame(self, pattern: Pattern) -> DataFrame:
         """Return at least the facts that fit the constants of a pattern, one column a value."""
 
+    def rows_here(self, predicate: Predicate) -> Collection[Row] | None:
+        """Return the facts of a predicate if all of them are held here."""
+
     def wide(self, view: View) -> DataFrame | None:
         """Return a whole view at once, or None if it has to be put together from patterns."""
 
@@ -91,6 +94,9 @@ class GivenFacts:
     def frame(self, pattern: Pattern) -> DataFrame:
         rows = self.rows.get(pattern.predicate, ())
         return frame_of_rows(self.spark, rows, pattern.predicate.arity)
+
+    def rows_here(self, predicate: Predicate) -> Collection[Row] | None:
+        return self.rows.get(predicate, ())
 
     def wide(self, view: View) -> DataFrame | None:  # noqa: ARG002 (facts are not rows of records)
         return None
@@ -202,6 +208,13 @@ class LakeFacts:
         parts = ("hash", "f.name", "f.index", "f.value")
         return rows.select(*(F.col(p).cast("string").alias(f"c{n}") for n, p in enumerate(parts)))
 
+    def rows_here(self, predicate: Predicate) -> Collection[Row] | None:
+        if predicate in RECORD_FACTS:
+            return None
+        if predicate in ADVERTISEMENT_FACTS and self.adopted is not None:
+            return None
+        return self._given.rows_here(predicate)
+
     def wide(self, view: View) -> DataFrame | None:
         if not is_star(view):
             return None
@@ -228,6 +241,9 @@ class FrameFacts:
     def frame(self, pattern: Pattern) -> DataFrame:
         found = self.frames.get(pattern.predicate)
         return self._given.frame(pattern) if found is None else found
+
+    def rows_here(self, predicate: Predicate) -> Collection[Row] | None:
+        return None if predicate in self.frames else self._given.rows_here(predicate)
 
     def wide(self, view: View) -> DataFrame | None:
         return self._given.wide(view)
