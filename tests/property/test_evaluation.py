@@ -8,12 +8,14 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lacegrams import all_at_once
 from oracle import naive
 from programs import fact_sets, programs
 
 from lace.datalog.ast import Predicate
 from lace.datalog.check import check_lacegram
 from lace.datalog.evaluate import Evaluation, evaluate
+from lace.datalog.explain import Explainer
 from lace.datalog.program import compile_program
 from lace.datalog.source import MemorySource
 
@@ -23,6 +25,18 @@ Fact = tuple[str, ...]
 def run(text: str, facts: list[Fact], outputs: list[Predicate] | None = None) -> Evaluation:
     program = compile_program(check_lacegram(text).lacegram)
     return evaluate(program, MemorySource(facts), outputs=outputs)
+
+
+@pytest.mark.req("030-EVAL-03", "030-EVAL-04", "030-SRC-01")
+@settings(max_examples=examples(150), deadline=None)
+@given(programs(), fact_sets)
+def test_it_does_not_matter_how_facts_arrive(text: str, facts: list[Fact]) -> None:
+    program = compile_program(check_lacegram(text).lacegram)
+    expected = evaluate(program, MemorySource(facts))
+    result = evaluate(program, all_at_once(facts))
+    assert set(result.facts()) == set(expected.facts())
+    for fact, row in sorted(expected.facts())[:3]:
+        assert Explainer(result).why(fact, row) == Explainer(expected).why(fact, row)
 
 
 @pytest.mark.req("030-EVAL-01", "030-EVAL-02", "030-EVAL-04")

@@ -6,6 +6,7 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lacegrams import all_at_once
 from oracle import naive
 from programs import fact_sets, facts, programs
 
@@ -90,7 +91,7 @@ def test_maintained_equals_evaluated_afresh(
 ) -> None:
     lacegram = check_lacegram(text).lacegram
     program = compile_program(lacegram)
-    source = MemorySource(start)
+    source = all_at_once(start)
     outputs = [p for p in sorted(program.derived) if p.name in "BG"] if some_not_stored else None
     kept = Maintained(evaluate(program, source, outputs=outputs), source)
     stored = program.derived - kept.evaluation.virtual

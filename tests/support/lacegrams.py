@@ -9,7 +9,7 @@ from lace.datalog.check import check_lacegram
 from lace.datalog.evaluate import Evaluation, evaluate
 from lace.datalog.program import compile_program
 from lace.datalog.roles import PLAIN, Role
-from lace.datalog.source import FactSource, MemorySource, parse_facts
+from lace.datalog.source import Fact, FactSource, MemorySource, parse_facts
 from lace.errors import Code
 from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, Placement, evaluate_on_spark
 from lace.lake.facts import GivenFacts
@@ -57,3 +57,14 @@ def derive(rules: str, facts: str | Iterable[str] = (), *, of: str = "A") -> set
 def codes(rules: str | bytes, role: Role = PLAIN, **options: object) -> list[Code]:
     """Return the codes of all errors in a text."""
     return [d.code for d in check_lacegram(rules, role, **options).errors]  # type: ignore[arg-type]
+
+
+def all_at_once(facts: Iterable[Fact]) -> MemorySource:
+    """Return a source that got the facts of each predicate together, every other one twice."""
+    tables: dict[Predicate, list[tuple[str, ...]]] = {}
+    for name, *values in facts:
+        tables.setdefault(Predicate(name, len(values)), []).append(tuple(values))
+    source = MemorySource()
+    for predicate, rows in tables.items():
+        source.add_rows(predicate, [*rows, *rows[::2]])
+    return source

@@ -44,7 +44,7 @@ def stored_counter(part: Count, relation: Relation, meter: Meter) -> Counter:
 
     def matching(values: tuple[str | None, ...]) -> Collection[Any]:
         if not columns:
-            return relation.scan()
+            return relation.rows
         if len(columns) == len(values):
             return [values] if values in relation.rows else []
         key: Any = tuple([values[c] for c in columns])

@@ -31,7 +31,7 @@ from lace.datalog.program import (
 )
 from lace.datalog.program import Relation as RelationName
 from lace.datalog.relation import Relation, Rows, Values
-from lace.datalog.source import FactSource, Row
+from lace.datalog.source import FactSource, Row, count_at_most
 from lace.datalog.stratify import Component
 from lace.datalog.views import view_rows
 from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded
@@ -139,9 +139,7 @@ class Evaluation:
     def load(self) -> None:
         """Read the views from the source and compute everything from scratch."""
         self.meter.work = 0
-        base = sum(self.source.count(p) for p in self.program.base)
-        if base > self.limits.base_facts:
-            raise LimitExceeded("base_facts", configured=self.limits.base_facts, observed=base)
+        self._check_base()
         for number, view in enumerate(self.program.views):
             self.relations[number].replace(view_rows(view, self.source, self.meter))
         try:
@@ -150,6 +148,13 @@ class Evaluation:
         finally:
             self._values.clear()
             self._world.needs.clear()
+
+    def _check_base(self) -> None:
+        limit = self.limits.base_facts
+        if sum(count_at_most(self.source, p) for p in self.program.base) > limit:
+            base = sum(self.source.count(p) for p in self.program.base)
+            if base > limit:
+                raise LimitExceeded("base_facts", configured=limit, observed=base)
 
     def compute(self, component: Component) -> None:
         """Compute the predicates of a component from scratch; what it needs is complete."""
@@ -240,13 +245,13 @@ class Evaluation:
 
     def _cost(self, rule: CompiledRule, first: Join) -> int:
         """Estimate: the rows gone through, and those of the indexes that would have to be made."""
-        cost = len(self.relations[first.relation])
+        cost = len(self.relations[first.relation].scan())
         made = {(name, columns) for name, columns, _ in self._values}
         for join, columns in look_ups(rule, first):
             relation = self.relations[join.relation]
             there = relation.has_index(columns) or (join.relation, columns) in made
             if len(columns) < len(join.arguments) and not there:
-                cost += len(relation)
+                cost += len(relation.scan())
         return cost
 
     def _function(self, rule: CompiledRule, first: Join | Absent | Count | None) -> Run:

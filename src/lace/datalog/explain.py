@@ -359,7 +359,7 @@ class Explainer:
         wanted = [_value(term, binding) for term in atom.terms]
         scored = []
         first = {0: wanted[0]} if wanted and wanted[0] is not None else {}
-        for row in self._rows(Atom(atom.name, _only(first, len(wanted))), {}):
+        for row in set(self._rows(Atom(atom.name, _only(first, len(wanted))), {})):
             different = sum(w is not None and w != v for w, v in zip(wanted, row, strict=True))
             scored.append((different, row))
         for _, row in heapq.nsmallest(_NEAR_MISSES, scored):

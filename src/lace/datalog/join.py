@@ -302,7 +302,7 @@ class _Writer:
         if len(columns) == len(part.arguments):
             return f"({self._tuple(part.arguments)} in {self._rows(part.relation)})"
         if not columns:
-            return f"len({self._relation(part.relation)})"
+            return f"{self._relation(part.relation)}.scan()"
         return f"({self._key(part.arguments, columns)} in {self._index(part.relation, columns)})"
 
     def _count(self, part: Count) -> str:

@@ -41,23 +41,24 @@ class Relation:
     def __init__(self) -> None:
         self._rows: Rows = {}
         self._listed: list[Row] = []
-        """Rows in place of ``_rows`` until somebody has to find one."""
+        """Rows in place of ``_rows`` until somebody has to find one; some perhaps twice."""
         self._settled = 0
         """How many rows there are for the indexes; those that are not settled are behind them."""
         self._indexes: dict[tuple[int, ...], dict[Key, Bucket]] = {}
         self._orders: dict[int, Order] = {}
 
     def __len__(self) -> int:
-        return len(self._listed) or len(self._rows)
+        return len(self.rows)
 
     @property
     def rows(self) -> Rows:
         if self._listed:
             self._rows, self._listed = dict.fromkeys(self._listed), []
+            self._settled = len(self._rows)
         return self._rows
 
     def scan(self) -> Collection[Row]:
-        """Return the rows for going through all of them."""
+        """Return the rows for going through all of them; one may be there twice."""
         return self._listed or self._rows
 
     # --- asking ---
@@ -106,7 +107,7 @@ class Relation:
         return order
 
     def _settled_rows(self) -> Collection[Row]:
-        rows = self.scan()
+        rows = self.rows
         return rows if len(rows) == self._settled else list(islice(rows, self._settled))
 
     # --- changing ---
@@ -137,7 +138,7 @@ class Relation:
             order.remove_all(rows)
 
     def replace(self, rows: list[Row] | Rows) -> None:
-        """Begin anew with these rows, each there once. Who holds the rows of before keeps them."""
+        """Begin anew with these rows. Who holds the rows of before keeps them."""
         self._rows, self._listed = ({}, rows) if isinstance(rows, list) else (rows, [])
         self._settled = len(rows)
         self._indexes.clear()

@@ -11,7 +11,6 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
-from operator import itemgetter
 from typing import Final, Protocol
 
 from lace import text
@@ -23,7 +22,6 @@ from lace.limits import DEFAULT_LIMITS, Limits
 
 Row = tuple[str, ...]
 _PARTED: Final[dict[tuple[str, int], int]] = {table.predicate: table.name for table in WIDE_TABLES}
-_SAMPLE: Final = 1000
 Fact = tuple[str, ...]
 """Predicate name, then the values."""
 
@@ -44,55 +42,37 @@ class FactSource(Protocol):
         """Return how many facts a predicate has."""
 
     def select(self, predicate: Predicate, bound: Mapping[int, str], /) -> Iterator[Row]:
-        """Yield the facts that have these values in these columns."""
+        """Yield the facts that have these values in these columns; one may come twice."""
 
 
 class _Part:
     """Rows in the order of arrival, hashed when one of them has to be found: many never are."""
 
-    __slots__ = ("_distinct", "_hashed", "_listed")
+    __slots__ = ("_hashed", "_listed")
 
     def __init__(self) -> None:
         self._hashed: dict[Row, None] = {}  # in place of a set: it keeps the order
         self._listed: list[Row] = []
-        """Rows in place of ``_hashed``."""
-        self._distinct = True
-        """Whether it is known that nothing is listed twice."""
+        """Rows in place of ``_hashed``, some perhaps twice."""
 
-    def __bool__(self) -> bool:
-        return bool(self._listed or self._hashed)
-
-    def rows(self) -> Collection[Row]:
-        """Return every row once."""
-        if not self._distinct:
-            self._distinct = _surely_differ(self._listed)
-        return self._listed if self._listed and self._distinct else self.hashed()
+    def listed(self) -> Collection[Row]:
+        """Return the rows; one may be there twice."""
+        return self._listed or self._hashed
 
     def hashed(self) -> dict[Row, None]:
         """Return every row once, in a form that can be changed."""
         if self._listed:
             self._hashed, self._listed = dict.fromkeys(self._listed), []
-            self._distinct = True
         return self._hashed
 
     def add_all(self, rows: list[Row]) -> int:
         """Add rows; return how many are new, or more if the part was empty."""
-        if not self:
-            self._listed, self._distinct = rows, False
+        if not self.listed():
+            self._listed = rows
             return len(rows)
         before = len(self.hashed())
         self._hashed.update(dict.fromkeys(rows))
         return len(self._hashed) - before
-
-
-def _surely_differ(rows: list[Row]) -> bool:
-    """Whether all rows differ in one column: that is cheaper to see than whether they differ."""
-    for column in range(len(rows[0])):
-        value_of = itemgetter(column)
-        some = rows[:_SAMPLE]
-        if len(set(map(value_of, some))) == len(some):
-            return len(set(map(value_of, rows))) == len(rows)
-    return False
 
 
 class _Table:
@@ -112,13 +92,16 @@ class _Table:
         return self.parts["" if self.parted_by is None else row[self.parted_by]]
 
     def is_empty(self) -> bool:
-        return not any(self.parts.values())
+        return not any(part.listed() for part in self.parts.values())
 
     def size(self) -> int:
-        return sum(len(part.rows()) for part in self.parts.values())
+        return sum(len(part.hashed()) for part in self.parts.values())
+
+    def size_at_most(self) -> int:
+        return sum(len(part.listed()) for part in self.parts.values())
 
     def rows(self) -> Iterator[Row]:
-        return chain.from_iterable(part.rows() for part in self.parts.values())
+        return chain.from_iterable(part.hashed() for part in self.parts.values())
 
     def add(self, row: Row) -> bool:
         part = self.part_of(row).hashed()
@@ -163,9 +146,9 @@ class _Table:
             rows = self.by_first.get(rest.pop(0), ())
         elif self.parted_by is not None and self.parted_by in rest:
             part = self.parts.get(rest.pop(self.parted_by))
-            rows = () if part is None else part.rows()
+            rows = () if part is None else part.listed()
         else:
-            rows = self.rows()
+            rows = chain.from_iterable(part.listed() for part in self.parts.values())
         match list(rest.items()):
             case []:
                 return iter(rows)
@@ -198,11 +181,18 @@ class MemorySource:
     def query(self, predicate: Predicate, /, *values: str) -> Iterator[Row]:
         if len(values) > predicate.arity:
             raise UsageError(f"{predicate} has no {len(values)} values", code=Code.FACT_ARITY)
+        if not values:
+            return self.iterate(predicate)
         return self.select(predicate, dict(enumerate(values)))
 
     def count(self, predicate: Predicate, /) -> int:
         table = self._tables.get(predicate)
         return table.size() if table else 0
+
+    def count_at_most(self, predicate: Predicate) -> int:
+        """Return how many facts a predicate has, or more if that is quicker to say."""
+        table = self._tables.get(predicate)
+        return table.size_at_most() if table else 0
 
     def select(self, predicate: Predicate, bound: Mapping[int, str], /) -> Iterator[Row]:
         table = self._tables.get(predicate)
@@ -260,6 +250,13 @@ class MemorySource:
             return False
         self._sizes[_kind(key)] -= 1
         return True
+
+
+def count_at_most(source: FactSource, predicate: Predicate) -> int:
+    """Return how many facts a predicate has, or more if that is quicker to say."""
+    if isinstance(source, MemorySource):
+        return source.count_at_most(predicate)
+    return source.count(predicate)
 
 
 def _kind(key: tuple[str, int]) -> str:

@@ -27,9 +27,9 @@ _KEY_SIZE: Final = {t.predicate: t.key for t in WIDE_TABLES} | {
 
 
 def view_rows(view: View, source: FactSource, meter: Meter) -> list[Row] | Rows:
-    """Return the rows of a view over the facts of a source, each once, in the order of the facts.
+    """Return the rows of a view over the facts of a source, in the order of the facts.
 
-    What is made to find them counts as work.
+    A list may hold a row twice. What is made to find rows counts as work.
     """
     if view.outputs is None:
         return _facts_themselves(view, source)
@@ -65,6 +65,8 @@ def _star(view: View, outputs: tuple[int, ...], source: FactSource, meter: Meter
         facts: Iterable[Row] = _facts(pattern, source)
         if keys is not None:
             facts = [fact for fact in facts if key_of(fact) in keys]
+        if len(carriers) > 1:
+            facts = dict.fromkeys(facts)  # repeats would multiply
         if pattern is carriers[0]:
             rows = list(map(_picker([*range(size), *columns]), facts))
         else:
@@ -143,7 +145,7 @@ def compile_test(test: ViewTest) -> Callable[[Row], bool]:
 
 def _facts(pattern: Pattern, source: FactSource) -> Iterator[Row]:
     bound = {i: slot for i, slot in enumerate(pattern.slots) if isinstance(slot, str)}
-    return source.select(pattern.predicate, bound) if bound else source.iterate(pattern.predicate)
+    return source.select(pattern.predicate, bound)
 
 
 def _picker(columns: Iterable[int]) -> Callable[[Row], Row]:

@@ -152,6 +152,8 @@ def test_facts_that_arrive_together_are_there_once(name: str) -> None:
     rows = [(str(i), "Group", "0", "u") for i in range(2000)]
     source = MemorySource()
     source.add_rows(key, [*rows, rows[7], rows[1999]])
+    assert set(source.select(key, {3: "u"})) == set(rows)
+    assert source.count_at_most(key) == 2002
     assert source.count(key) == 2000
     assert list(source.iterate(key)) == rows
     source.add_rows(key, rows[:5])
@@ -172,3 +174,17 @@ def test_repeats_do_not_count_towards_a_limit() -> None:
         source.add(("E", "10"))
     with pytest.raises(LimitExceeded):
         source.add_rows(Predicate("F", 1), [("1",)])
+
+
+def test_repeats_neither_multiply_nor_count_towards_limits() -> None:
+    source = MemorySource()
+    rows = [("p", "X", str(i), str(i)) for i in range(10)]
+    source.add_rows(Predicate("Field", 4), rows * 20)
+    rule = "A(X,Y,Z) :- Field(P,'X',_,X), Field(P,'X',_,Y), Field(P,'X',_,Z).\n"
+    limits = Limits(base_facts=10, derived_facts=1000)
+    result = run(rule, source=source, limits=limits)
+    assert len(result.rows(Predicate("A", 3))) == 1000
+    with pytest.raises(LimitExceeded):
+        run(rule, source=source, limits=Limits(base_facts=9))
+    with pytest.raises(LimitExceeded):
+        run(rule, source=source, limits=Limits(derived_facts=999))
