@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench docs workbench bundle screenshots fuzz soak clean help
-.PHONY: demo test lint bench bench-lake docs fuzz lake-cluster soak clean help
+.PHONY: demo test lint bench bench-lake docs workbench bundle screenshots fuzz soak lake-cluster
+.PHONY: clean help
 .DEFAULT_GOAL := help
 
 help: ## show this list

@@ -231,7 +231,7 @@ def test_wrong_options_are_told_before_anything_is_opened(tmp_path: Path) -> Non
         (("s", "tcp:127.0.0.1:0", *SELECT, "--key", "missing"), 2, "key.unknown"),
         (("s", "tcp:127.0.0.1:0", *SELECT, "--key", "./missing"), 2, "input.file"),
         ((".", "tcp:127.0.0.1:0", *SELECT), 2, "settings.missing"),
-        (("s", "tcp:192.0.2.1:1", *SELECT), 4, "transport.listen"),
+        (("s", "tcp:192.0.2.1:1", *SELECT), 1, "transport.listen"),
     ):
         ran = lace("serve", *arguments, cwd=tmp_path)
         assert (ran.returncode, says in ran.stderr.decode()) == (code, True), ran.stderr
