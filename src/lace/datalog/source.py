@@ -279,6 +279,8 @@ def check_fact(fact: Fact, limits: Limits = DEFAULT_LIMITS) -> None:
 
 
 _FACT: Final = re.compile(r"(_?[A-Za-z][A-Za-z0-9_~-]*)\((.*)\)")
+# The same without escapes, which is how nearly all of them are written.
+_PLAIN: Final = re.compile(r"(_?[A-Za-z][A-Za-z0-9_~-]*)\('([^'\\\n\r]*(?:','[^'\\\n\r]*)*)'\)")
 _VALUES: Final = re.compile(r"'([^'\\\n\r]*(?:\\[\\'][^'\\\n\r]*)*)'(,|$)")
 _ESCAPE: Final = re.compile(r"\\(.)")
 
@@ -323,6 +325,9 @@ def parse_fact(line: str) -> Fact:
 
 
 def _parse_fact(line: str) -> Fact | None:
+    plain = _PLAIN.fullmatch(line)
+    if plain is not None:
+        return plain[1], *plain[2].split("','")
     match = _FACT.fullmatch(line)
     if match is None:
         return None

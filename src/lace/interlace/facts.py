@@ -76,12 +76,16 @@ def check_facts(
         if PREDICATES.get(fact[0]) != len(fact) - 1:
             message = f"{fact[0]}/{len(fact) - 1} is not part of the protocol"
             raise ProtocolError(message, code=Code.INTERLACE_BLOCK)
-        if any(len(value.encode()) > limits.value_bytes for value in fact[1:]):
+        if any(_is_longer(value, limits.value_bytes) for value in fact[1:]):
             message = f"a value of more than {limits.value_bytes} bytes"
             raise ProtocolError(message, code=Code.INTERLACE_BLOCK)
         if fact[0] not in allowed:
             message = f"{fact[0]} has no place in this phase"
             raise ProtocolError(message, code=Code.INTERLACE_PHASE)
+
+
+def _is_longer(value: str, limit: int) -> bool:
+    return len(value) * 4 > limit and len(value.encode()) > limit
 
 
 def decimal(text: str) -> int | None:

@@ -281,7 +281,8 @@ class Remember:
     """Keep for the next use of this link what the peer advertises now; no answer is needed."""
 
     link: bytes
-    known: frozenset[str]
+    known: Mapping[str, bytes]
+    """What it advertises, with the digests."""
     gone: frozenset[str]
 
 

@@ -152,10 +152,11 @@ class PeerAdverts:
         self._withdrawn, self._advertised, self._adopted = [], [], []
         return changes
 
-    def take_cursor(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return what came and what went since this was last asked, for the cursor of the link."""
-        came = frozenset(record for record, known in self._cursor.items() if known)
-        gone = frozenset(self._cursor.keys() - came)
+    def take_cursor(self) -> tuple[dict[str, bytes], frozenset[str]]:
+        """Return what came, with digests, and what went since this was last asked."""
+        table = self.table
+        came = {r: table.digest(r) or EMPTY for r, known in self._cursor.items() if known}
+        gone = frozenset(self._cursor.keys() - came.keys())
         self._cursor = {}
         return came, gone
 

@@ -218,12 +218,15 @@ class LocalPolicy:
         """Keep a cursor; what the peer says in our own words is kept as a mere name."""
         assert self.policy is not None
         source = self.policy.peer.source_label
+        ours = self._digests(sorted(told.known), source)
         kept: dict[str, bytes] = {}
-        for hash in told.known:
-            known = gather(self._known_facts(hash, source), source).get(hash)
-            if known is not None:
-                is_ours = known == self._describe(hash, source)
-                kept[hash] = b"" if is_ours else known.canonical()
+        for hash, said in told.known.items():
+            if ours.get(hash) == said:
+                kept[hash] = b""
+            else:
+                known = gather(self._known_facts(hash, source), source).get(hash)
+                if known is not None:
+                    kept[hash] = known.canonical()
         self.store.move_cursor(told.link, kept, told.gone)
         self._release()
 
