@@ -12,8 +12,9 @@ from command import lace_inside as lace
 
 from lace import blocking
 from lace.cli.settings import load
+from lace.crypto.keys import demo_key
 from lace.errors import Code, UsageError
-from lace.keyring import Keyring, demo_key
+from lace.keyring import Keyring
 from lace.record import Seal, validate_record
 
 PLACE = "//notes-demo//notes/message//msg/1"

@@ -25,10 +25,11 @@ from lace.api.handles import Lace
 from lace.api.handles import store_of as inner_store
 from lace.cli.exitcodes import Exit
 from lace.cli.root import _exit_code
+from lace.crypto.keys import demo_key
 from lace.errors import Code, InterlaceAborted, LimitExceeded, TransportError
 from lace.ids import RecordHash
 from lace.interlace import messages as m
-from lace.keyring import Keyring, demo_key
+from lace.keyring import Keyring
 from lace.policy.module import module_from_text
 from lace.record.model import Record
 from lace.recordstore import MemoryStore
