@@ -337,8 +337,9 @@ def test_closing_between_two_connections_takes_no_time(home: Path) -> None:
         assert process.wait(30) == Exit.INTERRUPTED
 
 
+@pytest.mark.req("110-AUT-05")
 def test_get_answers_as_a_list_would() -> None:
-    """The index of the store is a shortcut, not another truth (110-AUT-05)."""
+    """The index of the store is a shortcut, not another truth."""
     records = [*notes(3), *notes(2, key=demo_key("bob"))]
     with blocking.open(records=records) as local:
         assert isinstance(local, Lace)
