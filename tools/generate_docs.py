@@ -7,6 +7,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterator
+from copy import copy
 from pathlib import Path
 
 import click
@@ -53,8 +54,16 @@ def conformance() -> str:
 def command_line() -> str:
     lines = ["# Command line", "", "What each command says about itself."]
     for path, command in _commands(root, ("lace",)):
-        context = click.Context(command, info_name=" ".join(path), max_content_width=96)
-        lines += ["", f"## {' '.join(path)}", "", "```text", command.get_help(context), "```"]
+        fresh = copy(command)
+        # Click keeps the option under the names that were asked for first, by whomever.
+        fresh._help_option = None  # noqa: SLF001
+        context = click.Context(
+            fresh,
+            info_name=" ".join(path),
+            max_content_width=96,
+            help_option_names=root.context_settings["help_option_names"],
+        )
+        lines += ["", f"## {' '.join(path)}", "", "```text", fresh.get_help(context), "```"]
     return "\n".join(lines) + "\n"
 
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from lace.crypto.keys import SigningKey
-from lace.crypto.native import digest
+from lace.crypto.keys import SigningKey, demo_key
 from lace.errors import Code, EncodingError, UsageError
 from lace.ids import Verifier
 from lace.text import shown
@@ -28,7 +27,6 @@ VARIABLE: Final = "LACE_KEYRING"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FILE_BYTES: Final = 1 << 20
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-_DEMO: Final = b"lace demo key, not secret: "
 _HEAD: Final = (
     "# Signing secrets of Lace: whoever can read this file can sign in your name.\n"
     "# lace keyring changes it; a key marked demo is made from its name and protects nothing.\n"
@@ -52,11 +50,6 @@ class NamedKey:
 def is_key_name(text: str) -> bool:
     """Whether a text can name a key; what has a dot or a slash is a file, never a name."""
     return _NAME.fullmatch(text) is not None
-
-
-def demo_key(name: str) -> SigningKey:
-    """Return the demo key of a name, the same everywhere; it is no secret."""
-    return SigningKey(digest(_DEMO + name.encode()))
 
 
 def default_path() -> Path:

@@ -15,7 +15,7 @@ from bench_page import static_site
 from playwright.sync_api import Page, expect
 
 import lace
-from lace.scenario.build import demo_key
+from lace.crypto.keys import demo_key
 from lace.scenario.library import find_scenario
 from lace.workbench.export import export
 from lace.workbench.recording import record_run
@@ -123,7 +123,7 @@ def test_signatures_hold_on_both_sides(page: Page, site: str) -> None:
           const { python } = await load();
           return python.runPython(`
 import json, lace
-from lace.scenario.build import demo_key
+from lace.crypto.keys import demo_key
 made = []
 for i in range(8):
     plex = lace.build_plex(group="g", app="a", name=f"{i}", tai="1700000000:000000000", data=bytes([i]) * i)

@@ -11,7 +11,7 @@ import pytest
 from command import lace
 from playwright.sync_api import Browser, Page, expect
 
-from lace.scenario.build import demo_key
+from lace.crypto.keys import demo_key
 from lace.scenario.library import find_scenario, library
 from lace.scenario.run import run_scenario
 from lace.scenario.write import write_scenario

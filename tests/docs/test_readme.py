@@ -12,7 +12,8 @@ from command import lace
 
 ROOT = Path(__file__).parents[2]
 README = "".join(
-    (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/policy.md")
+    (ROOT / name).read_text(encoding="utf-8")
+    for name in ("README.md", "docs/policy.md", "docs/records.md")
 )
 
 
@@ -26,9 +27,10 @@ def test_python_blocks(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     exec(compile(code, "README.md", "exec"), {"__name__": "readme"})  # noqa: S102
 
 
-def test_command_blocks(tmp_path: Path) -> None:
+def test_command_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The make targets are run by CI itself; every lace command is run here, in order."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    monkeypatch.setenv("LACE_KEYRING", str(tmp_path / "keyring.toml"))
     ran = 0
     for line in "".join(blocks("sh")).splitlines():
         words = shlex.split(line, comments=True)

@@ -9,8 +9,9 @@ from command import lace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lace.crypto.keys import demo_key
 from lace.errors import Diagnostic
-from lace.scenario.build import demo_key, load_scenario
+from lace.scenario.build import load_scenario
 from lace.scenario.fill import fill
 from lace.scenario.library import scenario_text
 from lace.scenario.model import LIMITS, ScenarioError

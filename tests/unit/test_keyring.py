@@ -8,9 +8,9 @@ from threading import Thread
 
 import pytest
 
-from lace.crypto.keys import SigningKey
+from lace.crypto.keys import SigningKey, demo_key
 from lace.errors import Code, UsageError
-from lace.keyring import VARIABLE, Keyring, default_path, demo_key
+from lace.keyring import VARIABLE, Keyring, default_path
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ import click
 
 from lace import blocking
 from lace.cli.exitcodes import Exit
-from lace.keyring import VARIABLE, Keyring, demo_key
+from lace.crypto.keys import demo_key
+from lace.keyring import VARIABLE, Keyring
 from lace.record import build_plex, seal
 from lace.record.model import Record
 from lace.runtime.clock import tai_now

@@ -210,11 +210,15 @@ def _verdict(file: str, frame: Frame, inspection: Inspection, *, everything: boo
         yield f"    {fault.code.fix}"
 
 
-def show_record(shown: Record, *, with_data: bool = False) -> None:
-    """Print a record: a table on a terminal, one JSON object in a pipe."""
+def show_record(shown: Record, *, requested: str | None = None) -> None:
+    """Print a record: a table on a terminal, one JSON object in a pipe.
+
+    With ``requested``, the object has the data too, and says what was asked for (110-EVT-06).
+    """
     if not sys.stdout.isatty():
         entry = {"hash": shown.hash, "fields": [[n, i, v] for n, i, v in fields(shown)]}
-        print_json(entry | (_data(shown.data) if with_data else {}))
+        asked = {} if requested is None else {"requested": requested} | _data(shown.data)
+        print_json(entry | asked)
         return
     rows = [
         (name if index == 0 else f"{name} ({index})", value) for name, index, value in fields(shown)

@@ -73,7 +73,7 @@ def get(
     if only_data or raw:
         write_output(output, found.raw if raw else found.data, overwrite=False)
     else:
-        show_record(found, with_data=True)
+        show_record(found, requested=address)
     return Exit.OK
 
 

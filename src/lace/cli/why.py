@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -159,7 +160,7 @@ def _record(local: Lace, text: str) -> tuple[str, Record | None]:
         )  # fmt: skip
     if not Path(text).is_file():
         raise UsageError(f"{shown(text)} is no hash, no coordinate and no file", code=Code.URC_FORM)
-    frames = list(read_frames(text))
+    frames = list(islice(read_frames(text), 2))
     if len(frames) != 1 or not isinstance(frames[0], Frame):
         raise UsageError(f"{text} does not hold exactly one record", code=Code.RECORD_MALFORMED)
     given = validate_record(frames[0].raw).unwrap()

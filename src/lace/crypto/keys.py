@@ -15,6 +15,7 @@ _PREFIX: Final = "&."
 _ENDING: Final = f".{SUFFIX}"
 _SIZE: Final = 32
 _ODD_Y: Final = 3
+_DEMO: Final = b"lace-demo-key/v1\n"
 
 
 class SigningKey:
@@ -103,6 +104,11 @@ class SigningKey:
 
 def _secret_text(material: bytes) -> str:
     return f"{_PREFIX}{b64a.encode(material)}{_ENDING}"
+
+
+def demo_key(words: str) -> SigningKey:
+    """Return the demo key of some words: whoever knows the words has the key (L32)."""
+    return SigningKey(native.digest(_DEMO + words.encode()))
 
 
 def _derive_scalar(material: bytes) -> bytes:

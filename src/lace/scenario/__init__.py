@@ -1,6 +1,7 @@
 """Scenarios: one file that says who meets whom with what, and what must come of it."""
 
-from lace.scenario.build import Built, build, demo_key, load_scenario
+from lace.crypto.keys import demo_key
+from lace.scenario.build import Built, build, load_scenario
 from lace.scenario.model import Scenario, ScenarioError
 from lace.scenario.parse import parse_scenario
 from lace.scenario.run import Run, run_scenario

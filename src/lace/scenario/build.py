@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from lace.crypto.keys import SigningKey
+from lace.crypto.keys import SigningKey, demo_key
 from lace.crypto.native import digest
 from lace.errors import Code, Diagnostic, LaceError, LacegramError
 from lace.ids import RecordHash, Verifier
@@ -25,14 +25,8 @@ from lace.scenario.places import Places
 from lace.selectors import selector
 from lace.urc import Coordinate, parse_urc
 
-_DEMO_KEY: Final = b"lace-demo-key/v1\n"
 _DEMO_AUX: Final = b"lace-demo-aux/v1\n"
 _NO_PLACES: Final = Places("")
-
-
-def demo_key(words: str) -> SigningKey:
-    """Return the demo key of some words. Whoever knows the words has the key: never use it."""
-    return SigningKey(digest(_DEMO_KEY + words.encode()))
 
 
 @dataclass(frozen=True, slots=True)

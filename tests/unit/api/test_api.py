@@ -122,6 +122,42 @@ def test_sync_converges_two_laces_on_what_both_select() -> None:
     run(test)
 
 
+@pytest.mark.req("000-SYN-01")
+def test_each_side_exposes_for_itself() -> None:
+    async def test() -> None:
+        with lace.open(records=[note(1)]) as left, lace.open(records=[note(2)]) as right:
+            result = await lace.sync(left, right, NOTES, their_expose="none")
+            assert result.received == ()  # our rules see nothing there, so nothing is sent to us
+            assert result.sent == (note(1).hash,)
+            live = await lace.open_interlace(left, right, NOTES, expose="selected")
+            assert (await live.fixed_point()).received == (note(2).hash,)
+            await live.close()
+
+    run(test)
+
+
+@pytest.mark.req("000-API-09")
+def test_an_open_interlace_says_when_it_tries_again_and_closes_at_once() -> None:
+    async def test() -> None:
+        waits: list[tuple[float, str]] = []
+        with lace.open() as local:
+            peer = lace.connect("tcp:127.0.0.1:1")
+            live = await lace.open_interlace(
+                local, peer, NOTES, retry=lambda seconds, why: waits.append((seconds, why))
+            )
+            while not waits:
+                await asyncio.sleep(0.01)
+            await live.close()
+            assert [event async for event in live] == [
+                lace.Closed("asked to close", lace.InterlaceResult())
+            ]
+        seconds, why = waits[0]
+        assert 0 < seconds <= 0.5
+        assert "127.0.0.1:1" in why
+
+    run(test)
+
+
 @pytest.mark.req("000-SYN-01", "050-EVL-03")
 def test_an_exchange_that_ends_early_raises_with_what_was_done() -> None:
     async def test() -> None:

@@ -12,8 +12,9 @@ from command import lace_inside as lace
 
 from lace import blocking
 from lace.cli.settings import load
+from lace.crypto.keys import demo_key
 from lace.errors import Code, UsageError
-from lace.keyring import Keyring, demo_key
+from lace.keyring import Keyring
 from lace.record import Seal, validate_record
 
 PLACE = "//notes-demo//notes/message//msg/1"
@@ -73,7 +74,7 @@ def test_a_demo_key_says_so_wherever_it_is_used(notes: Path) -> None:
     assert b"demo" not in lace("list", cwd=notes).stderr  # nothing is signed or proven
 
 
-@pytest.mark.req("110-EVT-01", "110-EVT-02", "110-EVT-07", "110-COO-05")
+@pytest.mark.req("110-EVT-01", "110-EVT-02", "110-EVT-06", "110-EVT-07", "110-COO-05")
 def test_what_is_added_is_signed_stored_got_and_listed(notes: Path) -> None:
     hash = ok("add", PLACE, "-f", "Title=Hello", "--text", "My note.", cwd=notes).decode().strip()
     ok("add", "//notes-demo//other//x", "--file", "-", "--unsigned", cwd=notes, stdin=b"\xff\x00")
@@ -84,7 +85,7 @@ def test_what_is_added_is_signed_stored_got_and_listed(notes: Path) -> None:
     assert record.signed_by == demo_key("alice").verifier
     assert ok("get", PLACE, "--data", cwd=notes) == b"My note."
     (shown,) = lines(ok("get", f"////{hash}", cwd=notes))
-    assert shown["data"] == "My note."
+    assert (shown["data"], shown["requested"]) == ("My note.", f"////{hash}")
     (listed,) = lines(ok("list", cwd=notes))  # by the settings: not the other app
     assert listed["Hash"] == hash
     with blocking.open(notes / "records.lace") as same:
@@ -105,6 +106,32 @@ def test_editing_adds_another_record_at_the_same_place(notes: Path) -> None:
     assert rows[0] == before[0]
     assert ok("get", PLACE, "--data", cwd=notes) == b"two"
     assert ok("get", first, "--data", cwd=notes) == b"one"
+
+
+@pytest.mark.req("000-NOT-09", "000-REC-01", "000-REC-02", "000-REC-03")
+def test_the_room_is_a_table_with_blanks(home: Path) -> None:
+    Keyring().add("authority", demo=True)
+    ok("init", "room", "--select", "//notes-demo//notes//", "--room", "authority", cwd=home)
+    room = home / "room"
+    made = []
+    for arguments in (
+        ("member//member/bob", "-f", f"Member={demo_key('bob').verifier}", "-f", "Role=writer",
+         "--text", "grant-v1", "--key", "authority"),
+        ("message//msg/1/bob/1", "-f", "Title=Bob hello", "--text", "One.", "--key", "bob"),
+        ("message//msg/1/alice/1", "-f", "Title=Alice hello", "--text", "Two.", "--key", "alice"),
+    ):  # fmt: skip
+        place, *rest = arguments
+        done = ok("add", f"//notes-demo//notes/{place}", *rest, cwd=room)
+        made.append(done.decode().strip())
+    columns = "Hash,Group,App,Name,Signed-By,Member,Role,Title,Data"
+    rows = lines(ok("list", "//notes-demo//notes//", "--columns", columns, cwd=room))
+    assert [row["Hash"] for row in rows] == made
+    assert [row["Role"] for row in rows] == ["writer", None, None]
+    assert [row["Member"] for row in rows] == [demo_key("bob").verifier, None, None]
+    assert [row["Title"] for row in rows] == [None, "Bob hello", "Alice hello"]
+    assert [row["Data"] for row in rows] == ["grant-v1", "One.", "Two."]
+    # By the rules of the room Alice's note waits until somebody admits her.
+    assert [row["Hash"] for row in lines(ok("list", cwd=room))] == made[:2]
 
 
 def test_what_is_not_there_ends_with_6_and_says_what_to_do(notes: Path) -> None:

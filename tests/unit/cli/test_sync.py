@@ -25,10 +25,11 @@ from lace.api.handles import Lace
 from lace.api.handles import store_of as inner_store
 from lace.cli.exitcodes import Exit
 from lace.cli.root import _exit_code
+from lace.crypto.keys import demo_key
 from lace.errors import Code, InterlaceAborted, LimitExceeded, TransportError
 from lace.ids import RecordHash
 from lace.interlace import messages as m
-from lace.keyring import Keyring, demo_key
+from lace.keyring import Keyring
 from lace.policy.module import module_from_text
 from lace.record.model import Record
 from lace.recordstore import MemoryStore
@@ -336,8 +337,9 @@ def test_closing_between_two_connections_takes_no_time(home: Path) -> None:
         assert process.wait(30) == Exit.INTERRUPTED
 
 
+@pytest.mark.req("110-AUT-05")
 def test_get_answers_as_a_list_would() -> None:
-    """The index of the store is a shortcut, not another truth (110-AUT-05)."""
+    """The index of the store is a shortcut, not another truth."""
     records = [*notes(3), *notes(2, key=demo_key("bob"))]
     with blocking.open(records=records) as local:
         assert isinstance(local, Lace)

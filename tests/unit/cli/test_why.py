@@ -18,7 +18,8 @@ from wires import store_of
 
 import lace as api
 from lace.api.reasons import Question
-from lace.keyring import Keyring, demo_key
+from lace.crypto.keys import demo_key
+from lace.keyring import Keyring
 from lace.selectors import room
 
 PREFIX = "//notes-demo//notes//"
