@@ -21,8 +21,11 @@ $(READY): pyproject.toml constraints.txt tools/ensure_java.py
 	@$(BIN)/python tools/ensure_java.py
 	@touch $@
 
-demo: $(READY) ## a notes room between two processes, one of them killed on the way
+demo: $(READY) ## a notes room between two processes, one of them killed; then a small lake
 	@$(BIN)/lace demo
+	@echo
+	@echo "The same records in bulk, on Spark"
+	@$(BIN)/lace lake demo
 
 test: $(READY) ## run all tests
 	@$(BIN)/python tools/ensure_browser.py

@@ -10,8 +10,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -32,7 +30,6 @@ _NOTES: Final = 2500
 _UNTIL_KILLED: Final = 300
 _SECONDS: Final = 60
 _F_SETPIPE_SZ: Final = 1031  # Linux
-_LAKE: Final = "lace.lake.demo"
 
 
 class _NotAsExpected(Exception):
@@ -58,8 +55,6 @@ def demo(keep: str | None) -> int:
         except _NotAsExpected as error:
             click.echo(f"\nlace: the demo went wrong: {error}", err=True)
             return Exit.BAD_INPUT
-        if find_spec("lace.lake") is not None and find_spec(_LAKE) is not None:
-            import_module(_LAKE).run(folder)  # loaded by name: Spark is not there everywhere
     return Exit.OK
 
 
