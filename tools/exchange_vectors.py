@@ -402,6 +402,7 @@ def refusals(book: Book) -> None:
         ("a field that the plan needs is not offered", "interlace.schema", dropping(HELLO, "HelloAdvertisedField")),
         ("a fact that there is not", "interlace.block", adding(HELLO, "HelloWorld('x')")),
         ("a fact with a value too many", "interlace.block", adding(HELLO, "HelloRecordFormat('H3','H3')")),
+        ("a value that is too long", "interlace.block", adding(HELLO, f"HelloLimit('{'x' * 1025}','1')")),
         ("a fact with a blank in it", "interlace.block", adding(HELLO, "HelloLimit('foo', '1')")),
     ]  # fmt: skip
     loop: list[tuple[str, str, Callable[[list[Json]], object]]] = [

@@ -234,6 +234,8 @@ def test_what_is_selected_may_shrink() -> None:
         assert {row[0] for row in side.local.policy.may_send} == left_over
         assert set(side.machine._own.table.records("")) == left_over
         assert set(side.machine._adverts.table.records("")) == left_over
+        claims = side.local.policy.source.iterate(Predicate("Advertised", 2))
+        assert {row[0] for row in claims} == left_over  # what was withdrawn is no fact any more
         assert side.idle
     assert left_to_request(left, right) == left_to_request(right, left) == set()
     # A new peer that has heard of nothing is not given what was revoked.
@@ -321,6 +323,39 @@ def test_what_a_cursor_says_is_no_proof() -> None:
     assert stored(again) == {note(1).hash}
     assert set(again.machine._adverts.table.records("")) == {note(1).hash}
     assert store.cursor(key).keys() == {note(1).hash}
+
+
+@pytest.mark.req("050-SND-02", "050-CUR-01")
+def test_the_first_evaluation_goes_by_what_the_peer_said_last_time() -> None:
+    """Tasks are offered to a peer that advertises a note; the second time it is known from the start."""
+    shy = module_from_text(
+        "SelectHave(P) :- Have(P), Field(P,'App',_,'notes').\n"
+        "SelectHave(P) :- Have(P), Field(P,'App',_,'tasks'), Advertised(Q,S),"
+        " AdvertisedField(Q,S,'App',_,'notes').\n"
+        "SelectAdvertised(P,S) :- Advertised(P,S).\n"
+    )
+    stores = MemoryStore(), MemoryStore()
+    stores[0].save([note(1), note(9, app="tasks")])
+    stores[1].save([note(1)])
+
+    def meet() -> tuple[bytes, int]:
+        sides = [
+            Participant(store, Side(index=i, module=shy, link=b"k"), SELECTED)
+            for i, store in enumerate(stores)
+        ]
+        tap = Tap()
+        interlace(sides[0], sides[1], NOW, tap)
+        first = next(b for b in tap.blocks(0) if b.startswith(b"Advertise"))
+        return first, result(sides[0]).loops
+
+    task = note(9, app="tasks").hash.encode()
+    first, loops = meet()
+    assert task not in first
+    assert loops == 3
+    first, loops = meet()
+    assert task in first
+    assert loops == 1
+    assert stores[1].has(note(9, app="tasks").hash)
 
 
 # --- nothing is fetched that is not selected ---

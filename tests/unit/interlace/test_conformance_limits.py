@@ -225,6 +225,18 @@ def test_below_a_whole_payload_there_is_nothing() -> None:
     assert table.summary(payload).count == 1
 
 
+@pytest.mark.req("050-LIM-03", "050-REC-05")
+def test_a_side_lists_no_more_than_agreed_whatever_is_asked() -> None:
+    own = OwnAdverts({"max_narrowing_depth": 12, "max_advertisement_records_listed": 2})
+    own.put({note(i).hash: digest(b"x") for i in range(2)})
+    ask = ("ListAdvertisementPartition", "")
+    assert set(own.answer([ask]).listing) == {note(0).hash, note(1).hash}
+    own.put({note(2).hash: digest(b"x")})
+    own.begin_loop()
+    with pytest.raises(LimitExceeded):
+        own.answer([ask])
+
+
 @pytest.mark.req("050-REC-05", "050-REC-06")
 @pytest.mark.parametrize("name", ["ListAdvertisementPartition", "NarrowAdvertisementPartition"])
 def test_a_question_is_answered_once_in_a_loop(name: str) -> None:

@@ -188,6 +188,32 @@ def test_an_executable_of_another_plan_is_not_used() -> None:
     assert stored(right) == {note(1).hash}
 
 
+@pytest.mark.req("050-SET-10", "050-EPO-01", "050-EPO-02")
+def test_a_new_plan_between_the_same_two_is_a_new_plan() -> None:
+    """Proven peers keep their names when an operand changes; their rules are compiled anew."""
+    secret = note(5, group="private")
+    sides = []
+    for index, (key, peer) in enumerate(((AUTHORITY, BOB), (BOB, AUTHORITY))):
+        store = MemoryStore()
+        store.save([note(1), secret] if index == 0 else [])
+        side = Side(
+            index=index, module=EVERYTHING if index else NOTES, open=True,
+            verifier=key.verifier, peer_verifier=peer.verifier,
+        )  # fmt: skip
+        sides.append(Participant(store, side, Exposure(default="selected")))
+    pair = Pair(sides[0], sides[1])
+    pair.start(NOW)
+    pair.run(NOW)
+    assert stored(sides[1]) == {note(1).hash}
+    pair.give(0, m.OperandChanged(EVERYTHING), NOW)
+    pair.run(NOW)
+    assert stored(sides[1]) == {note(1).hash, secret.hash}
+    first, last = [e.result for e in sides[1].events if isinstance(e, m.FixedPoint)]
+    assert first.plan != last.plan
+    assert first.link != last.link  # so that no cursor of one plan is taken for that of another
+    assert first.peer == last.peer == AUTHORITY.verifier
+
+
 @pytest.mark.req("050-COR-05")
 def test_applications_speak_of_sets_and_never_of_directions() -> None:
     for name in lace.__all__:
