@@ -53,7 +53,7 @@ class Amounts:
     digests: int
 
 
-FULL: Final = Amounts(200_000, (100_000, 1_000_000, 5_000_000), 10_000, 50, 1_000_000)
+FULL: Final = Amounts(100_000, (100_000, 1_000_000, 5_000_000), 10_000, 50, 1_000_000)
 QUICK: Final = Amounts(20_000, (100_000, 300_000), 1_000, 20, 100_000)
 
 
@@ -95,10 +95,7 @@ def validation(spark: SparkSession, folder: Path, amounts: Amounts) -> None:
     """Spark with two cores against one plain process, and against two that share nothing."""
     bundle = folder / f"seals-{amounts.validated}.lace"
     if not bundle.exists():
-        distinct = [seal.raw for seal in make_seals(min(amounts.validated, 20_000))]
-        with bundle.open("wb") as file:
-            for number in range(amounts.validated):
-                file.write(distinct[number % len(distinct)])
+        bundle.write_bytes(b"".join(seal.raw for seal in make_seals(amounts.validated)))
     frames = [f.raw for f in split_records([bundle.read_bytes()]) if isinstance(f, Frame)]
     rows = spark.read.format("lace").load(str(bundle))
     on_spark = least(lambda: rows.write.format("noop").mode("overwrite").save())

@@ -196,6 +196,15 @@ def test_what_goes_wrong_is_said_in_a_line(command: Command, tmp_path: Path) -> 
     assert (tmp_path / "a.lace.cuts").exists()
 
 
+def test_the_demo_shows_what_it_says(command: Command) -> None:
+    code, out, _ = command("lake", "demo")
+    assert code == 0
+    assert "a lake of 301 signed records; 1 broken one put aside" in out
+    assert "again: 0 new" in out
+    assert "select 201" in out
+    assert "a phone with half of them lacks 101, the lake 0" in out
+
+
 def test_help_needs_no_spark() -> None:
     done = lace("lake", "--help")
     assert done.returncode == 0

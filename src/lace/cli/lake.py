@@ -28,6 +28,7 @@ _SMALL_BYTES: Final = 64 << 20
 
 # More commands, each in a file of its own. Name: module and attribute.
 _ELSEWHERE: Final = {
+    "demo": "lace.cli.lake_demo:demo_command",
     "select": "lace.cli.lake_rules:select_command",
     "why": "lace.cli.lake_rules:why_command",
     "summarize": "lace.cli.lake_rules:summarize_command",
