@@ -45,6 +45,7 @@ bench: $(READY) ## measure, as ratios against floors and competitors in the same
 
 bench-lake: $(READY) ## measure the lake: validation, selection up to 5M records, recursion, summaries
 	@$(BIN)/python bench/lake.py
+	@$(BIN)/python bench/lake_end_to_end.py
 
 lake-cluster: $(READY) ## run the lake on a Spark cluster of three processes, and compare
 	@$(BIN)/python tools/lake_cluster.py

@@ -23,7 +23,7 @@ from lace.lake.delta import DeltaLog
 from lace.lake.ingest import IngestResult, ingest
 from lace.lake.tables import Lake
 from lace.record.facts import facts
-from lace.record.model import Record
+from lace.record.model import Record, Seal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -365,3 +365,58 @@ def test_what_is_no_lake_is_said_to_be_none(spark: SparkSession, tmp_path: Path)
     with pytest.raises(LakeError) as caught:
         ingest(lake, [str(tmp_path / "newer")])
     assert caught.value.code is Code.LAKE_INPUT
+
+
+# --- records that kill their worker ---
+
+FINDER = """
+import importlib.abc, importlib.util, sys
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != "lace.lake.source":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module
+
+        def patched(module):
+            import os
+            from lace.b64a import decode_trusted
+            from lace.record import validate
+            run(module)
+            real, fatal = validate.verify, decode_trusted(os.environ["FATAL"].encode())
+            def verify(x, digest, signature):
+                if signature == fatal:
+                    os.abort()
+                return real(x, digest, signature)
+            validate.verify = verify
+
+        spec.loader.exec_module = patched
+        return spec
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def test_a_record_that_kills_its_worker_is_put_aside_and_the_rest_comes_in(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A native library that aborts on one signature, in every process that validates."""
+    fatal = next(record for record in RECORDS[50:] if isinstance(record, Seal))
+    (tmp_path / "sitecustomize.py").write_text(FINDER)
+    bundle = write_bundle(tmp_path / "a.lace", RECORDS)
+    process = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "lake"), str(bundle)],
+        env=os.environ | {"PYTHONPATH": str(tmp_path), "FATAL": fatal.signature},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert process.stdout == "ready\ndone\n", process.stderr
+    lake = Lake.open(spark, str(tmp_path / "lake"))
+    assert set(hashes(lake)) == {record.hash for record in RECORDS} - {fatal.hash}
+    (put_aside,) = lake.quarantine().collect()
+    assert put_aside.code == "record.worker-crash"
+    assert bytes(put_aside.raw) == fatal.raw

@@ -38,6 +38,14 @@ MODULE = room(PREFIX, authority=AUTHORITY.verifier, revocation_app="revoked")
 SOURCE = SourceLabel("V.someone 'quoted'")
 
 
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    folder = tmp_path_factory.mktemp("summaries")
+    made = Lake.open(spark, str(folder / "lake"), create=True)
+    ingest(made, [str(write_bundle(folder / "a.lace", RECORDS))])
+    return made
+
+
 def expected(records: list[Record], schema: frozenset[str] | None) -> dict[str, Advertisement]:
     source = MemorySource(fact for record in records for fact in facts(record))
     selected = {row[0] for row in evaluate(MODULE.program, source).rows(SELECT_HAVE)}
@@ -66,10 +74,8 @@ def summarized(lake: Lake, advertising: Advertising) -> Summaries:
     ids=["all", "promoted", "both", "none"],
 )  # fmt: skip
 def test_advertisements_and_digests_are_the_same_bytes(
-    spark: SparkSession, tmp_path: Path, schema: frozenset[str] | None
+    lake: Lake, schema: frozenset[str] | None
 ) -> None:
-    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
-    ingest(lake, [str(write_bundle(tmp_path / "a.lace", RECORDS))])
     advertising = Advertising(selection=MODULE.id, source=SOURCE, schema=schema)
     records = select(lake.snapshot(), MODULE.program).records()
     adverts = expected(RECORDS, schema)
@@ -85,7 +91,7 @@ def test_advertisements_and_digests_are_the_same_bytes(
 def test_summaries_follow_the_lake_and_compute_only_what_is_new(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    lake = Lake.open(spark, str(tmp_path / "moving"), create=True)
     advertising = Advertising(selection=MODULE.id, source=SOURCE, prefix_length=1)
     # The last record but the messages is a revocation: what was selected before it no longer is.
     stages = [[*RECORDS[:4], *RECORDS[5:150]], RECORDS[150:], RECORDS[4:5]]
