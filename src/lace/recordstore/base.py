@@ -96,6 +96,9 @@ class RecordStore(Protocol):
     def forget(self, hashes: Iterable[RecordHash]) -> int:
         """Remove records from this store, and from nowhere else; return how many were there."""
 
+    def forgets(self) -> int:
+        """Return how often anything was forgotten; a new number means that records are gone."""
+
     def cursor(self, link: bytes) -> dict[str, bytes]:
         """Return what is kept for a link: advertised records, each with its text or nothing."""
 

@@ -77,6 +77,7 @@ class MemoryStore(Closes):
         self._digests: dict[bytes, dict[str, bytes]] = {}
         self._places: dict[tuple[str, str, str], dict[RecordHash, Versioned]] = {}
         self._last = StoreRecordId(0)
+        self._forgets = 0
         self._listeners: list[Callable[[list[StoredRecord]], None]] = []
 
     def save(self, records: Iterable[Record]) -> list[Outcome[Record]]:
@@ -125,6 +126,7 @@ class MemoryStore(Closes):
     def forget(self, hashes: Iterable[RecordHash]) -> int:
         gone = {hash: self._records[hash][1] for hash in hashes if hash in self._records}
         if gone:
+            self._forgets += 1
             self._records = {h: held for h, held in self._records.items() if h not in gone}
             self._order = [stored for stored in self._order if stored.hash not in gone]
             for kept in self._digests.values():
@@ -134,6 +136,9 @@ class MemoryStore(Closes):
             if isinstance(record, Versioned):
                 self._places[_place(record)].pop(hash)
         return len(gone)
+
+    def forgets(self) -> int:
+        return self._forgets
 
     def cursor(self, link: bytes) -> dict[str, bytes]:
         return dict(self._cursors.get(link, {}))

@@ -20,3 +20,9 @@ CREATE TABLE digest (
     digest  BLOB NOT NULL,
     PRIMARY KEY (context, record)
 ) STRICT, WITHOUT ROWID;
+
+-- How often records were forgotten, so that a running exchange notices.
+CREATE TABLE forgotten (
+    times INTEGER NOT NULL
+) STRICT;
+INSERT INTO forgotten (times) VALUES (0);

@@ -134,11 +134,17 @@ class SqliteStore(Closes):
             with self._writing() as connection:
                 for hash in hashes:
                     gone += self._delete(connection, hash)
+                if gone:
+                    connection.execute("UPDATE forgotten SET times = times + 1")
             if gone:
                 # Gives the pages back; readers that still need them keep their own view.
                 # (As a script, because one execute() would give back one page.)
                 self._connection.executescript("PRAGMA incremental_vacuum")
         return gone
+
+    def forgets(self) -> int:
+        row = self._one("SELECT times FROM forgotten", ())
+        return 0 if row is None else int(row[0])
 
     def cursor(self, link: bytes) -> dict[str, bytes]:
         return dict(self._all("SELECT record, advert FROM cursor WHERE link = ?", (link,)))

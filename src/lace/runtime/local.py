@@ -14,6 +14,7 @@ from typing import Final
 
 from lace.crypto.native import digest
 from lace.datalog.ast import Predicate
+from lace.datalog.roles import RECORD_FACTS
 from lace.datalog.source import Fact, MemorySource, Row
 from lace.errors import StoreError
 from lace.ids import RecordHash, is_verifier
@@ -54,6 +55,7 @@ class LocalPolicy:
     _mentions: Mentions | None = None
     _seen: StoreRecordId = field(default_factory=lambda: StoreRecordId(0))
     _runtime: tuple[Fact, ...] = ()
+    _forgets: int = 0
     _recalled: list[Fact] = field(default_factory=list)
     _snapshot: Snapshot | None = None
     _fresh: dict[str, Record] = field(default_factory=dict)
@@ -72,9 +74,11 @@ class LocalPolicy:
     def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
         """Answer ``Evaluate``, in parts of a bounded size."""
         self._release()
+        forgets = self.store.forgets()  # before the snapshot: what comes between is seen next time
         self._snapshot = self.store.snapshot()
         if self.policy is None or not _is_same(self.policy.plan, asked.plan):
             policy = self._begin(asked)
+            self._forgets = forgets
             send, request = set(policy.may_send), set(policy.may_request)
             yield from self._answer(send, set(), request, set())
             return
@@ -89,9 +93,10 @@ class LocalPolicy:
             removed=(
                 *(fact for fact in self._runtime if fact not in asked.runtime),
                 *self._withdrawn_facts(asked.withdrawn, self._peer_label(asked.plan)),
+                *(self._forgotten_facts() if forgets != self._forgets else ()),
             ),
         )
-        self._runtime = asked.runtime
+        self._runtime, self._forgets = asked.runtime, forgets
         sent, asked_for = change.may_send, change.may_request
         # Rules may have spoken of a record before it was here; to them nothing has changed then.
         sendable = {row for row in here if row in self.policy.may_send}
@@ -144,6 +149,17 @@ class LocalPolicy:
             self._seen = id
             if record is not None:
                 yield record
+
+    def _forgotten_facts(self) -> Iterator[Fact]:
+        """Yield the facts of records that are no longer here."""
+        assert self.policy is not None
+        assert self._snapshot is not None
+        source = self.policy.source
+        for (hash,) in list(source.iterate(_HAVE)):
+            if self._snapshot.record(RecordHash(hash)) is None:
+                for predicate in RECORD_FACTS:
+                    for row in source.query(predicate, hash):
+                        yield predicate.name, *row
 
     # --- advertisements ---
 

@@ -332,3 +332,28 @@ def test_limits_are_those_of_a_round() -> None:
         pair.wake(NOW)
     assert pair.left.idle
     assert len(stored(pair.right)) == 10
+
+
+@pytest.mark.req("050-SND-01", "050-STA-06")
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_what_is_forgotten_is_no_longer_advertised(kind: str, tmp_path: Path) -> None:
+    stores: tuple[RecordStore, RecordStore]
+    if kind == "memory":
+        stores = MemoryStore(), MemoryStore()
+    else:
+        stores = SqliteStore(tmp_path / "a"), SqliteStore(tmp_path / "b")
+    pair, _ = joined([note(i) for i in range(12)], [], stores=stores)
+    assert pair.right.machine.peer_advertises(note(3).hash)
+    stores[0].forget([note(3).hash])
+    pair.wake(NOW)
+    assert pair.left.idle
+    assert pair.right.idle
+    assert not pair.right.machine.peer_advertises(note(3).hash)
+    assert pair.right.machine.peer_advertises(note(4).hash)
+    assert not stores[0].has(note(3).hash)  # nobody brings it back behind one's back
+    assert stores[1].has(note(3).hash)
+    stores[0].save([note(3)])
+    pair.wake(NOW)
+    assert pair.right.machine.peer_advertises(note(3).hash)
+    for store in stores:
+        store.close()
