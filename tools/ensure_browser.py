@@ -1,7 +1,7 @@
 """Make sure that a Chromium is there for the browser tests: find one, else install Debian's.
 
 Only a package manager that may be used without asking is used. Where none is, a message says what
-to install; the tests then fail with the same message rather than pass without looking.
+to install; the browser tests then say loudly that they were not run.
 """
 
 from __future__ import annotations

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 from bench_page import chromium, static_site, workbench
-from playwright.sync_api import Browser, ConsoleMessage, Page
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 from lace.scenario.library import library
 from lace.workbench.export import export
+
+expect.set_options(timeout=30_000)  # no test depends on how fast the machine is
 
 
 @pytest.fixture(scope="module")
