@@ -3,8 +3,8 @@
     .venv/bin/python bench/lake_end_to_end.py --records 200000
 
 Generates records, ingests them, selects, sums up, and lets the lake interlace over TCP with a
-SQLite lace that has half of them and some of its own. Two embedded laces do the same here.
-Every result must be equal; the times are printed, and mean little.
+SQLite lace that has half of them and some of its own. Two embedded laces do the same in one
+process. Every result must be equal; the times are printed, and mean little.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from lace.lake.export import export_bundles
 from lace.lake.jobs import job
 from lace.lake.plan import PeerAdverts, PlanOverLake, sending_depends_on_adverts
 from lace.lake.rows import RECORDS_SCHEMA, RowBatch
-from lace.lake.summarize import Advertising, digest_pairs
+from lace.lake.summarize import Advertising, adverts_here, digest_pairs
 from lace.lake.tables import Lake, Snapshot, local_frame
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
@@ -50,7 +50,7 @@ _ANSWER: Final = 5000  # records in one part of an answer
 _DIRECT: Final = 1024  # records that are read one by one before a spool is written
 _DIGEST: Final = 32
 MIRRORED: Final = 100_000
-"""Records of a lake that is held in memory for an exchange."""
+"""Records of a lake, or advertisements of a peer, that are held in memory for an exchange."""
 _TRIES: Final = 20
 
 
@@ -220,7 +220,7 @@ class LakePolicy(LocalPolicy):
             self._lake_adopted.discard(hash)
         for advert in asked.advertised:
             self._lake_adverts[advert.record] = advert
-        self._lake_adopted |= set(asked.adopted)
+        self._adopt(asked, snapshot)
         over = PlanOverLake(
             snapshot=snapshot,
             plan=asked.plan,
@@ -268,6 +268,24 @@ class LakePolicy(LocalPolicy):
             unrequestable=frozenset(removed),
         )
 
+    def _adopt(self, asked: m.Evaluate, snapshot: Snapshot) -> None:
+        """Take over what the peer advertises in our words: here while it is little, else there."""
+        adopted = self._lake_adopted | set(asked.adopted)
+        if len(adopted) + len(self._lake_adverts) > MIRRORED:
+            self._lake_adopted = adopted
+            return
+        if adopted:
+            peer = asked.plan.operands[1 - self.index].source_label
+            saying = Advertising(selection=asked.plan.id, source=peer, schema=asked.schema)
+            with job("what the peer advertises"):
+                for advert in adverts_here(self._chosen(snapshot, adopted), saying):
+                    self._lake_adverts[advert.record] = advert
+
+    def _chosen(self, snapshot: Snapshot, hashes: Iterable[str]) -> DataFrame:
+        names = pa.table({"hash": pa.array(sorted(hashes), pa.string())})
+        wanted = local_frame(self.lake.spark, names)
+        return snapshot.records.join(wanted, "hash", "left_semi")
+
     def _refresh_sendable(self, over: PlanOverLake, snapshot: Snapshot, asked: m.Evaluate) -> None:
         operands = asked.plan.operands
         sides = [
@@ -280,8 +298,7 @@ class LakePolicy(LocalPolicy):
             sendable = over.may_send()
             names = sendable.toArrow().column("hash").to_pylist()
             unknown = [name for name in names if name not in self._lake_digests]
-            table = pa.table({"hash": pa.array(unknown, pa.string())})
-            chosen = snapshot.records.join(local_frame(self.lake.spark, table), "hash", "left_semi")
+            chosen = self._chosen(snapshot, unknown)
             made = digest_pairs(chosen, *sides).toArrow() if unknown else None
         kept = {name: self._lake_digests[name] for name in names if name in self._lake_digests}
         if made is not None:
@@ -293,10 +310,8 @@ class LakePolicy(LocalPolicy):
         """Return those of some hashes that are in the lake."""
         if not hashes:
             return set()
-        table = pa.table({"hash": pa.array(sorted(hashes), pa.string())})
-        asked = local_frame(self.lake.spark, table)
         with job("what is here"):
-            found = snapshot.records.select("hash").join(asked, "hash", "left_semi").toArrow()
+            found = self._chosen(snapshot, hashes).select("hash").toArrow()
         return set(found.column("hash").to_pylist())
 
     # --- single records ---
@@ -315,10 +330,8 @@ class LakePolicy(LocalPolicy):
             yield direct.get(hash) or (None if spool is None else spool.read(hash))
 
     def _write_spool(self, snapshot: Snapshot) -> _Spool:
-        names = pa.table({"hash": pa.array(sorted(self._lake_digests), pa.string())})
-        chosen = snapshot.records.join(local_frame(self.lake.spark, names), "hash", "left_semi")
         self._lake_spool_folder = f"{self.lake.root}/spool/{uuid4().hex}"
-        return _Spool.write(chosen, self._lake_spool_folder)
+        return _Spool.write(self._chosen(snapshot, self._lake_digests), self._lake_spool_folder)
 
     def describe(self, asked: m.Describe) -> m.Described:
         assert self._lake_plan is not None

@@ -41,6 +41,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     # A Python worker that dies leaves its stack in the log.
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    # Rows that are sent along are part of the plan up to this size; larger plans are slow to make.
+    "spark.sql.execution.arrow.localRelationThreshold": "1048576",
     # Smaller files, and the codec that everything else can read too.
     "spark.sql.parquet.compression.codec": "zstd",
     # Records and bytes that are none go to two places at once, without a sort.

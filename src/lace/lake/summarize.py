@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from lace.b64a import encode
 from lace.crypto.native import digest
 from lace.errors import Code, LakeError
-from lace.interlace.advertise import FieldValue, advertise
+from lace.interlace.advertise import Advertisement, FieldValue, advertise
 from lace.interlace.partition import STANDARD_PREFIX, Summary, merkle_root
 from lace.lake.delta import DATA, Conflict, DeltaLog, TableVersion
 from lace.lake.jobs import job
@@ -244,32 +244,48 @@ def advertisements(records: DataFrame, advertising: Advertising) -> DataFrame:
 def _each(
     records: DataFrame, advertising: Advertising, schema: pa.Schema, make: Callable[[Any], bytes]
 ) -> DataFrame:
-    source = SourceLabel(advertising.source)
-    wanted = advertising.schema
-    columns = {n: c for n, c in PROMOTED.items() if wanted is None or n in wanted}
-    with_extras = wanted is None or not wanted <= PROMOTED.keys()
+    needed = _columns(advertising)
 
     def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            hashes = batch.column("hash").to_pylist()
-            promoted = [(name, batch.column(c).to_pylist()) for name, c in columns.items()]
-            extras = batch.column("extras").to_pylist() if with_extras else None
-            made = []
-            for number, record in enumerate(hashes):
-                fields: list[FieldValue] = [
-                    (name, 0, str(values[number]))
-                    for name, values in promoted
-                    if values[number] is not None
-                ]
-                if extras is not None:
-                    fields += [(e["name"], e["index"], e["value"]) for e in extras[number]]
-                made.append(make(advertise(record, source, fields, wanted)))
+            made = [make(advert) for advert in _adverts(batch, advertising)]
             yield pa.RecordBatch.from_arrays(
-                [pa.array(hashes, pa.string()), pa.array(made, pa.binary())], schema=schema
+                [batch.column("hash"), pa.array(made, pa.binary())], schema=schema
             )
 
-    needed = ["hash", *columns.values(), *(["extras"] if with_extras else [])]
-    return records.select(*dict.fromkeys(needed)).mapInArrow(each, from_arrow_schema(schema))
+    return records.select(*needed).mapInArrow(each, from_arrow_schema(schema))
+
+
+def adverts_here(records: DataFrame, advertising: Advertising) -> Iterator[Advertisement]:
+    """Yield the advertisements of wide rows, brought here."""
+    return _adverts(records.select(*_columns(advertising)).toArrow(), advertising)
+
+
+def _promoted(advertising: Advertising) -> dict[str, str]:
+    wanted = advertising.schema
+    return {name: c for name, c in PROMOTED.items() if wanted is None or name in wanted}
+
+
+def _columns(advertising: Advertising) -> list[str]:
+    """Return the columns that an advertisement is made of."""
+    wanted = advertising.schema
+    extras = ["extras"] if wanted is None or not wanted <= PROMOTED.keys() else []
+    return list(dict.fromkeys(["hash", *_promoted(advertising).values(), *extras]))
+
+
+def _adverts(rows: pa.RecordBatch | pa.Table, advertising: Advertising) -> Iterator[Advertisement]:
+    source = SourceLabel(advertising.source)
+    promoted = [(n, rows.column(c).to_pylist()) for n, c in _promoted(advertising).items()]
+    extras = rows.column("extras").to_pylist() if "extras" in rows.schema.names else None
+    for number, record in enumerate(rows.column("hash").to_pylist()):
+        fields: list[FieldValue] = [
+            (name, 0, str(values[number]))
+            for name, values in promoted
+            if values[number] is not None
+        ]
+        if extras is not None:
+            fields += [(e["name"], e["index"], e["value"]) for e in extras[number]]
+        yield advertise(record, source, fields, advertising.schema)
 
 
 def _roots(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
