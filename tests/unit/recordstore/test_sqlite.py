@@ -76,7 +76,7 @@ def test_a_process_killed_at_any_moment_loses_nothing_acknowledged(path: Path) -
     chance = random.Random(11)
     SqliteStore(path).close()
     promised: set[str] = set()
-    for seed in range(examples(150)):
+    for seed in range(examples(200)):
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:  # pragma: no cover
