@@ -41,7 +41,7 @@ def fields(record: Record) -> list[tuple[str, int, str]]:
             ("Name", 0, record.name),
             ("TAI", 0, record.tai),
         )
-        found += _numbered(record.extras)
+        found += numbered(record.extras)
     found.append(("Data-Length", 0, str(record.data_length)))
     return found
 
@@ -50,14 +50,15 @@ def links(record: Record) -> Iterator[RecordLink]:
     """Yield the well-formed links; a header that only looks like one stays a plain field."""
     if not isinstance(record, Versioned) or not record.may_have_links:
         return
-    for name, index, value in _numbered(record.extras):
+    for name, index, value in numbered(record.extras):
         if name.endswith(_LINK_ENDING):
             data, _, target = value.rpartition(" ")
             if data and is_link_target(target):
                 yield RecordLink(name, index, data, LinkTarget(target))
 
 
-def _numbered(extras: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, int, str]]:
+def numbered(extras: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, int, str]]:
+    """Yield extra headers with their index among those of one name."""
     previous, index = "", 0
     for name, value in extras:  # sorted, so that equal names are neighbours
         index = index + 1 if name == previous else 0

@@ -86,6 +86,11 @@ class Versioned(Record):
         )
 
     @property
+    def has_extras(self) -> bool:
+        """Whether there are extra headers; cheaper than to read them."""
+        return bool(self.parts[-3])
+
+    @property
     def may_have_links(self) -> bool:
         """Whether any extra header could be a link; cheaper than to look at each."""
         return b"+Link: " in self.parts[-3]

@@ -9,43 +9,23 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from importlib.resources import files
+from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final
 
-from lace.datalog.ast import Predicate
-from lace.datalog.source import Row
-from lace.errors import Code, Outcome, Status, StoreError, UsageError
+from lace.errors import Code, Outcome, Status, StoreError
 from lace.ids import RecordHash
-from lace.record.facts import facts as record_facts
-from lace.record.facts import fields, links
-from lace.record.model import Plex, Record, Seal, Versioned
-from lace.record.validate import reread, validate_record
+from lace.record.facts import links, numbered
+from lace.record.model import Record, Versioned
+from lace.record.validate import reread
 from lace.recordstore.base import MOST_CONTEXTS, Closes, StoredRecord, StoreRecordId
+from lace.recordstore.sqlite_file import MIGRATIONS, VERSION, connect, errors, statements
+from lace.recordstore.sqlite_snapshot import SqliteSnapshot, inner_of, place_of
 from lace.urc import Coordinate
 
 _APPLICATION: Final = 0x4C616365  # "Lace"
-_BUSY_SECONDS: Final = 10.0
 _VARIABLES: Final = 500  # in one query
-
-#: The scripts that bring a file from version n to n + 1; a new file gets all of them.
-MIGRATIONS: Final = tuple(
-    files("lace.recordstore").joinpath(name).read_text("utf-8")
-    for name in ("schema.sql", "schema-2.sql")
-)
-VERSION: Final = len(MIGRATIONS)
-
-_CODES: Final = {
-    sqlite3.SQLITE_BUSY: Code.STORE_LOCKED,
-    sqlite3.SQLITE_LOCKED: Code.STORE_LOCKED,
-    sqlite3.SQLITE_READONLY: Code.STORE_READ_ONLY,
-    sqlite3.SQLITE_FULL: Code.STORE_FULL,
-    sqlite3.SQLITE_CORRUPT: Code.STORE_CORRUPT,
-    sqlite3.SQLITE_NOTADB: Code.STORE_CORRUPT,
-    sqlite3.SQLITE_CANTOPEN: Code.STORE_OPEN,
-}
 
 
 class SqliteStore(Closes):
@@ -57,9 +37,9 @@ class SqliteStore(Closes):
         self._lock = RLock()
         self._listeners: list[Callable[[list[StoredRecord]], None]] = []
         self._names: dict[str, int] = {}
-        with _errors(self.path):
+        with errors(self.path):
             mode = "ro" if read_only else "rwc" if create else "rw"
-            self._connection = _connect(self.path, mode)
+            self._connection = connect(self.path, mode)
             try:
                 self._prepare()
             except BaseException:
@@ -71,14 +51,22 @@ class SqliteStore(Closes):
     def save(self, records: Iterable[Record]) -> list[Outcome[Record]]:
         outcomes: list[Outcome[Record]] = []
         fresh: list[StoredRecord] = []
-        with self._lock, _errors(self.path), self._writing() as connection:
+        with self._lock, errors(self.path), self._writing() as connection:
+            new: list[tuple[int, Record]] = []
             for record in records:
-                id = self._insert(connection, record)
-                if id is None:
+                cursor = connection.execute(
+                    "INSERT INTO record (hash, raw, inner) VALUES (?, ?, ?)"
+                    " ON CONFLICT (hash) DO NOTHING",
+                    (record.hash, record.raw, inner_of(record)),
+                )
+                if cursor.rowcount == 0:
                     outcomes.append(Outcome(Status.DUPLICATE, record))
                 else:
+                    id = StoreRecordId(cursor.lastrowid or 0)
                     outcomes.append(Outcome(Status.ACCEPTED, record))
                     fresh.append(StoredRecord(id, record.hash))
+                    new.append((id, record))
+            self._insert_beside(connection, new)
         if fresh:
             for listener in list(self._listeners):
                 listener(fresh)
@@ -125,12 +113,12 @@ class SqliteStore(Closes):
         return [RecordHash(row[0]) for row in rows]
 
     def snapshot(self) -> SqliteSnapshot:
-        with _errors(self.path):
+        with errors(self.path):
             return SqliteSnapshot(self.path)
 
     def forget(self, hashes: Iterable[RecordHash]) -> int:
         gone = 0
-        with self._lock, _errors(self.path):
+        with self._lock, errors(self.path):
             with self._writing() as connection:
                 for hash in hashes:
                     gone += self._delete(connection, hash)
@@ -150,7 +138,7 @@ class SqliteStore(Closes):
         return dict(self._all("SELECT record, advert FROM cursor WHERE link = ?", (link,)))
 
     def move_cursor(self, link: bytes, put: Mapping[str, bytes], gone: Iterable[str]) -> None:
-        with self._lock, _errors(self.path), self._writing() as connection:
+        with self._lock, errors(self.path), self._writing() as connection:
             connection.executemany(
                 "DELETE FROM cursor WHERE link = ? AND record = ?", [(link, r) for r in gone]
             )
@@ -173,7 +161,7 @@ class SqliteStore(Closes):
         return found
 
     def keep_digests(self, context: bytes, digests: Mapping[str, bytes]) -> None:
-        with self._lock, _errors(self.path), self._writing() as connection:
+        with self._lock, errors(self.path), self._writing() as connection:
             row = connection.execute("SELECT id FROM context WHERE key = ?", (context,)).fetchone()
             if row is None:
                 row = connection.execute(
@@ -204,13 +192,14 @@ class SqliteStore(Closes):
 
     def check(self) -> Iterator[str]:
         """Yield what is wrong with the file: its pages, its records, or the facts beside them."""
-        with _errors(self.path):
+        with errors(self.path):
             for (line,) in self._all("PRAGMA integrity_check", ()):
                 if line != "ok":
                     yield f"file: {line}"
+            for table, *_ in self._all("PRAGMA foreign_key_check", ()):
+                yield f"file: a row of {table} belongs to nothing"
             with self.snapshot() as snapshot:
-                for hash, raw in snapshot.raw_records():
-                    yield from _check_record(hash, raw, snapshot)
+                yield from snapshot.faults()
 
     # --- writing ---
 
@@ -241,7 +230,7 @@ class SqliteStore(Closes):
             # Another process may have been quicker; it is asked again with the lock in hand.
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             for script in MIGRATIONS[version:]:
-                for statement in _statements(script):
+                for statement in statements(script):
                     connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION}")
             connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -261,36 +250,25 @@ class SqliteStore(Closes):
                 connection.execute("ROLLBACK")
             raise
 
-    def _insert(self, connection: sqlite3.Connection, record: Record) -> StoreRecordId | None:
-        inner = None
-        if isinstance(record, Seal):
-            inner = record.plex_hash
-        elif isinstance(record, Plex):
-            inner = record.blob_hash
-        cursor = connection.execute(
-            "INSERT INTO record (hash, raw, inner) VALUES (?, ?, ?) ON CONFLICT (hash) DO NOTHING",
-            (record.hash, record.raw, inner),
-        )
-        if cursor.rowcount == 0:
-            return None
-        id = cursor.lastrowid
-        assert id is not None
+    def _insert_beside(self, connection: sqlite3.Connection, new: list[tuple[int, Record]]) -> None:
+        """Insert what is looked for, beside the bytes."""
+        placed = [(id, record) for id, record in new if isinstance(record, Versioned)]
         connection.executemany(
-            "INSERT INTO field (record, name, position, value) VALUES (?, ?, ?, ?)",
-            [(id, self._name(name), index, value) for name, index, value in fields(record)],
+            'INSERT INTO place ("group", app, name, tai, hash, signed_by)'
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            [place_of(record) for _, record in placed],
         )
-        if isinstance(record, Versioned):
-            connection.executemany(
-                "INSERT INTO link (record, name, position, data, target) VALUES (?, ?, ?, ?, ?)",
-                [(id, self._name(x.name), x.index, x.data, x.target) for x in links(record)],
-            )
-            signer = record.signed_by if isinstance(record, Seal) else None
-            connection.execute(
-                'INSERT INTO place ("group", app, name, tai, hash, signed_by)'
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                (record.group, record.app, record.name, record.tai, record.hash, signer),
-            )
-        return StoreRecordId(id)
+        for id, record in placed:
+            if record.has_extras:
+                connection.executemany(
+                    "INSERT INTO field (record, name, position, value) VALUES (?, ?, ?, ?)",
+                    [(id, self._name(n), index, v) for n, index, v in numbered(record.extras)],
+                )
+                connection.executemany(
+                    "INSERT INTO link (record, name, position, data, target)"
+                    " VALUES (?, ?, ?, ?, ?)",
+                    [(id, self._name(x.name), x.index, x.data, x.target) for x in links(record)],
+                )
 
     def _delete(self, connection: sqlite3.Connection, hash: RecordHash) -> int:
         row = connection.execute("SELECT id, raw FROM record WHERE hash = ?", (hash,)).fetchone()
@@ -325,149 +303,9 @@ class SqliteStore(Closes):
     # --- reading ---
 
     def _one(self, query: str, values: tuple[Any, ...]) -> Any:
-        with self._lock, _errors(self.path):
+        with self._lock, errors(self.path):
             return self._connection.execute(query, values).fetchone()
 
     def _all(self, query: str, values: tuple[Any, ...]) -> list[Any]:
-        with self._lock, _errors(self.path):
+        with self._lock, errors(self.path):
             return self._connection.execute(query, values).fetchall()
-
-
-# How each predicate is read: columns of a fact, and where they come from.
-_RECORD: Final = "record AS r"
-_FIELDS: Final = "field AS f JOIN record AS r ON r.id = f.record JOIN name AS n ON n.id = f.name"
-_LINKS: Final = "link AS f JOIN record AS r ON r.id = f.record JOIN name AS n ON n.id = f.name"
-_TABLES: Final[dict[Predicate, tuple[tuple[str, ...], str]]] = {
-    Predicate("Have", 1): (("r.hash",), _RECORD),
-    Predicate("Field", 4): (
-        ("r.hash", "n.text", "CAST(f.position AS TEXT)", "f.value"),
-        _FIELDS,
-    ),
-    Predicate("RecordLink", 5): (
-        ("r.hash", "n.text", "CAST(f.position AS TEXT)", "f.data", "f.target"),
-        _LINKS,
-    ),
-    Predicate("BlobHash", 2): (("r.hash", "r.inner"), f"{_RECORD} WHERE r.hash GLOB 'P.*'"),
-    Predicate("PlexHash", 2): (("r.hash", "r.inner"), f"{_RECORD} WHERE r.hash GLOB 'S.*'"),
-}
-
-
-class SqliteSnapshot(Closes):
-    """The record facts of one moment, read from a transaction of its own."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._connection = _connect(path, "ro")
-        try:
-            # The first read fixes what all later ones see.
-            self._connection.execute("BEGIN")
-            row = self._connection.execute(
-                "SELECT seq FROM sqlite_sequence WHERE name = 'record'"
-            ).fetchone()
-        except BaseException:
-            self._connection.close()
-            raise
-        self.high_water = StoreRecordId(row[0] if row else 0)
-
-    def predicates(self) -> Iterable[Predicate]:
-        return [predicate for predicate in _TABLES if self.count(predicate)]
-
-    def iterate(self, predicate: Predicate, /) -> Iterator[Row]:
-        return self.select(predicate, {})
-
-    def query(self, predicate: Predicate, /, *values: str) -> Iterator[Row]:
-        if len(values) > predicate.arity:
-            raise UsageError(f"{predicate} has no {len(values)} values", code=Code.FACT_ARITY)
-        return self.select(predicate, dict(enumerate(values)))
-
-    def count(self, predicate: Predicate, /) -> int:
-        if predicate not in _TABLES:
-            return 0
-        with _errors(self._path):
-            source = _TABLES[predicate][1]
-            row = self._connection.execute(f"SELECT count(*) FROM {source}").fetchone()  # noqa: S608
-            return int(row[0])
-
-    def select(self, predicate: Predicate, bound: Mapping[int, str], /) -> Iterator[Row]:
-        if predicate not in _TABLES:
-            return
-        columns, source = _TABLES[predicate]
-        conditions = [f"{columns[column]} = ?" for column in bound]
-        joint = " AND " if " WHERE " in source else " WHERE "
-        where = joint + " AND ".join(conditions) if conditions else ""
-        query = f"SELECT {', '.join(columns)} FROM {source}{where}"  # noqa: S608 (ours)
-        with _errors(self._path):
-            yield from self._connection.execute(query, tuple(bound.values()))
-
-    def record(self, hash: RecordHash) -> Record | None:
-        with _errors(self._path):
-            row = self._connection.execute(
-                "SELECT raw FROM record WHERE hash = ?", (hash,)
-            ).fetchone()
-        return reread(row[0]) if row else None
-
-    def raw_records(self) -> Iterator[tuple[str, bytes]]:
-        """Yield hash and bytes of every record, in the order they came."""
-        with _errors(self._path):
-            yield from self._connection.execute("SELECT hash, raw FROM record ORDER BY id")
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-def _check_record(hash: str, raw: bytes, snapshot: SqliteSnapshot) -> Iterator[str]:
-    """Yield what is wrong with one record of a snapshot."""
-    outcome = validate_record(raw)
-    if outcome.value is None or outcome.value.hash != hash:
-        yield f"record {hash}: {outcome.detail or 'stored under another hash'}"
-        return
-    expected = set(record_facts(outcome.value))
-    found = {
-        (predicate.name, *values)
-        for predicate in _TABLES
-        for values in snapshot.query(predicate, hash)
-    }
-    if found != expected:
-        yield f"record {hash}: its facts are not those of its bytes"
-
-
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    address = f"{path.absolute().as_uri()}?mode={mode}"
-    connection = sqlite3.connect(
-        address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
-    try:
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _statements(script: str) -> Iterator[str]:
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-
-
-@contextmanager
-def _errors(path: Path) -> Iterator[None]:
-    """Turn what SQLite says into a StoreError with a code."""
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise StoreError(f"{path}: text that is no text", code=Code.STORE_CORRUPT) from error
-    except sqlite3.Error as error:
-        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        code = _CODES.get(primary, Code.STORE_FAILED)
-        raise StoreError(f"{path}: {error}", code=code) from error
-
-
-def schema_version(path: str | Path) -> int:
-    """Return the schema version of a file without changing it."""
-    with _errors(Path(path)), closing(_connect(Path(path), "ro")) as connection:
-        return int(connection.execute("PRAGMA user_version").fetchone()[0])

@@ -28,7 +28,7 @@ def test_info_and_check(path: Path) -> None:
     done = lace("store", "check", path)
     assert (done.returncode, done.stdout) == (0, b"")
     with SqliteStore(path) as store:
-        store._connection.execute("UPDATE field SET value = 'x' WHERE value = 'drafts'")
+        store._connection.execute("UPDATE place SET app = 'x' WHERE app = 'drafts'")
     done = lace("store", "check", path)
     assert done.returncode == 3
     assert done.stdout.count(b"its facts are not those of its bytes") == 3

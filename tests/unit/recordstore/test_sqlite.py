@@ -19,8 +19,12 @@ from effort import examples
 from lace.datalog.ast import Predicate
 from lace.errors import Code, Status, StoreError
 from lace.record import build_blob, build_plex, seal
+from lace.record.facts import facts, fields
+from lace.record.model import Record
 from lace.recordstore import SqliteStore, StoreRecordId
-from lace.recordstore import sqlite as module
+from lace.recordstore import sqlite_file as module
+
+FIELD = Predicate("Field", 4)
 
 
 @pytest.fixture
@@ -215,7 +219,7 @@ def test_the_check_finds_what_was_tampered_with(path: Path) -> None:
         store._connection.execute(
             "UPDATE record SET raw = ? WHERE hash = ?", (forge.blob(b"2"), one.hash)
         )
-        store._connection.execute("UPDATE field SET value = 'v' WHERE value = 'g'")
+        store._connection.execute("UPDATE place SET app = 'v'")
         problems = list(store.check())
     assert len(problems) == 2
     assert any(one.hash in problem for problem in problems)
@@ -251,19 +255,72 @@ def test_a_snapshot_survives_forgetting_in_another_process(path: Path) -> None:
             assert snapshot.count(Predicate("Have", 1)) == 1
 
 
-def test_a_store_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> None:
-    path = tmp_path / "old"
-    record = build_plex(group="g", app="a", name="n", tai=f"{1:010d}:{0:09d}")
+def old_store(path: Path, version: int) -> Record:
+    """Make a file as an earlier version left it: each field had a row."""
+    record = build_plex(
+        group="g", app="a", name="n", tai=f"{1:010d}:{0:09d}", extras=[("Tag", "t")]
+    )
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(module.MIGRATIONS[0])
+        for script in module.MIGRATIONS[:version]:
+            connection.executescript(script)
         connection.execute("PRAGMA application_id = 0x4C616365")
-        connection.execute("PRAGMA user_version = 1")
+        connection.execute(f"PRAGMA user_version = {version}")
         connection.execute(
-            "INSERT INTO record (hash, raw) VALUES (?, ?)", (record.hash, record.raw)
+            "INSERT INTO record (hash, raw, inner) VALUES (?, ?, ?)",
+            (record.hash, record.raw, record.blob_hash),
         )
+        connection.execute(
+            "INSERT INTO place VALUES ('g', 'a', 'n', ?, ?, NULL)", (record.tai, record.hash)
+        )
+        for number, (name, index, value) in enumerate(fields(record)):
+            connection.execute("INSERT INTO name VALUES (?, ?)", (number, name))
+            connection.execute("INSERT INTO field VALUES (1, ?, ?, ?)", (number, index, value))
         connection.commit()
+    return record
+
+
+@pytest.mark.parametrize("version", range(1, module.VERSION))
+def test_a_store_of_an_earlier_version_is_brought_up_to_date(path: Path, version: int) -> None:
+    record = old_store(path, version)
     with SqliteStore(path) as store:
         assert store.load(record.hash) == record
         assert store.cursor(b"x") == {}
         store.keep_digests(b"c", {record.hash: b"d" * 32})
-    assert module.schema_version(path) == module.VERSION == 2
+        assert list(store.check()) == []
+        with store.snapshot() as snapshot:
+            assert set(snapshot.iterate(FIELD)) == {f[1:] for f in facts(record) if f[0] == "Field"}
+    assert module.schema_version(path) == module.VERSION
+
+
+def test_a_store_of_an_earlier_version_can_be_read_without_changing_it(path: Path) -> None:
+    record = old_store(path, 2)
+    with SqliteStore(path, read_only=True) as store:
+        assert list(store.check()) == []
+        with store.snapshot() as snapshot:
+            found = list(snapshot.iterate(FIELD))
+            assert sorted(found) == sorted(f[1:] for f in facts(record) if f[0] == "Field")
+            assert snapshot.count(FIELD) == len(found)
+    assert module.schema_version(path) == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE place SET tai = 'x'", "UPDATE place SET signed_by = 'V.x'", "DELETE FROM place",
+        "INSERT INTO place SELECT 'h', app, name, tai, hash, NULL FROM place",
+        "UPDATE field SET value = 'x'", "DELETE FROM field", "UPDATE field SET record = 9",
+        "UPDATE record SET inner = 'x'", "UPDATE link SET target = 'x'", "DELETE FROM link",
+    ],
+)  # fmt: skip
+def test_what_stands_beside_a_record_is_checked_against_its_bytes(path: Path, damage: str) -> None:
+    blob = build_blob(b"1")
+    record = build_plex(
+        group="g", app="a", name="n", tai=f"{1:010d}:{0:09d}",
+        extras=[("Reply+Link", f"x {blob.hash}")],
+    )  # fmt: skip
+    with SqliteStore(path) as store:
+        store.save([blob, record])
+        assert list(store.check()) == []
+        store._connection.execute("PRAGMA foreign_keys = OFF")
+        store._connection.execute(damage)
+        assert list(store.check()) != []

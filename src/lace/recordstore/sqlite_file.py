@@ -1,0 +1,73 @@
+"""The SQLite file of a record store: its schema by version, its connections, its failures."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from lace.errors import Code, StoreError
+
+_BUSY_SECONDS: Final = 10.0
+
+#: The scripts that bring a file from version n to n + 1; a new file gets all of them.
+MIGRATIONS: Final = tuple(
+    files("lace.recordstore").joinpath(name).read_text("utf-8")
+    for name in ("schema.sql", "schema-2.sql", "schema-3.sql")
+)
+VERSION: Final = len(MIGRATIONS)
+
+_CODES: Final = {
+    sqlite3.SQLITE_BUSY: Code.STORE_LOCKED,
+    sqlite3.SQLITE_LOCKED: Code.STORE_LOCKED,
+    sqlite3.SQLITE_READONLY: Code.STORE_READ_ONLY,
+    sqlite3.SQLITE_FULL: Code.STORE_FULL,
+    sqlite3.SQLITE_CORRUPT: Code.STORE_CORRUPT,
+    sqlite3.SQLITE_NOTADB: Code.STORE_CORRUPT,
+    sqlite3.SQLITE_CANTOPEN: Code.STORE_OPEN,
+}
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?mode={mode}"
+    connection = sqlite3.connect(
+        address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+@contextmanager
+def errors(path: Path) -> Iterator[None]:
+    """Turn what SQLite says into a StoreError with a code."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise StoreError(f"{path}: text that is no text", code=Code.STORE_CORRUPT) from error
+    except sqlite3.Error as error:
+        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        code = _CODES.get(primary, Code.STORE_FAILED)
+        raise StoreError(f"{path}: {error}", code=code) from error
+
+
+def schema_version(path: str | Path) -> int:
+    """Return the schema version of a file without changing it."""
+    with errors(Path(path)), closing(connect(Path(path), "ro")) as connection:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])

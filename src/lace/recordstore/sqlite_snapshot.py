@@ -1,0 +1,204 @@
+"""The record facts of one moment, read from SQLite: columns where there are any, else the bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from lace.datalog.ast import Predicate
+from lace.datalog.source import Row
+from lace.errors import Code, UsageError
+from lace.ids import RecordHash
+from lace.record.facts import fields, links
+from lace.record.model import Plex, Record, Seal, Versioned
+from lace.record.validate import reread, validate_record
+from lace.recordstore.base import Closes, StoreRecordId
+from lace.recordstore.sqlite_file import connect, errors
+
+_FIELD: Final = Predicate("Field", 4)
+_RECORD, _NAME, _POSITION, _VALUE = range(4)
+
+# How each predicate is read: columns of a fact, and where they come from.
+_TABLES: Final[dict[Predicate, tuple[tuple[str, ...], str]]] = {
+    Predicate("Have", 1): (("r.hash",), "record AS r"),
+    Predicate("RecordLink", 5): (
+        ("r.hash", "n.text", "CAST(f.position AS TEXT)", "f.data", "f.target"),
+        "link AS f JOIN record AS r ON r.id = f.record JOIN name AS n ON n.id = f.name",
+    ),
+    Predicate("BlobHash", 2): (("r.hash", "r.inner"), "record AS r WHERE r.hash GLOB 'P.*'"),
+    Predicate("PlexHash", 2): (("r.hash", "r.inner"), "record AS r WHERE r.hash GLOB 'S.*'"),
+}
+
+# Fields by name: where the value stands.
+_COLUMNS: Final = {
+    "Type": ("substr(hash, 1, 1)", "record"),
+    "Group": ('"group"', "place"),
+    "App": ("app", "place"),
+    "Name": ("name", "place"),
+    "TAI": ("tai", "place"),
+    "Signed-By": ("signed_by", "place WHERE signed_by IS NOT NULL"),
+}
+_IN_THE_BYTES: Final = ("Signature", "Data-Length")
+_IS_EXTRA: Final = f"n.id = f.name AND n.text NOT IN {(*_COLUMNS, *_IN_THE_BYTES)}"
+_EXTRAS: Final = (  # before version 3, all fields had rows
+    ("r.hash", "n.text", "CAST(f.position AS TEXT)", "f.value"),
+    f"field AS f JOIN record AS r ON r.id = f.record JOIN name AS n ON {_IS_EXTRA}",
+)
+
+
+class SqliteSnapshot(Closes):
+    """The record facts of one moment, read from a transaction of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = connect(path, "ro")
+        try:
+            # The first read fixes what all later ones see.
+            self._connection.execute("BEGIN")
+            row = self._connection.execute(
+                "SELECT seq FROM sqlite_sequence WHERE name = 'record'"
+            ).fetchone()
+        except BaseException:
+            self._connection.close()
+            raise
+        self.high_water = StoreRecordId(row[0] if row else 0)
+
+    def predicates(self) -> Iterable[Predicate]:
+        return [p for p in (*_TABLES, _FIELD) if next(self.iterate(p), None) is not None]
+
+    def iterate(self, predicate: Predicate, /) -> Iterator[Row]:
+        return self.select(predicate, {})
+
+    def query(self, predicate: Predicate, /, *values: str) -> Iterator[Row]:
+        if len(values) > predicate.arity:
+            raise UsageError(f"{predicate} has no {len(values)} values", code=Code.FACT_ARITY)
+        return self.select(predicate, dict(enumerate(values)))
+
+    def count(self, predicate: Predicate, /) -> int:
+        if predicate in _TABLES:
+            return self._count(_TABLES[predicate][1])
+        if predicate == _FIELD:
+            lengths, signatures = "record", _COLUMNS["Signed-By"][1]
+            tables = (table for _, table in _COLUMNS.values())
+            return sum(map(self._count, (*tables, lengths, signatures, _EXTRAS[1])))
+        return 0
+
+    def select(self, predicate: Predicate, bound: Mapping[int, str], /) -> Iterator[Row]:
+        if predicate == _FIELD:
+            yield from self._fields(bound)
+        elif predicate in _TABLES:
+            yield from self._rows(*_TABLES[predicate], bound)
+
+    def record(self, hash: RecordHash) -> Record | None:
+        with errors(self._path):
+            row = self._connection.execute(
+                "SELECT raw FROM record WHERE hash = ?", (hash,)
+            ).fetchone()
+        return reread(row[0]) if row else None
+
+    def raw_records(self) -> Iterator[tuple[str, bytes]]:
+        """Yield hash and bytes of every record, in the order they came."""
+        with errors(self._path):
+            yield from self._connection.execute("SELECT hash, raw FROM record ORDER BY id")
+
+    def faults(self) -> Iterator[str]:
+        """Yield what is wrong with the records, or with what stands beside them."""
+        placed = 0
+        for hash, raw in self.raw_records():
+            record = validate_record(raw)
+            if record.value is None or record.value.hash != hash:
+                yield f"record {hash}: {record.detail or 'stored under another hash'}"
+                continue
+            placed += isinstance(record.value, Versioned)
+            if not self._stands_beside(record.value):
+                yield f"record {hash}: its facts are not those of its bytes"
+        if self._count("place") != placed:
+            yield "file: there are places of no record"
+
+    def close(self) -> None:
+        self._connection.close()
+
+    # --- fields ---
+
+    def _fields(self, bound: Mapping[int, str]) -> Iterator[Row]:
+        if _RECORD in bound:
+            record = self.record(RecordHash(bound[_RECORD]))
+            yield from _matching([] if record is None else [record], bound)
+            return
+        asked = bound.get(_NAME)
+        if bound.get(_POSITION, "0") == "0":
+            for name, (column, table) in _COLUMNS.items():
+                if asked in {None, name}:
+                    value = {1: bound[_VALUE]} if _VALUE in bound else {}
+                    for hash, text in self._rows(("hash", column), table, value):
+                        yield hash, name, "0", text
+        if asked is None or asked in _IN_THE_BYTES:
+            records = (reread(raw) for _, raw in self.raw_records())
+            for row in _matching(records, bound):
+                if row[_NAME] in _IN_THE_BYTES:
+                    yield row
+        if asked not in _COLUMNS and asked not in _IN_THE_BYTES:
+            yield from self._rows(*_EXTRAS, bound)
+
+    # --- tables ---
+
+    def _rows(
+        self, columns: tuple[str, ...], source: str, bound: Mapping[int, str]
+    ) -> Iterator[Row]:
+        conditions = [f"{columns[column]} = ?" for column in bound]
+        joint = " AND " if " WHERE " in source else " WHERE "
+        where = joint + " AND ".join(conditions) if conditions else ""
+        query = f"SELECT {', '.join(columns)} FROM {source}{where}"  # noqa: S608 (ours)
+        with errors(self._path):
+            yield from self._connection.execute(query, tuple(bound.values()))
+
+    def _count(self, source: str) -> int:
+        with errors(self._path):
+            row = self._connection.execute(f"SELECT count(*) FROM {source}").fetchone()  # noqa: S608
+            return int(row[0])
+
+    def _stands_beside(self, record: Record) -> bool:
+        """Whether the tables say of a record what its bytes say."""
+        hash = {0: str(record.hash)}
+        inner: list[Row] = [(record.hash, inner_of(record) or "")]
+        if list(self._rows(("hash", "ifnull(inner, '')"), "record", hash)) != inner:
+            return False
+        if not isinstance(record, Versioned):
+            return True
+        place = place_of(record)
+        key = ('"group"', "app", "name", "tai", "hash")
+        found = self._rows((*key, "signed_by"), "place", dict(enumerate(place[:-1])))
+        extras = [f for f in fields(record) if f[0] not in _COLUMNS and f[0] not in _IN_THE_BYTES]
+        return (
+            list(found) == [place]
+            and sorted(self._rows(*_EXTRAS, hash))
+            == sorted((record.hash, name, str(index), value) for name, index, value in extras)
+            and sorted(self._rows(*_TABLES[Predicate("RecordLink", 5)], hash))
+            == sorted((record.hash, x.name, str(x.index), x.data, x.target) for x in links(record))
+        )
+
+
+def _matching(records: Iterable[Record], bound: Mapping[int, str]) -> Iterator[Row]:
+    """Yield the field facts of records that have the given values."""
+    for record in records:
+        for name, index, value in fields(record):
+            row = record.hash, name, str(index), value
+            if all(row[column] == wanted for column, wanted in bound.items()):
+                yield row
+
+
+def inner_of(record: Record) -> str | None:
+    """Return the hash of what a record embeds."""
+    match record:
+        case Seal():
+            return record.plex_hash
+        case Plex():
+            return record.blob_hash
+    return None
+
+
+def place_of(record: Versioned) -> tuple[str, str, str, str, str, str | None]:
+    """Return the row of a record in the table of places."""
+    signer = record.signed_by if isinstance(record, Seal) else None
+    return record.group, record.app, record.name, record.tai, record.hash, signer
