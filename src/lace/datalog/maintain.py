@@ -312,17 +312,12 @@ def _apply(evaluation: Evaluation, name: RelationName, change: Change) -> None:
 
 
 def net_change(
-    source: FactSource, added: Iterable[Fact], removed: Iterable[Fact]
+    source: MemorySource, added: Iterable[Fact], removed: Iterable[Fact]
 ) -> tuple[list[Fact], list[Fact]]:
     """Return the facts that really come and the facts that really go."""
     wanted = dict.fromkeys(added)
-    gone = [fact for fact in dict.fromkeys(removed) if fact not in wanted and _has(source, fact)]
-    return [fact for fact in wanted if not _has(source, fact)], gone
-
-
-def _has(source: FactSource, fact: Fact) -> bool:
-    predicate = Predicate(fact[0], len(fact) - 1)
-    return next(source.select(predicate, dict(enumerate(fact[1:]))), None) is not None
+    gone = [fact for fact in dict.fromkeys(removed) if fact not in wanted and source.has(fact)]
+    return [fact for fact in wanted if not source.has(fact)], gone
 
 
 def touched_by(facts: Iterable[Fact]) -> set[Touched]:

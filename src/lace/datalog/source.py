@@ -103,6 +103,10 @@ class _Table:
     def rows(self) -> Iterator[Row]:
         return chain.from_iterable(part.hashed() for part in self.parts.values())
 
+    def has(self, row: Row) -> bool:
+        part = self.parts.get("" if self.parted_by is None else row[self.parted_by])
+        return part is not None and row in part.hashed()
+
     def add(self, row: Row) -> bool:
         part = self.part_of(row).hashed()
         if row in part:
@@ -198,6 +202,11 @@ class MemorySource:
         table = self._tables.get(predicate)
         return table.select(bound) if table else iter(())
 
+    def has(self, fact: Fact) -> bool:
+        """Whether a fact is here."""
+        table = self._tables.get((fact[0], len(fact) - 1))
+        return table is not None and table.has(fact[1:])
+
     def add(self, fact: Fact) -> bool:
         """Add a fact; return whether it is new. What breaks a rule or a limit raises."""
         check_fact(fact, self._limits)
@@ -225,6 +234,14 @@ class MemorySource:
         remaining = iter(rows)
         while some := list(islice(remaining, self._limit(kind) - self._sizes[kind] + 1)):
             self._grow(kind, table.add_all(some))
+
+    def add_all(self, facts: Iterable[Fact]) -> None:
+        """Add many facts whose values are known to be valid."""
+        rows: defaultdict[Predicate, list[Row]] = defaultdict(list)
+        for fact in facts:
+            rows[Predicate(fact[0], len(fact) - 1)].append(fact[1:])
+        for predicate, some in rows.items():
+            self.add_rows(predicate, some)
 
     def _limit(self, kind: str) -> int:
         limit: int = getattr(self._limits, kind)
@@ -268,6 +285,9 @@ def check_fact(fact: Fact, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raise unless every value is valid text within the limits (030-VAL)."""
     if len(fact) - 1 > limits.arity:
         raise LimitExceeded("arity", configured=limits.arity, observed=len(fact) - 1)
+    together = "".join(fact)
+    if together.isascii() and len(together) <= limits.value_bytes:
+        return  # nearly all of them
     for value in fact[1:]:
         code = text.fault(value)
         if code is not None:

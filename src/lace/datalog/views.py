@@ -123,7 +123,16 @@ def _passing(
 
     for test in tests:
         moved = replace(test, left=place(test.left), right=place(test.right), end=place(test.end))
-        rows = list(filter(compile_test(moved), rows))
+        looked_at = sorted({v for v in (moved.left, moved.right, moved.end) if isinstance(v, int)})
+        decide = compile_test(moved)
+        if len(looked_at) == 1:
+            # Many rows have few values, so each value is decided once.
+            (column,) = looked_at
+            decided = {row[column]: row for row in rows}
+            passing = {value for value, row in decided.items() if decide(row)}
+            rows = [row for row in rows if row[column] in passing]
+        else:
+            rows = list(filter(decide, rows))
     return rows
 
 

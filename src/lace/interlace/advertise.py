@@ -12,7 +12,7 @@ from lace.errors import Code, ProtocolError
 from lace.ids import is_link_target
 from lace.interlace.facts import decimal
 from lace.policy.origin import SourceLabel
-from lace.text import fact_line
+from lace.text import quote
 
 _DOMAIN: Final = b"lace-advertisement-record/v1"
 
@@ -40,7 +40,15 @@ class Advertisement:
 
     def canonical(self) -> bytes:
         """Return the one spelling, LF after every line."""
-        return "".join(f"{fact_line(f[0], f[1:])}\n" for f in self.facts()).encode()
+        return "".join(self.lines()).encode()
+
+    def lines(self) -> list[str]:
+        """Return the facts as text, LF after every line."""
+        subject = f"'{self.record}',{quote(self.source)}"
+        lines = [f"Advertised({subject})\n"]
+        for name, index, value in self.fields:
+            lines.append(f"AdvertisedField({subject},{quote(name)},'{index}',{quote(value)})\n")
+        return lines
 
     def digest(self) -> bytes:
         return digest(_DOMAIN + self.canonical())
@@ -54,8 +62,12 @@ def advertise(
 ) -> Advertisement:
     """Return the advertisement of a record with the fields that were negotiated (None: all)."""
     chosen = [field for field in fields if schema is None or field[0] in schema]
-    chosen.sort(key=lambda field: (field[0].encode(), field[1]))
+    chosen.sort(key=_order)
     return Advertisement(record, source, tuple(chosen))
+
+
+def _order(field: FieldValue) -> tuple[bytes, int]:
+    return field[0].encode(), field[1]
 
 
 def gather(facts: Iterable[Fact], source: SourceLabel) -> dict[str, Advertisement]:

@@ -20,7 +20,7 @@ from lace.interlace.facts import check_facts, read_block
 from lace.interlace.opening import Epoch, Opening
 from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
 from lace.interlace.phases import FACTS, Occasion, Phase, next_phase
-from lace.interlace.reconcile import OwnAdverts, PeerAdverts, Saying
+from lace.interlace.reconcile import Heard, OwnAdverts, PeerAdverts, Saying
 from lace.interlace.tick import Ticking
 from lace.interlace.transfer import Transfer
 from lace.policy.module import PolicyModule
@@ -360,11 +360,15 @@ class InterlaceMachine:
             self._evaluate()
 
     def _reach_fixed_point(self, now: Tai) -> None:
-        came, gone = self._adverts.take_cursor()
-        self._transfer.tally.cursor_updated = bool(came or gone)
+        heard = self._adverts.take_heard()
+        self._transfer.tally.cursor_updated = bool(heard)
         key = self._opening.cursor_key
-        if key is not None and (came or gone):
-            self._do(m.Remember(key, came, gone))
+        if key is not None and heard:
+            alike, known, gone = (
+                frozenset(record for record, how in heard.items() if how is meant)
+                for meant in (Heard.ALIKE, Heard.OTHERWISE, Heard.GONE)
+            )
+            self._do(m.Remember(key, alike, known, gone))
         self._do(m.Emit(m.FixedPoint(self._result())))
         if not self._side.open:
             self._close("fixed point")

@@ -281,9 +281,11 @@ class Remember:
     """Keep for the next use of this link what the peer advertises now; no answer is needed."""
 
     link: bytes
-    known: Mapping[str, bytes]
-    """What it advertises, with the digests."""
-    gone: frozenset[str]
+    alike: frozenset[str] = frozenset()
+    """What it advertises exactly as this side would."""
+    known: frozenset[str] = frozenset()
+    """What it advertises in words of its own."""
+    gone: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,11 +104,11 @@ class Partitions:
 
     def digest(self, record: str) -> bytes | None:
         """Return the digest of a record, known or expected."""
-        found = self._find(record)
+        found = self.find(record)
         return None if found is None else found[0]
 
     def standing(self, record: str) -> Standing | None:
-        found = self._find(record)
+        found = self.find(record)
         return None if found is None else found[1]
 
     # --- changes ---
@@ -184,7 +184,8 @@ class Partitions:
 
     # --- entries: 32 bytes of hash, type letter, 32 bytes of digest, standing ---
 
-    def _find(self, record: str) -> tuple[bytes, Standing] | None:
+    def find(self, record: str) -> tuple[bytes, Standing] | None:
+        """Return digest and standing of a record, or None."""
         key = _key(record)
         if key is None:
             return self._odd.get(payload(record)[:STANDARD_PREFIX], {}).get(record)

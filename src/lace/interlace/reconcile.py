@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 
 from lace.codes import Code
@@ -47,6 +48,15 @@ class AdvertChanges:
         return bool(self.withdrawn or self.advertised or self.adopted)
 
 
+class Heard(Enum):
+    """How a peer speaks of a record now."""
+
+    ALIKE = 1
+    """Exactly as this side would."""
+    OTHERWISE = 2
+    GONE = 3
+
+
 @dataclass(slots=True)
 class PeerAdverts:
     """The current advertisements of the peer: claims, never more."""
@@ -63,8 +73,8 @@ class PeerAdverts:
     _withdrawn: list[str] = field(default_factory=list)
     _advertised: list[Advertisement] = field(default_factory=list)
     _adopted: list[str] = field(default_factory=list)
-    _cursor: dict[str, bool] = field(default_factory=dict)
-    """Records that came (True) or went (False) since the cursor was last kept."""
+    _heard: dict[str, Heard] = field(default_factory=dict)
+    """What was heard of records since the cursor was last kept."""
     _summaries: int = 0
     _first: bool = True
 
@@ -81,9 +91,14 @@ class PeerAdverts:
 
     def expect(self, digests: Mapping[str, bytes]) -> None:
         """Expect the peer to advertise these, if it advertises them at all."""
-        table = self.table
-        fresh = {r: d for r, d in digests.items() if table.standing(r) is not Standing.KNOWN}
-        table.put(fresh, Standing.EXPECTED)
+        fresh: dict[str, bytes] = {}
+        for record, leaf in digests.items():
+            found = self.table.find(record)
+            if found is None or found[1] is not Standing.KNOWN:
+                fresh[record] = leaf
+            elif found[0] == leaf and record in self._heard:
+                self._heard[record] = Heard.ALIKE
+        self.table.put(fresh, Standing.EXPECTED)
 
     def expect_no_more(self, records: Iterable[str]) -> None:
         table = self.table
@@ -152,13 +167,10 @@ class PeerAdverts:
         self._withdrawn, self._advertised, self._adopted = [], [], []
         return changes
 
-    def take_cursor(self) -> tuple[dict[str, bytes], frozenset[str]]:
-        """Return what came, with digests, and what went since this was last asked."""
-        table = self.table
-        came = {r: table.digest(r) or EMPTY for r, known in self._cursor.items() if known}
-        gone = frozenset(self._cursor.keys() - came.keys())
-        self._cursor = {}
-        return came, gone
+    def take_heard(self) -> dict[str, Heard]:
+        """Return what was heard of records since this was last asked."""
+        heard, self._heard = self._heard, {}
+        return heard
 
     def _parse(self, facts: list[Fact]) -> list[Summary]:
         summaries = [parse_summary(f) for f in facts if f[0] == "AdvertisementPartition"]
@@ -245,20 +257,20 @@ class PeerAdverts:
         fresh = {r: leaf for r, leaf in digests.items() if known.get(r) != leaf}
         table.put(fresh)
         self._advertised += [adverts[record] for record in fresh]
-        self._cursor |= dict.fromkeys(fresh, True)
+        self._heard |= dict.fromkeys(fresh, Heard.OTHERWISE)
 
     def _adopt(self, prefix: str) -> None:
         table = self.table
         fresh = {r: table.digest(r) or EMPTY for r in table.records(prefix, Standing.EXPECTED)}
         table.put(fresh)
         self._adopted += fresh
-        self._cursor |= dict.fromkeys(fresh, True)
+        self._heard |= dict.fromkeys(fresh, Heard.ALIKE)
 
     def _withdraw(self, records: Iterable[str]) -> None:
         gone = list(records)
         self.table.remove(gone)
         self._withdrawn += gone
-        self._cursor |= dict.fromkeys(gone, False)
+        self._heard |= dict.fromkeys(gone, Heard.GONE)
 
 
 def _adverts_in(facts: list[Fact]) -> list[Fact]:

@@ -158,7 +158,7 @@ class ExchangePolicy:
         came, gone = net_change(self.source, added, removed)
         for fact in came:
             check_fact(fact, self.limits)
-        size = sum(self.source.count(predicate) for predicate in self.source.predicates())
+        size = sum(map(self.source.count_at_most, self.source.predicates()))
         try:
             if len(came) + len(gone) > _AFRESH * size:
                 return self._apply_afresh(came, gone)
@@ -172,7 +172,8 @@ class ExchangePolicy:
     def _apply_afresh(self, came: list[Fact], gone: list[Fact]) -> PolicyChange:
         """Evaluate everything: for a change so large that following it would cost more."""
         before = set(self.may_send), set(self.may_request)
-        exchange(self.source, gone, came)
+        exchange(self.source, gone, ())
+        self.source.add_all(came)
         self.__post_init__()
         after = set(self.may_send), set(self.may_request)
         send, request = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,9 +10,12 @@ from lace.datalog.ast import Atom, Constant, Predicate, atom_of
 from lace.datalog.roles import RECORD_FACTS
 from lace.datalog.source import Fact, FactSource, MemorySource
 from lace.policy.module import PolicyModule
+from lace.record.facts import facts, fields
+from lace.record.model import Record
 
 _HAVE: Final = Predicate("Have", 1)
 _FIELD: Final = Predicate("Field", 4)
+_OTHERS: Final = RECORD_FACTS - {_HAVE, _FIELD}
 _NAME: Final = 1
 
 
@@ -39,10 +42,17 @@ class Mentions:
                         fields.add(name)
         return cls(frozenset(predicates), frozenset(fields))
 
-    def cover(self, fact: Fact) -> bool:
-        if fact[0] == "Field" and fact[2] in self.fields:
-            return True
-        return (fact[0], len(fact) - 1) in self.predicates
+    def facts(self, record: Record) -> Iterator[Fact]:
+        """Yield the facts of one record that are mentioned."""
+        predicates = self.predicates
+        yield "Have", record.hash
+        names = None if _FIELD in predicates else self.fields
+        for name, index, value in fields(record, names):
+            yield "Field", record.hash, name, str(index), value
+        if not predicates.isdisjoint(_OTHERS):
+            for fact in facts(record):
+                if (fact[0], len(fact) - 1) in _OTHERS & predicates:
+                    yield fact
 
     def load(self, source: FactSource, into: MemorySource) -> None:
         """Add the facts of a source that are mentioned, and no others."""

@@ -6,7 +6,7 @@ cannot reach the rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,20 +29,30 @@ class RecordLink:
     target: LinkTarget
 
 
-def fields(record: Record) -> list[tuple[str, int, str]]:
-    """Return each field occurrence as name, 0-based index among its name, value."""
-    found: list[tuple[str, int, str]] = [("Type", 0, record.type)]
+def fields(record: Record, names: Container[str] | None = None) -> list[tuple[str, int, str]]:
+    """Return field occurrences as name, 0-based index among its name, value; None means all."""
+    found: list[tuple[str, int, str]] = []
+    if names is None or "Type" in names:
+        found.append(("Type", 0, record.type))
     if isinstance(record, Seal):
-        found += (("Signed-By", 0, record.signed_by), ("Signature", 0, record.signature))
+        if names is None or "Signed-By" in names:
+            found.append(("Signed-By", 0, record.signed_by))
+        if names is None or "Signature" in names:
+            found.append(("Signature", 0, record.signature))
     if isinstance(record, Versioned):
-        found += (
-            ("Group", 0, record.group),
-            ("App", 0, record.app),
-            ("Name", 0, record.name),
-            ("TAI", 0, record.tai),
-        )
-        found += numbered(record.extras)
-    found.append(("Data-Length", 0, str(record.data_length)))
+        if names is None or "Group" in names:
+            found.append(("Group", 0, record.group))
+        if names is None or "App" in names:
+            found.append(("App", 0, record.app))
+        if names is None or "Name" in names:
+            found.append(("Name", 0, record.name))
+        if names is None or "TAI" in names:
+            found.append(("TAI", 0, record.tai))
+        if record.has_extras:
+            extras = numbered(record.extras)
+            found += extras if names is None else (x for x in extras if x[0] in names)
+    if names is None or "Data-Length" in names:
+        found.append(("Data-Length", 0, str(record.data_length)))
     return found
 
 

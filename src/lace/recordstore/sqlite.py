@@ -150,14 +150,15 @@ class SqliteStore(Closes):
 
     def digests(self, context: bytes, hashes: Sequence[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
-        for start in range(0, len(hashes), _VARIABLES):
+        known = self._one("SELECT id FROM context WHERE key = ?", (context,))
+        for start in range(0, len(hashes) if known else 0, _VARIABLES):
             part = hashes[start : start + _VARIABLES]
             marks = ", ".join("?" * len(part))
             query = (  # question marks are all that is put in
-                "SELECT r.hash, d.digest FROM context AS c JOIN digest AS d ON d.context = c.id"  # noqa: S608
-                f" JOIN record AS r ON r.id = d.record WHERE c.key = ? AND r.hash IN ({marks})"
+                "SELECT r.hash, d.digest FROM record AS r JOIN digest AS d ON d.record = r.id"  # noqa: S608
+                f" WHERE d.context = ? AND r.hash IN ({marks})"
             )
-            found.update(self._all(query, (context, *part)))
+            found.update(self._all(query, (known[0], *part)))
         return found
 
     def keep_digests(self, context: bytes, digests: Mapping[str, bytes]) -> None:

@@ -27,7 +27,7 @@ from lace.policy.mentions import Mentions
 from lace.policy.origin import SourceLabel
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
-from lace.record.facts import facts, fields
+from lace.record.facts import fields
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore, Snapshot, StoreRecordId
 
@@ -87,7 +87,7 @@ class LocalPolicy:
         came: list[Fact] = []
         for record in self._new_records():
             here.add((record.hash,))
-            came += filter(self._mentions.cover, facts(record))
+            came += self._mentions.facts(record)
         change = self.policy.apply(
             added=(*came, *self._advert_facts(asked), *asked.runtime),
             removed=(
@@ -128,11 +128,10 @@ class LocalPolicy:
         assert self.policy is not None
         mine, theirs = self.policy.local.source_label, self.policy.peer.source_label
         here = self.policy.source
-        missing = [row[0] for row in request if next(here.query(_HAVE, row[0]), None) is None]
+        missing = [row[0] for row in request if not here.has(("Have", *row))]
         for part in _parts(sorted(row[0] for row in send)):
-            yield m.Evaluated(
-                sendable=self._digests(part, mine), expected=self._digests(part, theirs), more=True
-            )
+            sendable, expected = self._digests(part, mine, theirs)
+            yield m.Evaluated(sendable=sendable, expected=expected, more=True)
         yield m.Evaluated(
             unsendable=frozenset(row[0] for row in unsend),
             requestable=frozenset(missing),
@@ -170,27 +169,34 @@ class LocalPolicy:
         made = [self._describe(record, mine) for record in asked.records]
         return m.Described(tuple(advert for advert in made if advert is not None))
 
-    def _digests(self, records: list[str], source: SourceLabel) -> dict[str, bytes]:
-        """Return the digests of advertisements; those under a lasting name are kept."""
-        lasting = is_verifier(source)
-        context = _context(source, self._schema)
-        found = self.store.digests(context, records) if lasting else {}
-        fresh: dict[str, bytes] = {}
-        for record in records:
-            if record not in found:
-                described = self._describe(record, source)
-                if described is not None:  # a selector may name what is not here
-                    fresh[record] = described.digest()
-        if fresh and lasting:
-            with suppress(StoreError):  # they can be computed again
-                self.store.keep_digests(context, fresh)
-        return found | fresh
+    def _digests(self, records: list[str], *sources: SourceLabel) -> list[dict[str, bytes]]:
+        """Return the digests of advertisements by source; those under a lasting name are kept."""
+        keys = [
+            _context(source, self._schema) if is_verifier(source) else b"" for source in sources
+        ]
+        found = [self.store.digests(key, records) if key else {} for key in keys]
+        fresh: list[dict[str, bytes]] = [{} for _ in sources]
+        for hash in records:
+            if all(hash in known for known in found):
+                continue
+            described = self._describe(hash, sources[0])
+            if described is not None:  # a selector may name what is not here
+                for source, digests in zip(sources, fresh, strict=True):
+                    digests[hash] = Advertisement(hash, source, described.fields).digest()
+        for key, known, digests in zip(keys, found, fresh, strict=True):
+            if digests and key:
+                with suppress(StoreError):  # they can be computed again
+                    self.store.keep_digests(key, digests)
+            known.update(digests)
+        return found
 
     def _describe(self, hash: str, source: SourceLabel) -> Advertisement | None:
         if self._snapshot is None:
             self._snapshot = self.store.snapshot()
         record = self._fresh.get(hash) or self._snapshot.record(RecordHash(hash))
-        return None if record is None else advertise(hash, source, fields(record), self._schema)
+        if record is None:
+            return None
+        return advertise(hash, source, fields(record, self._schema), self._schema)
 
     def _advert_facts(self, asked: m.Evaluate) -> Iterator[Fact]:
         for advert in asked.advertised:
@@ -234,17 +240,12 @@ class LocalPolicy:
         """Keep a cursor; what the peer says in our own words is kept as a mere name."""
         assert self.policy is not None
         source = self.policy.peer.source_label
-        ours = self._digests(sorted(told.known), source)
-        kept: dict[str, bytes] = {}
-        for hash, said in told.known.items():
-            if ours.get(hash) == said:
-                kept[hash] = b""
-            else:
-                known = gather(self._known_facts(hash, source), source).get(hash)
-                if known is not None:
-                    kept[hash] = known.canonical()
+        kept = dict.fromkeys(told.alike, b"")
+        for hash in told.known:
+            known = gather(self._known_facts(hash, source), source).get(hash)
+            if known is not None:
+                kept[hash] = known.canonical()
         self.store.move_cursor(told.link, kept, told.gone)
-        self._release()
 
     # --- the end ---
 

@@ -12,7 +12,6 @@ from lace.ids import RecordHash
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.mentions import Mentions
 from lace.policy.module import PolicyModule
-from lace.record.facts import facts
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore
 from lace.runtime.local import stored_after
@@ -48,7 +47,7 @@ class Selection:
         fresh: list[Fact] = []
         for id, record in stored_after(self._store, self._seen, {}):
             if record is not None:
-                fresh += filter(self._mentions.cover, facts(record))
+                fresh += self._mentions.facts(record)
             self._seen = id
         if not fresh:
             return set()
