@@ -21,7 +21,6 @@ from lace.errors import Status, UsageError
 from lace.ids import RecordHash
 from lace.record import Plex, Record, build_blob, build_plex, facts, seal
 from lace.recordstore import MemoryStore, RecordStore, SqliteStore, StoredRecord, StoreRecordId
-from lace.recordstore.base import MOST_CONTEXTS
 from lace.urc import Coordinate, parse_urc
 
 STORES: dict[str, Callable[[Path], RecordStore]] = {
@@ -249,7 +248,7 @@ def test_a_save_that_fails_keeps_nothing_of_itself(store: RecordStore) -> None:
 
 
 @pytest.mark.req("050-CUR-01")
-def test_cursors_and_digests_are_kept_with_what_they_belong_to(store: RecordStore) -> None:
+def test_cursors_and_marks_are_kept_by_link(store: RecordStore) -> None:
     records = [plex(second=i) for i in range(1, 4)]
     store.save(records)
     hashes = [record.hash for record in records]
@@ -258,16 +257,10 @@ def test_cursors_and_digests_are_kept_with_what_they_belong_to(store: RecordStor
     assert store.cursor(b"link") == {hashes[1]: b"more", "P.x.H9": b"text"}
     assert store.cursor(b"other") == {}
 
-    store.keep_digests(b"one", {hash: bytes([i]) * 32 for i, hash in enumerate(hashes)})
-    store.keep_digests(b"one", {hashes[0]: b"9" * 32, "P.unknown.H3": b"x" * 32})
-    assert store.digests(b"one", [*hashes[:2], "P.unknown.H3"]) == {
-        hashes[0]: b"9" * 32,
-        hashes[1]: b"\1" * 32,
-    }
-    assert store.digests(b"two", hashes) == {}
-    store.forget([hashes[0]])
-    assert set(store.digests(b"one", hashes)) == set(hashes[1:])
-    for number in range(MOST_CONTEXTS):
-        store.keep_digests(b"more %d" % number, {hashes[1]: b"z" * 32})
-    assert store.digests(b"one", hashes) == {}
-    assert store.digests(b"more 0", hashes) != {}
+    assert store.mark(b"link") is None
+    store.set_mark(b"link", b"one")
+    store.set_mark(b"other", b"two")
+    store.set_mark(b"link", b"three")
+    assert (store.mark(b"link"), store.mark(b"other")) == (b"three", b"two")
+    store.move_cursor(b"link", {}, [])
+    assert (store.mark(b"link"), store.mark(b"other")) == (None, b"two")

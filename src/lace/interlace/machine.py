@@ -19,6 +19,7 @@ from lace.interlace import messages as m
 from lace.interlace.facts import check_facts, read_block
 from lace.interlace.opening import Epoch, Opening
 from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
+from lace.interlace.partition import Settled
 from lace.interlace.phases import FACTS, Occasion, Phase, next_phase
 from lace.interlace.reconcile import Heard, OwnAdverts, PeerAdverts, Saying
 from lace.interlace.tick import Ticking
@@ -55,6 +56,7 @@ class InterlaceMachine:
         self._own = OwnAdverts({})
         self._peers: PeerAdverts | None = None
         self._ticking: Ticking | None = None
+        self._settled: Settled | None = None  # as long as nothing is known but that
         self._asked: list[Fact] = []
         self._peer_asks: list[Fact] = []
         # The round.
@@ -191,10 +193,16 @@ class InterlaceMachine:
                 self._adverts.expect_no_more(given.unsendable)
                 self._adverts.expect(given.expected)
                 self._transfer.take_evaluation(given)
-                if not given.more and self.phase is Phase.IDLE:
-                    self._consider_waking(now)
+                if not given.more:
+                    self._own.fill()
+                    if self.phase is Phase.IDLE:
+                        self._consider_waking(now)
             case m.Recalled():
-                self._adverts.recall(given.adverts)
+                self._settled = given.settled
+                if given.settled is None:
+                    self._adverts.recall(given.adverts)
+                    if self.phase is not Phase.SETUP:  # else there is another plan to come
+                        self._evaluate()
             case m.Described():
                 facts = tuple(fact for advert in given.adverts for fact in advert.facts())
                 self._do(m.SendFacts(facts))
@@ -219,6 +227,9 @@ class InterlaceMachine:
                 continue
             if not (self._ended and self._peer_ended):
                 return
+            if not self._is_settled_still():
+                self._recall(settles=False)
+                continue
             facts, self._facts = self._facts, []
             occasion = self._conclude(facts)
             self._go(occasion, now)
@@ -241,7 +252,7 @@ class InterlaceMachine:
         self._do(m.SetTimer(self._limit("phase_timeout")))
         if phase is Phase.ADVERTISE:
             self._begin_loop()
-        elif phase is Phase.REQUEST:
+        elif phase is Phase.REQUEST and self._settled is None:
             self._evaluate()
 
     def _can_speak(self) -> bool:
@@ -272,6 +283,8 @@ class InterlaceMachine:
                 return Saying(self._opening.setup_facts())
             case Phase.HELLO:
                 return Saying(self._opening.hello_facts(now))
+            case Phase.ADVERTISE if self._settled is not None:
+                return Saying([*self._tick_facts(now), *self._own.stand(self._settled.own)])
             case Phase.ADVERTISE:
                 saying = self._own.advertise(self._limit("partition_prefix_start"))
                 return Saying(self._tick_facts(now) + saying.facts, saying.listing)
@@ -291,7 +304,7 @@ class InterlaceMachine:
             case Phase.HELLO:
                 self._conclude_hello(facts)
             case Phase.ADVERTISE:
-                self._asked = self._adverts.take_advertise(facts, start)
+                self._asked = [] if self._settled else self._adverts.take_advertise(facts, start)
             case Phase.ASK:
                 self._peer_asks = facts
                 return Occasion.ASKED if facts or self._asked else Occasion.NOTHING
@@ -334,10 +347,30 @@ class InterlaceMachine:
             self._own = OwnAdverts(agreement.limits)
             self._peers = PeerAdverts(opening.theirs.source_label, agreement.limits)
             self._transfer = Transfer(self._side.limits, self._limit("max_total_transferred_bytes"))
-            key = opening.cursor_key
-            if key is not None:
-                self._do(m.Recall(key, opening.theirs.source_label, agreement.fields))
+            self._recall(settles=self._side.settles and not self._limit("partition_prefix_start"))
         self._begin_round()
+
+    # --- going by the last fixed point ---
+
+    def _recall(self, *, settles: bool) -> None:
+        """Ask for what was known of this link; an evaluation follows, unless that is enough."""
+        self._settled = None
+        opening, key = self._opening, self._opening.cursor_key
+        if key is not None:
+            runtime = opening.runtime_facts(self._ticks.now)
+            self._do(m.Recall(key, opening.plan, opening.agreement.fields, runtime, settles))
+
+    def _is_settled_still(self) -> bool:
+        """Whether what the peer has said in this phase needs no more than the last fixed point."""
+        if self._settled is None:
+            return True
+        if self.phase is Phase.ADVERTISE:
+            return self._adverts.confirms(self._facts, self._settled.peers)
+        return not self._facts
+
+    @property
+    def _is_recalling(self) -> bool:
+        return any(isinstance(question, m.Recall) for question in self._awaiting)
 
     # --- rounds and loops ---
 
@@ -356,7 +389,7 @@ class InterlaceMachine:
         self._own.begin_loop()
         if self._evaluated:
             self._evaluated = False  # just now, on waking
-        else:
+        elif self._settled is None and not self._is_recalling:
             self._evaluate()
 
     def _reach_fixed_point(self, now: Tai) -> None:
@@ -381,7 +414,11 @@ class InterlaceMachine:
             self._begin_epoch(own=True)
             return True
         if self._woken:
-            self._evaluate()
+            self._woken = False
+            if self._settled is None:
+                self._evaluate()
+            else:
+                self._recall(settles=False)
             return True
         return False
 
@@ -462,6 +499,10 @@ class InterlaceMachine:
     # --- ends ---
 
     def _close(self, reason: str) -> None:
+        key = self._opening.cursor_key if self.phase is Phase.IDLE else None
+        if key is not None and self._settled is None and self._transfer.is_complete:
+            settled = Settled(self._own.table.summary(""), self._adverts.table.summary(""))
+            self._do(m.Remember(key, settled=settled))
         self._finish_by(lambda result: m.Closed(reason, result))
 
     def _abort(self, code: Code, detail: str, blame: m.Blame) -> None:

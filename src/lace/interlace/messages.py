@@ -18,9 +18,9 @@ from lace.errors import Outcome
 from lace.ids import RecordHash, Verifier
 from lace.interlace.advertise import Advertisement
 from lace.interlace.facts import block
+from lace.interlace.partition import Settled
 from lace.interlace.phases import Phase
 from lace.policy.module import PolicyModule
-from lace.policy.origin import SourceLabel
 from lace.policy.plan import ExchangePlan, PlanId
 from lace.record.model import Record
 
@@ -156,6 +156,8 @@ class Recalled:
     """The answer to ``Recall``: advertisements that the peer made last time, by digest."""
 
     adverts: Mapping[str, bytes] = field(default_factory=dict)
+    settled: Settled | None = None
+    """How things stood at the last fixed point, in place of advertisements, if nothing changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +251,11 @@ class Recall:
     """Say what the peer advertised when this link was last used."""
 
     link: bytes
-    source: SourceLabel
+    plan: ExchangePlan
     schema: frozenset[str] | None
+    runtime: tuple[Fact, ...] = ()
+    settles: bool = True
+    """Whether it is enough to hear that nothing here has changed since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +291,8 @@ class Remember:
     known: frozenset[str] = frozenset()
     """What it advertises in words of its own."""
     gone: frozenset[str] = frozenset()
+    settled: Settled | None = None
+    """How things stand, if there is nothing left to do."""
 
 
 @dataclass(frozen=True, slots=True)

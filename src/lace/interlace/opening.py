@@ -58,6 +58,8 @@ class Side:
     """In nanoseconds."""
     ticks: bool = False
     """Ask for ticks even if the plan does not look at TickTAI, because an exposure does."""
+    settles: bool = True
+    """Go by the mark of the last fixed point for as long as neither side has anything new."""
     coarse: bool = True
     """Offer to start reconciliation at one root partition."""
     link: bytes | None = None

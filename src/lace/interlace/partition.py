@@ -275,6 +275,14 @@ def _number(prefix: str) -> int:
     return number
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What both sides advertise at a fixed point, each as one partition."""
+
+    own: Summary
+    peers: Summary
+
+
 def check_listing(summary: Summary, digests: dict[str, bytes]) -> None:
     """Raise unless listed advertisements are exactly those that a summary promised."""
     if any(not payload(record).startswith(summary.prefix) for record in digests):

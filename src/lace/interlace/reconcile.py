@@ -25,6 +25,7 @@ from lace.interlace.partition import (
     Summary,
     check_listing,
     is_prefix,
+    merkle_root,
     parse_summary,
     payload,
     standard_prefix,
@@ -109,6 +110,22 @@ class PeerAdverts:
         self.table.put(digests)
 
     # --- what the peer says ---
+
+    def confirms(self, facts: list[Fact], settled: Summary) -> bool:
+        """Whether the peer's advertise phase says what it said at a fixed point before."""
+        summaries = self._parse(facts)
+        listed = gather(_adverts_in(facts), self.source)
+        if summaries or listed:
+            digests = [advert.digest() for advert in listed.values()]
+            told = summaries or [Summary("", len(listed), merkle_root(digests))]
+            same = told == [settled]
+        else:
+            same = not settled.count or not self._first
+        if same:
+            self._first = False
+        else:
+            self._summaries -= len(summaries)  # they will be counted when they are compared
+        return same
 
     def take_advertise(self, facts: list[Fact], start: int) -> list[Fact]:
         """Take the peer's advertise phase; return what has to be asked."""
@@ -296,6 +313,10 @@ class OwnAdverts:
     _answered: set[Fact] = field(default_factory=set)
     _start: int = 0
     """The length of the prefixes that the last advertise phase spoke of."""
+    _settled: Summary | None = None
+    """What was said in place of the table, before there was one."""
+    _anew: bool = False
+    """What was said so is no longer true: all of it is to be told again."""
 
     def begin_loop(self) -> None:
         """Let the peer ask anew."""
@@ -314,12 +335,29 @@ class OwnAdverts:
     @property
     def has_changed(self) -> bool:
         """Whether there is anything that the peer has not been told."""
+        if self._settled is not None:
+            return False
         return self._told is None or bool(self._changed(self._told))
+
+    def fill(self) -> None:
+        """Take note that the table is there; what was said in its place may be true of it."""
+        if self._settled is not None:
+            self._anew = self.table.summary("") != self._settled
+            self._told = None if self._anew else self.table.runs()
+            self._settled = None
+
+    def stand(self, settled: Summary) -> list[Fact]:
+        """Say in one summary what was true at the last fixed point and is true still."""
+        self._settled = settled
+        return [settled.fact()] if settled.count else []
 
     def advertise(self, start: int) -> Saying:
         """Return an advertise phase: a short listing, or the summaries that changed."""
         told, self._told = self._told, self.table.runs()
         self._start = start if told is None else STANDARD_PREFIX
+        if self._anew:
+            self._anew = False
+            return Saying([self.table.summary("").fact()])
         if told is None:
             few = min(_LIST_UP_TO, self.limits["max_advertisement_records_listed"])
             if len(self.table) <= few:

@@ -204,6 +204,11 @@ class Transfer:
         self._outstanding = set()
 
     @property
+    def is_complete(self) -> bool:
+        """Whether nothing was refused that might be had another time."""
+        return not self._refused
+
+    @property
     def is_going_on(self) -> bool:
         """Whether the next loop only goes on with what was deferred; such are not counted (A30)."""
         return self._deferred and self._moved

@@ -352,6 +352,9 @@ class LakePolicy(LocalPolicy):
     def remember(self, told: m.Remember) -> None:
         """Keep nothing."""
 
+    def rest(self) -> None:
+        """Hold nothing that others wait for."""
+
     def close(self) -> None:
         if self._lake_spool_folder:
             system, path = filesystem(self._lake_spool_folder)

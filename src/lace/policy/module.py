@@ -24,6 +24,7 @@ from lace.datalog.check import check_lacegram, check_rules
 from lace.datalog.parse import parse_canonical
 from lace.datalog.program import RuleProgram, compile_program
 from lace.datalog.roles import (
+    ADVERTISEMENT_FACTS,
     ALLOW_QUERY_RECORD,
     EXPOSE,
     SELECT_ADVERTISED,
@@ -87,6 +88,20 @@ class PolicyModule:
                         return None
                     names.add(name.value)
         return frozenset(names)
+
+    @cached_property
+    def adverts_stand_alone(self) -> bool:
+        """Whether an advertisement matters to nothing but the request of its own record."""
+        for rule in self.lacegram.rules:
+            for atom in filter(None, map(atom_of, rule.body)):
+                if atom.predicate == SELECT_ADVERTISED:
+                    return False
+                if atom.predicate in ADVERTISEMENT_FACTS and not (
+                    rule.head.predicate == SELECT_ADVERTISED
+                    and rule.head.terms[:2] == atom.terms[:2]
+                ):
+                    return False
+        return True
 
     def mentions(self, name: str) -> bool:
         """Whether any rule looks at a predicate of this name."""

@@ -9,7 +9,7 @@ from typing import Final, NewType
 from lace import b64a
 from lace.crypto.native import digest
 from lace.errors import Code, PolicyError
-from lace.policy.lowering import STANDARD, Lowering
+from lace.policy.lowering import ENCRYPTED, STANDARD, Lowering
 from lace.policy.module import Facet
 from lace.policy.origin import Operand
 from lace.text import fact_line
@@ -50,6 +50,13 @@ class ExchangePlan:
                 return None
             names |= fields
         return frozenset(names)
+
+    @property
+    def adverts_stand_alone(self) -> bool:
+        """Whether what a peer says of a record that is here already changes nothing."""
+        return self.lowering in {STANDARD, ENCRYPTED} and all(
+            operand.module.adverts_stand_alone for operand in self.operands
+        )
 
     def is_met_by(self, schema: frozenset[str] | None) -> bool:
         """Whether a negotiated field schema (None: all fields) gives the plan what it needs."""

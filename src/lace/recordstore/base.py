@@ -7,20 +7,17 @@ from a snapshot that does not change under it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, NewType, Protocol, Self
+from typing import NewType, Protocol, Self
 
 from lace.datalog.source import FactSource
 from lace.errors import Outcome
 from lace.ids import RecordHash
 from lace.record.model import Record, Seal, Versioned
 from lace.urc import Coordinate, VersionSelector, raw_tip_key
-
-MOST_CONTEXTS: Final = 32
-"""So many contexts of digests are kept; the one that was not written for longest goes first."""
 
 StoreRecordId = NewType("StoreRecordId", int)
 """Local, increasing, never used again: the order in which records were stored (G18)."""
@@ -103,13 +100,13 @@ class RecordStore(Protocol):
         """Return what is kept for a link: advertised records, each with its text or nothing."""
 
     def move_cursor(self, link: bytes, put: Mapping[str, bytes], gone: Iterable[str]) -> None:
-        """Change what is kept for a link."""
+        """Change what is kept for a link; its mark is gone then."""
 
-    def digests(self, context: bytes, hashes: Sequence[str]) -> dict[str, bytes]:
-        """Return the digests that are kept for records in a context, as far as there are any."""
+    def mark(self, link: bytes) -> bytes | None:
+        """Return the mark of a link: how things stood at its last fixed point."""
 
-    def keep_digests(self, context: bytes, digests: Mapping[str, bytes]) -> None:
-        """Keep digests of records, for as long as the records are here and there is room."""
+    def set_mark(self, link: bytes, mark: bytes) -> None:
+        """Keep the mark of a link until its cursor moves."""
 
     def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:
         """Tell a listener of what is stored from now on; return a function that ends it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 
@@ -15,7 +15,6 @@ from lace.limits import DEFAULT_LIMITS, Limits
 from lace.record.facts import facts
 from lace.record.model import Record, Versioned
 from lace.recordstore.base import (
-    MOST_CONTEXTS,
     Closes,
     StoredRecord,
     StoreRecordId,
@@ -74,7 +73,7 @@ class MemoryStore(Closes):
         self._records: _Records = {}
         self._order: list[StoredRecord] = []
         self._cursors: dict[bytes, dict[str, bytes]] = {}
-        self._digests: dict[bytes, dict[str, bytes]] = {}
+        self._marks: dict[bytes, bytes] = {}
         self._places: dict[tuple[str, str, str], dict[RecordHash, Versioned]] = {}
         self._last = StoreRecordId(0)
         self._forgets = 0
@@ -129,9 +128,6 @@ class MemoryStore(Closes):
             self._forgets += 1
             self._records = {h: held for h, held in self._records.items() if h not in gone}
             self._order = [stored for stored in self._order if stored.hash not in gone]
-            for kept in self._digests.values():
-                for hash in gone:
-                    kept.pop(hash, None)
         for hash, record in gone.items():
             if isinstance(record, Versioned):
                 self._places[_place(record)].pop(hash)
@@ -144,22 +140,17 @@ class MemoryStore(Closes):
         return dict(self._cursors.get(link, {}))
 
     def move_cursor(self, link: bytes, put: Mapping[str, bytes], gone: Iterable[str]) -> None:
+        self._marks.pop(link, None)
         kept = self._cursors.setdefault(link, {})
         for record in gone:
             kept.pop(record, None)
         kept.update(put)
 
-    def digests(self, context: bytes, hashes: Sequence[str]) -> dict[str, bytes]:
-        kept = self._digests.get(context, {})
-        return {hash: kept[hash] for hash in hashes if hash in kept}
+    def mark(self, link: bytes) -> bytes | None:
+        return self._marks.get(link)
 
-    def keep_digests(self, context: bytes, digests: Mapping[str, bytes]) -> None:
-        kept = self._digests.pop(context, {})
-        self._digests[context] = kept | {
-            hash: value for hash, value in digests.items() if hash in self._records
-        }
-        for oldest in list(self._digests)[:-MOST_CONTEXTS]:
-            del self._digests[oldest]
+    def set_mark(self, link: bytes, mark: bytes) -> None:
+        self._marks[link] = mark
 
     def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:
         self._listeners.append(listener)

@@ -8,7 +8,7 @@ Every failure of the file becomes a ``StoreError`` with a code; what is stored s
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
@@ -19,13 +19,12 @@ from lace.ids import RecordHash
 from lace.record.facts import links, numbered
 from lace.record.model import Record, Versioned
 from lace.record.validate import reread
-from lace.recordstore.base import MOST_CONTEXTS, Closes, StoredRecord, StoreRecordId
+from lace.recordstore.base import Closes, StoredRecord, StoreRecordId
 from lace.recordstore.sqlite_file import MIGRATIONS, VERSION, connect, errors, statements
 from lace.recordstore.sqlite_snapshot import SqliteSnapshot, inner_of, place_of
 from lace.urc import Coordinate
 
 _APPLICATION: Final = 0x4C616365  # "Lace"
-_VARIABLES: Final = 500  # in one query
 
 
 class SqliteStore(Closes):
@@ -139,6 +138,7 @@ class SqliteStore(Closes):
 
     def move_cursor(self, link: bytes, put: Mapping[str, bytes], gone: Iterable[str]) -> None:
         with self._lock, errors(self.path), self._writing() as connection:
+            connection.execute("DELETE FROM mark WHERE link = ?", (link,))
             connection.executemany(
                 "DELETE FROM cursor WHERE link = ? AND record = ?", [(link, r) for r in gone]
             )
@@ -148,36 +148,14 @@ class SqliteStore(Closes):
                 [(link, record, advert) for record, advert in put.items()],
             )
 
-    def digests(self, context: bytes, hashes: Sequence[str]) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
-        known = self._one("SELECT id FROM context WHERE key = ?", (context,))
-        for start in range(0, len(hashes) if known else 0, _VARIABLES):
-            part = hashes[start : start + _VARIABLES]
-            marks = ", ".join("?" * len(part))
-            query = (  # question marks are all that is put in
-                "SELECT r.hash, d.digest FROM record AS r JOIN digest AS d ON d.record = r.id"  # noqa: S608
-                f" WHERE d.context = ? AND r.hash IN ({marks})"
-            )
-            found.update(self._all(query, (known[0], *part)))
-        return found
+    def mark(self, link: bytes) -> bytes | None:
+        row = self._one("SELECT mark FROM mark WHERE link = ?", (link,))
+        return row[0] if row else None
 
-    def keep_digests(self, context: bytes, digests: Mapping[str, bytes]) -> None:
+    def set_mark(self, link: bytes, mark: bytes) -> None:
         with self._lock, errors(self.path), self._writing() as connection:
-            row = connection.execute("SELECT id FROM context WHERE key = ?", (context,)).fetchone()
-            if row is None:
-                row = connection.execute(
-                    "INSERT INTO context (key) VALUES (?) RETURNING id", (context,)
-                ).fetchone()
-                old = "SELECT id FROM context ORDER BY id DESC LIMIT -1 OFFSET ?"
-                for table, column in (("digest", "context"), ("context", "id")):
-                    connection.execute(
-                        f"DELETE FROM {table} WHERE {column} IN ({old})",  # noqa: S608 (ours)
-                        (MOST_CONTEXTS,),
-                    )
-            connection.executemany(
-                "INSERT OR REPLACE INTO digest (context, record, digest)"
-                " SELECT ?, id, ? FROM record WHERE hash = ?",
-                [(row[0], value, hash) for hash, value in digests.items()],
+            connection.execute(
+                "INSERT OR REPLACE INTO mark (link, mark) VALUES (?, ?)", (link, mark)
             )
 
     def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:
@@ -285,9 +263,6 @@ class SqliteStore(Closes):
                 " AND hash = ?",
                 (record.group, record.app, record.name, record.tai, hash),
             )
-        connection.execute(
-            "DELETE FROM digest WHERE context IN (SELECT id FROM context) AND record = ?", (id,)
-        )
         connection.execute("DELETE FROM record WHERE id = ?", (id,))
         return 1
 

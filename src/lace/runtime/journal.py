@@ -21,6 +21,7 @@ from lace.ids import RecordHash, Verifier
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement
 from lace.interlace.machine import InterlaceMachine, Side
+from lace.interlace.partition import Settled, Summary
 from lace.limits import Limits
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.origin import SourceLabel
@@ -234,6 +235,16 @@ def _digests(content: Json) -> dict[str, bytes]:
     return {key: b64a.decode(value) for key, value in content.items()}
 
 
+def _settled(content: Json | None) -> Settled | None:
+    if content is None:
+        return None
+    own, peers = (
+        Summary(side["prefix"], side["count"], b64a.decode(side["root"]))
+        for side in (content["own"], content["peers"])
+    )
+    return Settled(own, peers)
+
+
 def _record(content: Json | None) -> Record | None:
     return None if content is None else validate_record(b64a.decode(content["raw"])).unwrap()
 
@@ -282,7 +293,7 @@ _INPUTS: Final[dict[str, Callable[[Json], m.Input]]] = {
     "CloseRequested": lambda _: m.CloseRequested(),
     "Evaluated": _evaluated,
     "EvaluationFailed": lambda c: m.EvaluationFailed(_CODES[c["code"]], c["detail"]),
-    "Recalled": lambda c: m.Recalled(_digests(c["adverts"])),
+    "Recalled": lambda c: m.Recalled(_digests(c["adverts"]), _settled(c["settled"])),
     "Described": lambda c: m.Described(tuple(map(_advert, c["adverts"]))),
     "Loaded": lambda c: m.Loaded(tuple(map(_record, c["records"]))),
     "Saved": lambda c: m.Saved(

@@ -12,15 +12,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from lace.crypto.native import digest
 from lace.datalog.ast import Predicate
 from lace.datalog.roles import RECORD_FACTS
 from lace.datalog.source import Fact, MemorySource, Row
 from lace.errors import StoreError
-from lace.ids import RecordHash, is_verifier
+from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, advertise, gather
 from lace.interlace.facts import read_block
+from lace.interlace.partition import Settled
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.executable import ExchangePolicy
 from lace.policy.mentions import Mentions
@@ -30,6 +30,7 @@ from lace.policy.view import Exposure
 from lace.record.facts import fields
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore, Snapshot, StoreRecordId
+from lace.runtime.mark import Mark, setting_of
 
 _READ: Final = 1000
 _HOLD_BYTES: Final = 64 * 1024 * 1024
@@ -58,6 +59,8 @@ class LocalPolicy:
     _forgets: int = 0
     _recalled: list[Fact] = field(default_factory=list)
     _snapshot: Snapshot | None = None
+    _is_held: bool = False
+    """Whether the next evaluation has to go by this very snapshot."""
     _fresh: dict[str, Record] = field(default_factory=dict)
     """Records that this exchange has just stored, so that they need not be read again."""
     _fresh_bytes: int = 0
@@ -73,9 +76,8 @@ class LocalPolicy:
 
     def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
         """Answer ``Evaluate``, in parts of a bounded size."""
-        self._release()
-        forgets = self.store.forgets()  # before the snapshot: what comes between is seen next time
-        self._snapshot = self.store.snapshot()
+        forgets = self._forgets if self._is_held else self._look()
+        self._is_held = False
         if self.policy is None or not _is_same(self.policy.plan, asked.plan):
             policy = self._begin(asked)
             self._forgets = forgets
@@ -103,6 +105,13 @@ class LocalPolicy:
         yield from self._answer(
             sent.added | sendable, sent.removed, asked_for.added, asked_for.removed | here
         )
+
+    def _look(self) -> int:
+        """Take a snapshot for the next evaluation; return how often records were forgotten."""
+        self.rest()
+        forgets = self.store.forgets()  # before the snapshot: what comes between is seen next time
+        self._snapshot = self.store.snapshot()
+        return forgets
 
     def _begin(self, asked: m.Evaluate) -> ExchangePolicy:
         """Load what a plan's rules look at, and evaluate it in full."""
@@ -144,10 +153,10 @@ class LocalPolicy:
         assert self._snapshot is not None
         for id, record in stored_after(self.store, self._seen, self._fresh):
             if id > self._snapshot.high_water:
-                return  # it belongs to the next evaluation: this one goes by one moment
-            self._seen = id
+                break  # it belongs to the next evaluation: this one goes by one moment
             if record is not None:
                 yield record
+        self._seen = self._snapshot.high_water
 
     def _forgotten_facts(self) -> Iterator[Fact]:
         """Yield the facts of records that are no longer here."""
@@ -170,24 +179,13 @@ class LocalPolicy:
         return m.Described(tuple(advert for advert in made if advert is not None))
 
     def _digests(self, records: list[str], *sources: SourceLabel) -> list[dict[str, bytes]]:
-        """Return the digests of advertisements by source; those under a lasting name are kept."""
-        keys = [
-            _context(source, self._schema) if is_verifier(source) else b"" for source in sources
-        ]
-        found = [self.store.digests(key, records) if key else {} for key in keys]
-        fresh: list[dict[str, bytes]] = [{} for _ in sources]
+        """Return the digests of advertisements, by source."""
+        found: list[dict[str, bytes]] = [{} for _ in sources]
         for hash in records:
-            if all(hash in known for known in found):
-                continue
             described = self._describe(hash, sources[0])
             if described is not None:  # a selector may name what is not here
-                for source, digests in zip(sources, fresh, strict=True):
+                for source, digests in zip(sources, found, strict=True):
                     digests[hash] = Advertisement(hash, source, described.fields).digest()
-        for key, known, digests in zip(keys, found, fresh, strict=True):
-            if digests and key:
-                with suppress(StoreError):  # they can be computed again
-                    self.store.keep_digests(key, digests)
-            known.update(digests)
         return found
 
     def _describe(self, hash: str, source: SourceLabel) -> Advertisement | None:
@@ -201,7 +199,7 @@ class LocalPolicy:
     def _advert_facts(self, asked: m.Evaluate) -> Iterator[Fact]:
         for advert in asked.advertised:
             yield from advert.facts()
-        for hash in asked.adopted:
+        for hash in () if asked.plan.adverts_stand_alone else asked.adopted:
             described = self._describe(hash, self._peer_label(asked.plan))
             if described is not None:
                 yield from described.facts()
@@ -222,19 +220,40 @@ class LocalPolicy:
     # --- cursors ---
 
     def recall(self, asked: m.Recall) -> m.Recalled:
-        """Answer ``Recall``: what the peer advertised, as far as it can still be told."""
+        """Answer ``Recall``: that nothing has changed, or what the peer advertised before."""
+        settled = self._settled(asked)
+        if settled is not None:
+            return m.Recalled(settled=settled)
         self._schema = asked.schema
+        source = self._peer_label(asked.plan)
         adverts: dict[str, bytes] = {}
         for hash, text in self.store.cursor(asked.link).items():
             if text:
-                advert = gather(read_block(text), asked.source).get(hash)
+                advert = gather(read_block(text), source).get(hash)
             else:
-                advert = self._describe(hash, asked.source)
+                advert = self._describe(hash, source)
             if advert is not None:
                 adverts[hash] = advert.digest()
-                self._recalled += advert.facts()
-        self._release()
+                if text or not asked.plan.adverts_stand_alone:
+                    self._recalled += advert.facts()
         return m.Recalled(adverts)
+
+    def _settled(self, asked: m.Recall) -> Settled | None:
+        """Return the last fixed point of a link, if all that it depended on is as it was."""
+        text = self.store.mark(asked.link)
+        if text is None:
+            return None
+        mark = Mark.decode(text) if asked.settles else None
+        if mark is None:
+            with suppress(StoreError):  # whatever is wrong with it, it is not used again
+                self.store.move_cursor(asked.link, {}, ())
+            return None
+        self._forgets = self._look()
+        assert self._snapshot is not None
+        setting = setting_of(asked.plan, asked.schema, self.exposure, asked.runtime)
+        stored = self._snapshot.high_water, self._forgets
+        self._is_held = (setting, *stored) == (mark.setting, mark.high_water, mark.forgets)
+        return mark.settled if self._is_held else None
 
     def remember(self, told: m.Remember) -> None:
         """Keep a cursor; what the peer says in our own words is kept as a mere name."""
@@ -245,16 +264,25 @@ class LocalPolicy:
             known = gather(self._known_facts(hash, source), source).get(hash)
             if known is not None:
                 kept[hash] = known.canonical()
-        self.store.move_cursor(told.link, kept, told.gone)
+        with suppress(StoreError):  # without it the next exchange has more to do, and no more
+            if kept or told.gone:
+                self.store.move_cursor(told.link, kept, told.gone)
+            if told.settled is not None:
+                plan, runtime = self.policy.plan, self._runtime
+                setting = setting_of(plan, self._schema, self.exposure, runtime)
+                mark = Mark(setting, self._seen, self._forgets, told.settled)
+                self.store.set_mark(told.link, mark.encode())
 
     # --- the end ---
 
-    def _release(self) -> None:
+    def rest(self) -> None:
+        """Let go of the moment that was looked at last."""
         if self._snapshot is not None:
             self._snapshot.close()
             self._snapshot = None
+        self._is_held = False
 
-    close = _release
+    close = rest
 
 
 def stored_after(
@@ -265,12 +293,6 @@ def stored_after(
         for stored in batch:
             yield stored.id, at_hand.get(stored.hash) or store.load(stored.hash)
         seen = batch[-1].id
-
-
-def _context(source: SourceLabel, schema: Schema) -> bytes:
-    """Return what a digest depends on besides the record, as a short key."""
-    names = ["*"] if schema is None else sorted(schema)
-    return digest("\n".join([source, *names]).encode())[:16]
 
 
 def _is_same(one: ExchangePlan, other: ExchangePlan) -> bool:

@@ -84,6 +84,8 @@ class Participant:
                 self.timer = effect.seconds
             case m.Emit():
                 self.events.append(effect.event)
+                if isinstance(effect.event, m.FixedPoint):
+                    self.local.rest()
             case m.Close():
                 self.timer = None
                 self.local.close()

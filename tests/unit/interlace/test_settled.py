@@ -1,0 +1,273 @@
+"""Going by the last fixed point: nothing is evaluated while nothing has changed, and only then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from effort import examples
+from exchanges import AUTHORITY, BOB, MEMBERS, NOTES, NOW, note, stored
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lace.interlace import messages as m
+from lace.interlace.machine import Side
+from lace.policy.module import Facet, PolicyModule, module_from_text
+from lace.policy.view import Exposure
+from lace.recordstore import MemoryStore, SqliteStore, StoreRecordId
+from lace.recordstore.base import RecordStore
+from lace.runtime.pair import Crossing, Pair, Participant
+from lace.tai import Tai
+
+EVERYTHING = module_from_text(
+    "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+)
+SHY = module_from_text(
+    "SelectHave(P) :- Have(P), Field(P,'App',_,'notes').\n"
+    "SelectHave(P) :- Have(P), Field(P,'App',_,'tasks'), Advertised(Q,S),"
+    " AdvertisedField(Q,S,'App',_,'notes').\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S).\n"
+)
+PAIRED = module_from_text(
+    "SelectHave(P) :- Have(P).\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), Advertised(Q,S), AdvertisedField(Q,S,'App',_,'tasks').\n"
+)
+NEVER_WITH_TASKS = module_from_text(
+    "SelectHave(P) :- Have(P).\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), not Busy().\n"
+    "Busy() :- Have(P), Field(P,'App',_,'tasks').\n"
+)
+DUE = module_from_text(
+    "SelectHave(P) :- Have(P), Field(P,'TAI',_,T), TickTAI(Now), LexCompare(T,'<=',Now).\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S).\n"
+)
+KEYS = AUTHORITY, BOB
+SELECTED = Exposure(default="selected")
+
+
+class Meeting:
+    """One exchange between two stores, with what was asked and said."""
+
+    def __init__(
+        self,
+        stores: tuple[RecordStore, RecordStore],
+        modules: tuple[PolicyModule, PolicyModule] = (NOTES, NOTES),
+        *,
+        settles: bool = True,
+        stays: bool = False,
+        exposure: Exposure = SELECTED,
+        now: Tai = NOW,
+        **options: object,
+    ) -> None:
+        self.now = now
+        self.asked: list[m.Effect] = []
+        self.said: list[bytes] = []
+        sides = []
+        for index, store in enumerate(stores):
+            side = Side(
+                index=index, module=modules[index], verifier=KEYS[index].verifier, open=stays,
+                peer_verifier=KEYS[1 - index].verifier, settles=settles, **options,  # type: ignore[arg-type]
+            )  # fmt: skip
+            made = Participant(store, side, exposure)
+            self._watch(made)
+            sides.append(made)
+        self.pair = Pair(sides[0], sides[1], self._hear)
+        self.pair.start(now)
+        self.pair.run(now)
+
+    def _watch(self, side: Participant) -> None:
+        receive = side.machine.receive
+
+        def watched(given: m.Input, now: Tai) -> list[m.Effect]:
+            effects = receive(given, now)
+            self.asked += effects
+            return effects
+
+        side.machine.receive = watched  # type: ignore[method-assign]
+
+    def _hear(self, _side: int, crossing: Crossing) -> list[Crossing]:
+        if isinstance(crossing, m.PeerFacts):
+            self.said.append(crossing.content)
+        return [crossing]
+
+    def end(self) -> Meeting:
+        self.pair.end(self.now)
+        for side in self.pair.sides:
+            assert isinstance(side.events[-1], m.Closed), side.events[-1]
+        return self
+
+    @property
+    def evaluations(self) -> int:
+        return sum(isinstance(effect, m.Evaluate) for effect in self.asked)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[RecordStore, RecordStore]:
+    if request.param == "memory":
+        return MemoryStore(), MemoryStore()
+    return SqliteStore(tmp_path / "left"), SqliteStore(tmp_path / "right")
+
+
+@pytest.mark.req("050-CUR-01", "050-CUR-03")
+def test_when_nothing_changed_nothing_is_evaluated(
+    stores: tuple[RecordStore, RecordStore],
+) -> None:
+    stores[0].save([note(i) for i in range(20)])
+    first = Meeting(stores).end()
+    assert first.evaluations
+    again = Meeting(stores).end()
+    assert again.evaluations == 0
+    summaries = [b for b in again.said if b.startswith(b"Advertise")]
+    assert [b.count(b"\n") for b in summaries] == [1, 1]
+    assert stored(again.pair.left) == stored(again.pair.right)
+    assert Meeting(stores).end().evaluations == 0
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_new_record_on_either_side_is_exchanged(
+    stores: tuple[RecordStore, RecordStore], side: int
+) -> None:
+    stores[0].save([note(i) for i in range(20)])
+    Meeting(stores).end()
+    stores[side].save([note(99)])
+    again = Meeting(stores).end()
+    assert again.evaluations
+    assert stores[0].has(note(99).hash)
+    assert stores[1].has(note(99).hash)
+    assert Meeting(stores).end().evaluations == 0
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_what_was_forgotten_is_had_again(
+    stores: tuple[RecordStore, RecordStore], side: int
+) -> None:
+    stores[0].save([note(i) for i in range(20)])
+    Meeting(stores).end()
+    stores[side].forget([note(3).hash])
+    Meeting(stores).end()
+    assert stores[side].has(note(3).hash)
+
+
+def test_few_records_or_none(stores: tuple[RecordStore, RecordStore]) -> None:
+    Meeting(stores).end()
+    assert Meeting(stores).end().evaluations == 0
+    stores[1].save([note(1)])
+    Meeting(stores).end()
+    assert stores[0].has(note(1).hash)
+    assert Meeting(stores).end().evaluations == 0
+
+
+def test_other_rules_are_another_matter(stores: tuple[RecordStore, RecordStore]) -> None:
+    stores[0].save([note(i) for i in range(20)])
+    Meeting(stores).end()
+    assert Meeting(stores, (EVERYTHING, NOTES)).end().evaluations
+    assert Meeting(stores).end().evaluations == 0  # each plan has a link of its own
+    hidden = module_from_text(
+        f"AllowQueryRecord('{KEYS[0].verifier}',P) :- Have(P), Field(P,'Name',_,'n/1').\n",
+        Facet.EXPOSE,
+    )
+    assert Meeting(stores, exposure=Exposure((hidden,), default="selected")).end().evaluations
+    assert Meeting(stores, coarse=False).end().evaluations
+
+
+def test_time_that_rules_look_at_is_looked_at(stores: tuple[RecordStore, RecordStore]) -> None:
+    stores[0].save([note(1), note(1_700_000_500)])
+    Meeting(stores, (DUE, DUE)).end()
+    assert not stores[1].has(note(1_700_000_500).hash)
+    Meeting(stores, (DUE, DUE), now=Tai("1700001000:000000000")).end()
+    assert stores[1].has(note(1_700_000_500).hash)
+
+
+def test_a_mark_that_is_damaged_costs_an_evaluation(
+    stores: tuple[RecordStore, RecordStore],
+) -> None:
+    stores[0].save([note(i) for i in range(20)])
+    first = Meeting(stores).end()
+    link = next(e.link for e in first.asked if isinstance(e, m.Remember))
+    for text in (b"", b"{}", b"[]", b"\xff", b'{"own": [1, "x"]}'):
+        stores[0].set_mark(link, text)
+        assert Meeting(stores).end().evaluations
+        assert Meeting(stores).end().evaluations == 0
+
+
+@pytest.mark.req("050-OPN-01", "050-OPN-02")
+@pytest.mark.parametrize("side", [0, 1])
+def test_an_open_exchange_that_began_settled_goes_on(
+    stores: tuple[RecordStore, RecordStore], side: int
+) -> None:
+    stores[0].save([note(i) for i in range(20)])
+    Meeting(stores).end()
+    meeting = Meeting(stores, stays=True)
+    assert meeting.evaluations == 0
+    stores[side].save([note(50)])
+    meeting.pair.wake(NOW)
+    assert stored(meeting.pair.left) == stored(meeting.pair.right)
+    assert stores[1 - side].has(note(50).hash)
+    stores[side].forget([record.hash for record in map(note, range(51))])
+    meeting.pair.wake(NOW)
+    meeting.end()
+
+
+def test_all_that_was_advertised_is_gone_while_it_was_settled(
+    stores: tuple[RecordStore, RecordStore],
+) -> None:
+    drafts = [note(i, app="drafts") for i in range(20)]
+    only_mine = module_from_text(
+        "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S),"
+        " AdvertisedField(P,S,'App',_,'never').\n"
+    )
+    stores[0].save(drafts)
+    Meeting(stores, (only_mine, only_mine)).end()
+    meeting = Meeting(stores, (only_mine, only_mine), stays=True)
+    assert meeting.evaluations == 0
+    stores[0].forget([record.hash for record in drafts])
+    meeting.pair.wake(NOW)
+    assert not any(meeting.pair.right.machine.peer_advertises(r.hash) for r in drafts)
+    meeting.end()
+
+
+MODULES = (NOTES, EVERYTHING, MEMBERS, SHY, PAIRED, NEVER_WITH_TASKS)
+DEEDS = st.one_of(
+    st.tuples(
+        st.just("add"), st.integers(0, 1), st.integers(0, 12), st.sampled_from(["notes", "tasks"])
+    ),
+    st.tuples(st.just("forget"), st.integers(0, 1), st.integers(0, 12)),
+    st.tuples(st.just("meet"), st.booleans(), st.integers(0, 2), st.integers(0, 2)),
+)
+
+
+@pytest.mark.req("050-COR-01", "050-CUR-03")
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    modules=st.lists(st.sampled_from(MODULES), min_size=3, max_size=3),
+    many=st.booleans(),
+    deeds=st.lists(DEEDS, min_size=3, max_size=14),
+)
+def test_it_makes_no_difference_but_to_the_work(
+    modules: list[PolicyModule], many: bool, deeds: list[tuple[object, ...]]
+) -> None:
+    quick = MemoryStore(), MemoryStore()
+    plain = MemoryStore(), MemoryStore()
+    for kind in (quick, plain):
+        kind[0].save([note(i) for i in range(100, 120 if many else 101)])
+    for deed in [*deeds, ("meet", False, 0, 0)]:
+        match deed:
+            case ("add", int(side), int(number), str(app)):
+                for kind in (quick, plain):
+                    kind[side].save([note(number, app=app)])
+            case ("forget", int(side), int(number)):
+                for kind in (quick, plain):
+                    kind[side].forget([note(number).hash, note(number, app="tasks").hash])
+            case ("meet", bool(stays), int(one), int(other)):
+                chosen = modules[one], modules[other]
+                for kind, settles in ((quick, True), (plain, False)):
+                    meeting = Meeting(kind, chosen, settles=settles, stays=stays)
+                    if stays:
+                        kind[0].save([note(77), note(78, app="tasks")])
+                        meeting.pair.wake(NOW)
+                    meeting.end()
+                assert [held(store) for store in quick] == [held(store) for store in plain]
+
+
+def held(store: RecordStore) -> set[str]:
+    return {entry.hash for entry in store.read(StoreRecordId(0), 10**6)}
