@@ -84,11 +84,13 @@ class Partitions:
     can bring up, are few and kept aside.
     """
 
-    __slots__ = ("_odd", "_runs")
+    __slots__ = ("_odd", "_roots", "_runs")
 
     def __init__(self) -> None:
         self._runs: list[bytes] = [b""] * _RUNS
         self._odd: dict[str, dict[str, tuple[bytes, Standing]]] = {}
+        self._roots: dict[bool, Summary] = {}
+        """Summaries of everything, without and with what is merely expected."""
 
     @classmethod
     def of(cls, digests: Mapping[str, bytes]) -> Partitions:
@@ -115,6 +117,7 @@ class Partitions:
 
     def put(self, digests: Mapping[str, bytes], standing: Standing = Standing.KNOWN) -> None:
         """Set the digests of records."""
+        self._roots.clear()
         state = bytes((standing,))
         runs: dict[int, dict[bytes, bytes]] = {}
         for record, leaf in digests.items():
@@ -129,6 +132,7 @@ class Partitions:
 
     def remove(self, records: Iterable[str]) -> None:
         """Forget records; those that are not here are passed over."""
+        self._roots.clear()
         runs: dict[int, set[bytes]] = {}
         for record in records:
             key = _key(record)
@@ -157,9 +161,14 @@ class Partitions:
 
     def summary(self, prefix: str, *, expected: bool = False) -> Summary:
         """Return the summary of a partition; ``expected`` counts what is merely expected too."""
+        if not prefix and expected in self._roots:
+            return self._roots[expected]
         leaves = [e[33:65] for e in self._within(prefix) if expected or e[_STATE]]
         leaves += [leaf for _, leaf, state in self._odd_within(prefix) if expected or state]
-        return Summary(prefix, len(leaves), merkle_root(leaves))
+        made = Summary(prefix, len(leaves), merkle_root(leaves))
+        if not prefix:
+            self._roots[expected] = made
+        return made
 
     def summaries(self, length: int) -> Iterator[Summary]:
         """Yield the summaries of all non-empty partitions of this prefix length, in order."""

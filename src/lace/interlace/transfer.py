@@ -19,7 +19,7 @@ _MARKLINE_START: Final = len("🖧: ".encode())
 _MARKLINE_END: Final = 100
 _REQUEST_AT_ONCE: Final = 100_000
 _LOAD_AT_ONCE: Final = 256
-_SAVE_AT_ONCE: Final = 512
+_SAVE_AT_ONCE: Final = 1024
 _HOLD_BYTES: Final = 4 * 1024 * 1024  # record bytes held in memory at one time, either way
 
 

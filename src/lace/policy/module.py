@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -92,16 +92,23 @@ class PolicyModule:
     @cached_property
     def adverts_stand_alone(self) -> bool:
         """Whether an advertisement matters to nothing but the request of its own record."""
-        for rule in self.lacegram.rules:
-            for atom in filter(None, map(atom_of, rule.body)):
-                if atom.predicate == SELECT_ADVERTISED:
-                    return False
-                if atom.predicate in ADVERTISEMENT_FACTS and not (
-                    rule.head.predicate == SELECT_ADVERTISED
-                    and rule.head.terms[:2] == atom.terms[:2]
-                ):
-                    return False
-        return True
+        spoken_of = set(ADVERTISEMENT_FACTS)  # and everything that follows from them
+        rules = self.lacegram.rules
+        while True:
+            follows = {
+                rule.head.predicate
+                for rule in rules
+                if any(atom.predicate in spoken_of for atom in atoms_of(rule))
+            }
+            if follows <= spoken_of:
+                break
+            spoken_of |= follows
+        return SELECT_HAVE not in spoken_of and all(
+            atom.terms[:2] == rule.head.terms[:2]  # record and source
+            for rule in rules
+            for atom in atoms_of(rule)
+            if atom.predicate in spoken_of
+        )
 
     def mentions(self, name: str) -> bool:
         """Whether any rule looks at a predicate of this name."""
@@ -121,6 +128,11 @@ class PolicyModule:
                     return None
                 viewers.add(viewer.value)
         return frozenset(viewers)
+
+
+def atoms_of(rule: Rule) -> Iterator[Atom]:
+    """Yield the atoms of a body, negated and counted ones too."""
+    return filter(None, map(atom_of, rule.body))
 
 
 def facet_of(text: str) -> Facet:

@@ -7,7 +7,7 @@ from a snapshot that does not change under it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -58,6 +58,9 @@ class Snapshot(FactSource, AbstractContextManager["Snapshot"], Protocol):
 
     def record(self, hash: RecordHash) -> Record | None:
         """Return a record that was there, or None."""
+
+    def records(self, hashes: Sequence[str]) -> Iterator[Record]:
+        """Yield those of some records that were there, in any order."""
 
     def close(self) -> None:
         """Let go of the moment."""

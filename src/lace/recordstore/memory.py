@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 
@@ -39,6 +39,9 @@ class MemorySnapshot(Closes):
     def record(self, hash: RecordHash) -> Record | None:
         id, record = self._records.get(hash, (None, None))
         return record if id is not None and id <= self.high_water else None
+
+    def records(self, hashes: Sequence[str]) -> Iterator[Record]:
+        return filter(None, (self.record(RecordHash(hash)) for hash in hashes))
 
     @cached_property
     def _facts(self) -> MemorySource:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from lace.recordstore.base import Closes, StoreRecordId
 from lace.recordstore.sqlite_file import connect, errors
 
 _FIELD: Final = Predicate("Field", 4)
+_AT_ONCE: Final = 64  # records in memory
 _RECORD, _NAME, _POSITION, _VALUE = range(4)
 
 # How each predicate is read: columns of a fact, and where they come from.
@@ -96,6 +97,16 @@ class SqliteSnapshot(Closes):
                 "SELECT raw FROM record WHERE hash = ?", (hash,)
             ).fetchone()
         return reread(row[0]) if row else None
+
+    def records(self, hashes: Sequence[str]) -> Iterator[Record]:
+        for start in range(0, len(hashes), _AT_ONCE):
+            part = hashes[start : start + _AT_ONCE]
+            marks = ", ".join("?" * len(part))
+            query = f"SELECT raw FROM record WHERE hash IN ({marks})"  # noqa: S608 (only marks)
+            with errors(self._path):
+                rows = self._connection.execute(query, part).fetchall()
+            for (raw,) in rows:
+                yield reread(raw)
 
     def raw_records(self) -> Iterator[tuple[str, bytes]]:
         """Yield hash and bytes of every record, in the order they came."""

@@ -7,9 +7,10 @@ changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from lace.datalog.ast import Predicate
@@ -175,34 +176,34 @@ class LocalPolicy:
         """Answer ``Describe``, from the store as it was at the last evaluation."""
         assert self.policy is not None
         mine = self.policy.local.source_label
-        made = [self._describe(record, mine) for record in asked.records]
-        return m.Described(tuple(advert for advert in made if advert is not None))
+        made = {advert.record: advert for advert in self._describe(asked.records, mine)}
+        return m.Described(tuple(made[hash] for hash in asked.records if hash in made))
 
     def _digests(self, records: list[str], *sources: SourceLabel) -> list[dict[str, bytes]]:
         """Return the digests of advertisements, by source."""
         found: list[dict[str, bytes]] = [{} for _ in sources]
-        for hash in records:
-            described = self._describe(hash, sources[0])
-            if described is not None:  # a selector may name what is not here
-                for source, digests in zip(sources, found, strict=True):
-                    digests[hash] = Advertisement(hash, source, described.fields).digest()
+        for described in self._describe(records, sources[0]):
+            hash = described.record
+            for source, digests in zip(sources, found, strict=True):
+                digests[hash] = Advertisement(hash, source, described.fields).digest()
         return found
 
-    def _describe(self, hash: str, source: SourceLabel) -> Advertisement | None:
+    def _describe(self, hashes: Sequence[str], source: SourceLabel) -> Iterator[Advertisement]:
+        """Yield the advertisements of those records that are here, in any order."""
         if self._snapshot is None:
             self._snapshot = self.store.snapshot()
-        record = self._fresh.get(hash) or self._snapshot.record(RecordHash(hash))
-        if record is None:
-            return None
-        return advertise(hash, source, fields(record, self._schema), self._schema)
+        schema = self._schema
+        at_hand = filter(None, map(self._fresh.get, hashes))
+        others = [hash for hash in hashes if hash not in self._fresh]
+        for record in chain(at_hand, self._snapshot.records(others)):
+            yield advertise(record.hash, source, fields(record, schema), schema)
 
     def _advert_facts(self, asked: m.Evaluate) -> Iterator[Fact]:
         for advert in asked.advertised:
             yield from advert.facts()
-        for hash in () if asked.plan.adverts_stand_alone else asked.adopted:
-            described = self._describe(hash, self._peer_label(asked.plan))
-            if described is not None:
-                yield from described.facts()
+        if not asked.plan.adverts_stand_alone:
+            for advert in self._describe(asked.adopted, self._peer_label(asked.plan)):
+                yield from advert.facts()
 
     def _withdrawn_facts(self, records: Iterable[str], source: SourceLabel) -> Iterator[Fact]:
         for record in records:
@@ -226,16 +227,16 @@ class LocalPolicy:
             return m.Recalled(settled=settled)
         self._schema = asked.schema
         source = self._peer_label(asked.plan)
+        kept = self.store.cursor(asked.link)
         adverts: dict[str, bytes] = {}
-        for hash, text in self.store.cursor(asked.link).items():
-            if text:
-                advert = gather(read_block(text), source).get(hash)
-            else:
-                advert = self._describe(hash, source)
-            if advert is not None:
+        for advert in self._describe([hash for hash, text in kept.items() if not text], source):
+            adverts[advert.record] = advert.digest()
+            if not asked.plan.adverts_stand_alone:
+                self._recalled += advert.facts()
+        for text in filter(None, kept.values()):
+            for hash, advert in gather(read_block(text), source).items():
                 adverts[hash] = advert.digest()
-                if text or not asked.plan.adverts_stand_alone:
-                    self._recalled += advert.facts()
+                self._recalled += advert.facts()
         return m.Recalled(adverts)
 
     def _settled(self, asked: m.Recall) -> Settled | None:
