@@ -19,6 +19,7 @@ from lace.recordstore.base import RecordStore
 from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
 from lace.runtime.clock import tai_now
+from lace.runtime.resting import Resting
 from lace.transport.address import Address, parse_address
 
 
@@ -72,6 +73,7 @@ class Lace:
     limits: Limits = DEFAULT_LIMITS
     kinds: tuple[RecordKind, ...] = ()
     _worker: ThreadPoolExecutor | None = None
+    _resting: Resting = field(default_factory=Resting)
 
     @property
     def verifier(self) -> Verifier | None:
@@ -122,6 +124,11 @@ def store_of(lace: Lace) -> RecordStore:
 def worker_of(lace: Lace) -> ThreadPoolExecutor | None:
     """Return the thread in which a handle's evaluations run, if it has one."""
     return lace._worker  # noqa: SLF001
+
+
+def resting_of(lace: Lace) -> Resting:
+    """Return what exchanges of a handle left behind for later ones."""
+    return lace._resting  # noqa: SLF001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

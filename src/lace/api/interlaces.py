@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-from lace.api.handles import Lace, Peer, store_of, worker_of
+from lace.api.handles import Lace, Peer, resting_of, store_of, worker_of
 from lace.errors import Code, InterlaceAborted, LaceError
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
@@ -443,7 +443,10 @@ def _pair(
             encrypted=True,  # nothing leaves this process
             limits=lace.limits,
         )
-        sides.append(Participant(store_of(lace), side, as_exposure(exposes[index]), lace.limits))
+        exposure = as_exposure(exposes[index])
+        sides.append(
+            Participant(store_of(lace), side, exposure, lace.limits, resting=resting_of(lace))
+        )
     return Pair(sides[0], sides[1], direct=True)
 
 
@@ -458,6 +461,7 @@ def client_of(left: Lace, right: Peer, policy: Policy, expose: Exposes = "select
         trust=right.trust,
         trusts_local=right.trusts_local,
         limits=left.limits,
+        resting=resting_of(left),
         worker=worker_of(left),
     )
 

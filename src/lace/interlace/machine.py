@@ -19,7 +19,7 @@ from lace.interlace import messages as m
 from lace.interlace.facts import check_facts, read_block
 from lace.interlace.opening import Epoch, Opening
 from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
-from lace.interlace.partition import Settled
+from lace.interlace.partition import Partitions, Settled
 from lace.interlace.phases import FACTS, Occasion, Phase, next_phase
 from lace.interlace.reconcile import Heard, OwnAdverts, PeerAdverts, Saying
 from lace.interlace.tick import Ticking
@@ -84,6 +84,11 @@ class InterlaceMachine:
         except LaceError as error:  # malformed data, a limit, a module that cannot be used
             self._abort(error.code, error.message, m.Blame.REMOTE)
         return self._effects
+
+    @property
+    def tables(self) -> tuple[Partitions, Partitions]:
+        """What this side and the peer advertise."""
+        return self._own.table, self._adverts.table
 
     def peer_advertises(self, record: str) -> bool:
         """Whether the peer claims, as far as was heard, to have a record."""
@@ -200,6 +205,8 @@ class InterlaceMachine:
             case m.Recalled():
                 self._settled = given.settled
                 if given.settled is None:
+                    if given.tables is not None:
+                        self._own.table, self._adverts.table = given.tables
                     self._adverts.recall(given.adverts)
                     if self.phase is not Phase.SETUP:  # else there is another plan to come
                         self._evaluate()

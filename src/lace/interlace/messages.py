@@ -18,7 +18,7 @@ from lace.errors import Outcome
 from lace.ids import RecordHash, Verifier
 from lace.interlace.advertise import Advertisement
 from lace.interlace.facts import block
-from lace.interlace.partition import Settled
+from lace.interlace.partition import Partitions, Settled
 from lace.interlace.phases import Phase
 from lace.policy.module import PolicyModule
 from lace.policy.plan import ExchangePlan, PlanId
@@ -158,6 +158,8 @@ class Recalled:
     adverts: Mapping[str, bytes] = field(default_factory=dict)
     settled: Settled | None = None
     """How things stood at the last fixed point, in place of advertisements, if nothing changed."""
+    tables: tuple[Partitions, Partitions] | None = None
+    """What this side and the peer advertised then, if this side has all of it at hand."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,13 +29,15 @@ _CHARACTERS: Final = b64a.ALPHABET.decode("ascii")
 def merkle_root(digests: Iterable[bytes]) -> bytes:
     """Return the root over digests in any order: sorted, hashed as leaves, padded."""
     row = [digest(_LEAF + leaf) for leaf in sorted(digests)]
-    if not row:
-        return EMPTY
-    while len(row) & (len(row) - 1):
-        row.append(EMPTY)
-    while len(row) > 1:
-        row = [digest(_NODE + row[i] + row[i + 1]) for i in range(0, len(row), 2)]
-    return row[0]
+    padding = EMPTY  # what stands for nothing, on each level
+    for _ in range((len(row) - 1).bit_length() if row else 0):
+        if len(row) % 2:
+            row.append(padding)
+        row = [
+            digest(_NODE + left + right) for left, right in zip(row[::2], row[1::2], strict=True)
+        ]
+        padding = digest(_NODE + padding + padding)
+    return row[0] if row else EMPTY
 
 
 def is_prefix(text: str) -> bool:
@@ -84,13 +86,13 @@ class Partitions:
     can bring up, are few and kept aside.
     """
 
-    __slots__ = ("_odd", "_roots", "_runs")
+    __slots__ = ("_made", "_odd", "_runs")
 
     def __init__(self) -> None:
         self._runs: list[bytes] = [b""] * _RUNS
         self._odd: dict[str, dict[str, tuple[bytes, Standing]]] = {}
-        self._roots: dict[bool, Summary] = {}
-        """Summaries of everything, without and with what is merely expected."""
+        self._made: dict[tuple[str, bool], Summary] = {}
+        """Summaries of large partitions, without and with what is merely expected."""
 
     @classmethod
     def of(cls, digests: Mapping[str, bytes]) -> Partitions:
@@ -117,7 +119,6 @@ class Partitions:
 
     def put(self, digests: Mapping[str, bytes], standing: Standing = Standing.KNOWN) -> None:
         """Set the digests of records."""
-        self._roots.clear()
         state = bytes((standing,))
         runs: dict[int, dict[bytes, bytes]] = {}
         for record, leaf in digests.items():
@@ -125,6 +126,7 @@ class Partitions:
             if key is None:
                 run = payload(record)[:STANDARD_PREFIX]
                 self._odd.setdefault(run, {})[record] = leaf, standing
+                self._unmake(run)
             else:
                 runs.setdefault(_run_of(key), {})[key] = leaf + state
         for number, entries in runs.items():
@@ -132,12 +134,13 @@ class Partitions:
 
     def remove(self, records: Iterable[str]) -> None:
         """Forget records; those that are not here are passed over."""
-        self._roots.clear()
         runs: dict[int, set[bytes]] = {}
         for record in records:
             key = _key(record)
             if key is None:
-                self._odd.get(payload(record)[:STANDARD_PREFIX], {}).pop(record, None)
+                aside = payload(record)[:STANDARD_PREFIX]
+                self._odd.get(aside, {}).pop(record, None)
+                self._unmake(aside)
             else:
                 runs.setdefault(_run_of(key), set()).add(key)
         for run, gone in runs.items():
@@ -161,13 +164,13 @@ class Partitions:
 
     def summary(self, prefix: str, *, expected: bool = False) -> Summary:
         """Return the summary of a partition; ``expected`` counts what is merely expected too."""
-        if not prefix and expected in self._roots:
-            return self._roots[expected]
+        if (prefix, expected) in self._made:
+            return self._made[prefix, expected]
         leaves = [e[33:65] for e in self._within(prefix) if expected or e[_STATE]]
         leaves += [leaf for _, leaf, state in self._odd_within(prefix) if expected or state]
         made = Summary(prefix, len(leaves), merkle_root(leaves))
-        if not prefix:
-            self._roots[expected] = made
+        if len(prefix) < STANDARD_PREFIX:
+            self._made[prefix, expected] = made
         return made
 
     def summaries(self, length: int) -> Iterator[Summary]:
@@ -209,7 +212,13 @@ class Partitions:
         cuts = range(0, len(data), _ENTRY)
         return {data[i : i + _KEY]: data[i + _KEY : i + _ENTRY] for i in cuts}
 
+    def _unmake(self, run: str) -> None:
+        for length in range(STANDARD_PREFIX):
+            for expected in (False, True):
+                self._made.pop((run[:length], expected), None)
+
     def _set(self, run: int, entries: dict[bytes, bytes]) -> None:
+        self._unmake(standard_prefix(run))
         self._runs[run] = b"".join([key + entries[key] for key in sorted(entries)])
 
     def _odd_within(self, prefix: str) -> Iterator[tuple[str, bytes, Standing]]:

@@ -205,8 +205,8 @@ class Transfer:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing was refused that might be had another time."""
-        return not self._refused
+        """Whether there is nothing that might be had another time."""
+        return not (self._refused or self._wanted)
 
     @property
     def is_going_on(self) -> bool:

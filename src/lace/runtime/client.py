@@ -23,6 +23,7 @@ from lace.recordstore.base import RecordStore
 from lace.runtime.backoff import Backoff
 from lace.runtime.connection import Exchange, Listen
 from lace.runtime.participant import Participant
+from lace.runtime.resting import Resting
 from lace.stream.binding import Connection
 from lace.stream.items import NONCE_BYTES
 from lace.transport.address import Address, Scheme
@@ -61,6 +62,8 @@ class Client:
     trusts_local: bool = False
     """Whether Unix sockets and stdio count as encrypted, by local policy."""
     limits: Limits = DEFAULT_LIMITS
+    resting: Resting | None = field(default_factory=Resting)
+    """What exchanges left behind for later ones over the same links."""
     worker: Executor | None = None
     """Where evaluation and storing run; None runs them in the event loop."""
 
@@ -157,4 +160,4 @@ class Client:
             await sleep(seconds)
 
     def _participant(self, side: Side) -> Participant:
-        return Participant(self.store, side, self.exposure, self.limits)
+        return Participant(self.store, side, self.exposure, self.limits, resting=self.resting)

@@ -21,7 +21,7 @@ from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, advertise, gather
 from lace.interlace.facts import read_block
-from lace.interlace.partition import Settled
+from lace.interlace.partition import Partitions, Settled
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.executable import ExchangePolicy
 from lace.policy.mentions import Mentions
@@ -32,6 +32,7 @@ from lace.record.facts import fields
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore, Snapshot, StoreRecordId
 from lace.runtime.mark import Mark, setting_of
+from lace.runtime.resting import AtRest, Resting
 
 _READ: Final = 1000
 _HOLD_BYTES: Final = 64 * 1024 * 1024
@@ -51,6 +52,8 @@ class LocalPolicy:
     index: int
     exposure: Exposure = field(default_factory=Exposure)
     limits: Limits = DEFAULT_LIMITS
+    resting: Resting | None = None
+    """Where the next exchange finds what this one leaves behind."""
     policy: ExchangePolicy | None = None
     """The plan made executable; None before the first evaluation."""
     _schema: Schema = None
@@ -58,6 +61,8 @@ class LocalPolicy:
     _seen: StoreRecordId = field(default_factory=lambda: StoreRecordId(0))
     _runtime: tuple[Fact, ...] = ()
     _forgets: int = 0
+    _forgot: bool = False
+    """Whether anything was forgotten meanwhile; only the next exchange may ask for it again."""
     _recalled: list[Fact] = field(default_factory=list)
     _snapshot: Snapshot | None = None
     _is_held: bool = False
@@ -99,6 +104,7 @@ class LocalPolicy:
                 *(self._forgotten_facts() if forgets != self._forgets else ()),
             ),
         )
+        self._forgot |= forgets != self._forgets
         self._runtime, self._forgets = asked.runtime, forgets
         sent, asked_for = change.may_send, change.may_request
         # Rules may have spoken of a record before it was here; to them nothing has changed then.
@@ -226,6 +232,9 @@ class LocalPolicy:
         if settled is not None:
             return m.Recalled(settled=settled)
         self._schema = asked.schema
+        tables = self._wake_up(asked)
+        if tables is not None:
+            return m.Recalled(tables=tables)
         source = self._peer_label(asked.plan)
         kept = self.store.cursor(asked.link)
         adverts: dict[str, bytes] = {}
@@ -256,6 +265,27 @@ class LocalPolicy:
         self._is_held = (setting, *stored) == (mark.setting, mark.high_water, mark.forgets)
         return mark.settled if self._is_held else None
 
+    def _wake_up(self, asked: m.Recall) -> tuple[Partitions, Partitions] | None:
+        """Go on from where the last exchange over this link left off, if that is still at hand."""
+        found = None if self.resting is None else self.resting.take(asked.link)
+        setting = setting_of(asked.plan, asked.schema, self.exposure, asked.runtime)
+        if found is None or (found.setting, found.forgets) != (setting, self.store.forgets()):
+            return None
+        self.policy, self._mentions = found.policy, found.mentions
+        self._seen, self._runtime, self._forgets = found.seen, found.runtime, found.forgets
+        return found.own, found.peers
+
+    def leave(self, link: bytes, own: Partitions, peers: Partitions) -> None:
+        """Leave behind what this exchange knows; it is at a fixed point, and ends there."""
+        if self.resting is not None and self.policy is not None and not self._forgot:
+            assert self._mentions is not None
+            plan, runtime = self.policy.plan, self._runtime
+            setting = setting_of(plan, self._schema, self.exposure, runtime)
+            side = AtRest(
+                setting, self.policy, self._mentions, self._seen, self._forgets, runtime, own, peers
+            )
+            self.resting.put(link, side)
+
     def remember(self, told: m.Remember) -> None:
         """Keep a cursor; what the peer says in our own words is kept as a mere name."""
         assert self.policy is not None
@@ -268,7 +298,7 @@ class LocalPolicy:
         with suppress(StoreError):  # without it the next exchange has more to do, and no more
             if kept or told.gone:
                 self.store.move_cursor(told.link, kept, told.gone)
-            if told.settled is not None:
+            if told.settled is not None and not self._forgot:
                 plan, runtime = self.policy.plan, self._runtime
                 setting = setting_of(plan, self._schema, self.exposure, runtime)
                 mark = Mark(setting, self._seen, self._forgets, told.settled)

@@ -17,6 +17,7 @@ from lace.record.model import Record
 from lace.recordstore.base import RecordStore
 from lace.runtime.journal import Journal
 from lace.runtime.local import LocalPolicy
+from lace.runtime.resting import Resting
 from lace.tai import Tai
 
 Crossing = m.PeerModule | m.PeerFacts | m.PeerRecord | m.PeerPhaseEnd
@@ -39,12 +40,15 @@ class Participant:
     """The seconds of the latest ``SetTimer``; None if there is none."""
     journal: Journal | None = None
     """Writes down everything that the machine is told and does."""
+    resting: Resting | None = None
+    """What exchanges over the same links left behind; a journal begins without it."""
     machine: InterlaceMachine = field(init=False)
     local: LocalPolicy = field(init=False)
 
     def __post_init__(self) -> None:
         self.machine = InterlaceMachine(self.side)
-        self.local = LocalPolicy(self.store, self.side.index, self.exposure, self.limits)
+        resting = self.resting if self.journal is None else None
+        self.local = LocalPolicy(self.store, self.side.index, self.exposure, self.limits, resting)
         if self.journal is not None:
             self.journal.begin(self.side)
 
@@ -91,6 +95,8 @@ class Participant:
                 self.local.close()
             case m.Remember():
                 self.local.remember(effect)
+                if effect.settled is not None:
+                    self.local.leave(effect.link, *self.machine.tables)
             case _:
                 return self._answers(effect)
         return None

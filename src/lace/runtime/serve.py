@@ -29,6 +29,7 @@ from lace.runtime.connection import Exchange
 from lace.runtime.metrics import Metrics
 from lace.runtime.pace import Pace
 from lace.runtime.participant import Participant
+from lace.runtime.resting import Resting
 from lace.runtime.servepolicy import ServePolicy
 from lace.stream.binding import Binding, Connection
 from lace.transport.address import Address, Scheme, parse_address
@@ -82,6 +83,7 @@ class Server:
         # Only a store in a file may be used by several threads at once.
         threads = policy.limits.workers if isinstance(store, SqliteStore) else 1
         self._worker = ThreadPoolExecutor(threads, thread_name_prefix="lace")
+        self._resting = Resting()
         self._peers: dict[int, _Peer] = {}
         self._hosts: Counter[str] = Counter()
         self._listeners: list[Listener] = []
@@ -204,7 +206,7 @@ class Server:
 
     def _participant(self, side: Side) -> Participant:
         exposure = Exposure(default="selected")  # what may be sent is what may be looked at
-        return Participant(self._store, side, exposure, self._policy.engine)
+        return Participant(self._store, side, exposure, self._policy.engine, resting=self._resting)
 
     def _module_for(self, peer: Verifier) -> PolicyModule:
         return self._policy.module_for(peer, self._verifier)

@@ -17,6 +17,7 @@ from lace.policy.view import Exposure
 from lace.recordstore import MemoryStore, SqliteStore, StoreRecordId
 from lace.recordstore.base import RecordStore
 from lace.runtime.pair import Crossing, Pair, Participant
+from lace.runtime.resting import Resting
 from lace.tai import Tai
 
 EVERYTHING = module_from_text(
@@ -57,6 +58,7 @@ class Meeting:
         stays: bool = False,
         exposure: Exposure = SELECTED,
         now: Tai = NOW,
+        resting: tuple[Resting, Resting] | None = None,
         **options: object,
     ) -> None:
         self.now = now
@@ -68,7 +70,8 @@ class Meeting:
                 index=index, module=modules[index], verifier=KEYS[index].verifier, open=stays,
                 peer_verifier=KEYS[1 - index].verifier, settles=settles, **options,  # type: ignore[arg-type]
             )  # fmt: skip
-            made = Participant(store, side, exposure)
+            kept = None if resting is None else resting[index]
+            made = Participant(store, side, exposure, resting=kept)
             self._watch(made)
             sides.append(made)
         self.pair = Pair(sides[0], sides[1], self._hear)
@@ -146,6 +149,20 @@ def test_what_was_forgotten_is_had_again(
     stores[side].forget([note(3).hash])
     Meeting(stores).end()
     assert stores[side].has(note(3).hash)
+
+
+def test_what_was_forgotten_during_an_exchange_is_had_again_by_the_next(
+    stores: tuple[RecordStore, RecordStore],
+) -> None:
+    resting = Resting(), Resting()
+    stores[0].save([note(i) for i in range(20)])
+    meeting = Meeting(stores, stays=True, resting=resting)
+    stores[1].forget([note(3).hash])
+    meeting.pair.wake(NOW)
+    meeting.end()
+    assert not stores[1].has(note(3).hash)
+    Meeting(stores, resting=resting).end()
+    assert stores[1].has(note(3).hash)
 
 
 def test_few_records_or_none(stores: tuple[RecordStore, RecordStore]) -> None:
@@ -226,7 +243,10 @@ def test_all_that_was_advertised_is_gone_while_it_was_settled(
     meeting.end()
 
 
-MODULES = (NOTES, EVERYTHING, MEMBERS, SHY, PAIRED, NEVER_WITH_TASKS)
+MODULES = {
+    "notes": NOTES, "everything": EVERYTHING, "members": MEMBERS, "shy": SHY, "paired": PAIRED,
+    "never with tasks": NEVER_WITH_TASKS,
+}  # fmt: skip
 DEEDS = st.one_of(
     st.tuples(
         st.just("add"), st.integers(0, 1), st.integers(0, 12), st.sampled_from(["notes", "tasks"])
@@ -236,16 +256,46 @@ DEEDS = st.one_of(
 )
 
 
+def test_a_little_that_is_new_is_all_that_is_looked_at(
+    stores: tuple[RecordStore, RecordStore],
+) -> None:
+    resting = Resting(), Resting()
+    stores[0].save([note(i) for i in range(100)])
+    Meeting(stores, resting=resting).end()
+    assert [len(kept) for kept in resting] == [1, 1]
+    stores[0].save([note(500)])
+    again = Meeting(stores, resting=resting).end()
+    assert stores[1].has(note(500).hash)
+    told = [e for side in again.pair.sides for e in side.events if isinstance(e, m.FixedPoint)]
+    assert [len(e.result.received) for e in told] == [0, 1]
+    described = [e for e in again.asked if isinstance(e, m.Describe)]
+    assert sum(len(e.records) for e in described) < 20
+    assert [len(kept) for kept in resting] == [1, 1]
+
+
+def test_what_rests_makes_room_for_what_comes(stores: tuple[RecordStore, RecordStore]) -> None:
+    stores[0].save([note(i) for i in range(30)])
+    resting = Resting(room=100), Resting(room=10)
+    Meeting(stores, resting=resting).end()
+    assert [len(kept) for kept in resting] == [0, 0]
+    resting = Resting(room=300), Resting()
+    Meeting(stores, (EVERYTHING, NOTES), resting=resting).end()
+    Meeting(stores, (NOTES, EVERYTHING), resting=resting).end()
+    assert [len(kept) for kept in resting] == [1, 2]
+
+
 @pytest.mark.req("050-COR-01", "050-CUR-03")
 @settings(max_examples=examples(60), deadline=None)
 @given(
-    modules=st.lists(st.sampled_from(MODULES), min_size=3, max_size=3),
+    names=st.lists(st.sampled_from(sorted(MODULES)), min_size=3, max_size=3),
     many=st.booleans(),
+    rests=st.booleans(),
     deeds=st.lists(DEEDS, min_size=3, max_size=14),
 )
 def test_it_makes_no_difference_but_to_the_work(
-    modules: list[PolicyModule], many: bool, deeds: list[tuple[object, ...]]
+    names: list[str], many: bool, rests: bool, deeds: list[tuple[object, ...]]
 ) -> None:
+    kept = (Resting(), Resting()) if rests else None
     quick = MemoryStore(), MemoryStore()
     plain = MemoryStore(), MemoryStore()
     for kind in (quick, plain):
@@ -259,9 +309,9 @@ def test_it_makes_no_difference_but_to_the_work(
                 for kind in (quick, plain):
                     kind[side].forget([note(number).hash, note(number, app="tasks").hash])
             case ("meet", bool(stays), int(one), int(other)):
-                chosen = modules[one], modules[other]
-                for kind, settles in ((quick, True), (plain, False)):
-                    meeting = Meeting(kind, chosen, settles=settles, stays=stays)
+                chosen = MODULES[names[one]], MODULES[names[other]]
+                for kind, settles, resting in ((quick, True, kept), (plain, False, None)):
+                    meeting = Meeting(kind, chosen, settles=settles, stays=stays, resting=resting)
                     if stays:
                         kind[0].save([note(77), note(78, app="tasks")])
                         meeting.pair.wake(NOW)
