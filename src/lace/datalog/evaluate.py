@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+from lace import collector
 from lace.datalog.ast import Predicate
 from lace.datalog.counting import Counter
 from lace.datalog.join import (
@@ -311,18 +310,6 @@ def evaluate(
         raise LacegramError((problem,))
     virtual = frozenset() if outputs is None else program.only_counted - frozenset(outputs)
     evaluation = Evaluation(program, source, limits, virtual)
-    with _no_collection():
+    with collector.paused():
         evaluation.load()
     return evaluation
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the cyclic collector from walking over and over through rows that form no cycles."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -90,6 +90,8 @@ def _is_longer(value: str, limit: int) -> bool:
 
 def decimal(text: str) -> int | None:
     """Return the number that canonical decimal text stands for, or None."""
+    if text == "0":
+        return 0  # nearly all of them
     if len(text) > _LONGEST_DECIMAL or not _DECIMAL.fullmatch(text):
         return None
     return int(text)

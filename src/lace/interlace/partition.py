@@ -132,6 +132,23 @@ class Partitions:
         for number, entries in runs.items():
             self._set(number, self._entries(number) | entries)
 
+    def adopt(self, prefix: str) -> list[str]:
+        """Know what was merely expected in a partition; return the records."""
+        found = list(self.records(prefix, Standing.EXPECTED))
+        if len(prefix) > STANDARD_PREFIX:
+            self.put({record: self.digest(record) or EMPTY for record in found})
+            return found
+        known = bytes((Standing.KNOWN,))
+        for run in range(*_runs_of(prefix).indices(_RUNS)):
+            entries = self._entries(run)
+            if entries:
+                self._set(run, {key: rest[:-1] + known for key, rest in entries.items()})
+        for aside in [run for run in self._odd if run.startswith(prefix)]:
+            held = self._odd[aside].items()
+            self._odd[aside] = {record: (leaf, Standing.KNOWN) for record, (leaf, _) in held}
+            self._unmake(aside)
+        return found
+
     def remove(self, records: Iterable[str]) -> None:
         """Forget records; those that are not here are passed over."""
         runs: dict[int, set[bytes]] = {}

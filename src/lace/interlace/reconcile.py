@@ -18,7 +18,6 @@ from lace.datalog.source import Fact
 from lace.errors import LimitExceeded, ProtocolError
 from lace.interlace.advertise import ADVERT_FACTS, Advertisement, gather
 from lace.interlace.partition import (
-    EMPTY,
     STANDARD_PREFIX,
     Partitions,
     Standing,
@@ -277,9 +276,7 @@ class PeerAdverts:
         self._heard |= dict.fromkeys(fresh, Heard.OTHERWISE)
 
     def _adopt(self, prefix: str) -> None:
-        table = self.table
-        fresh = {r: table.digest(r) or EMPTY for r in table.records(prefix, Standing.EXPECTED)}
-        table.put(fresh)
+        fresh = self.table.adopt(prefix)
         self._adopted += fresh
         self._heard |= dict.fromkeys(fresh, Heard.ALIKE)
 

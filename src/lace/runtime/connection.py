@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from lace import collector
 from lace.errors import Code, TransportError
 from lace.ids import Verifier
 from lace.interlace import messages as m
@@ -165,11 +166,12 @@ class Exchange:
 
         def work() -> list[bytes]:
             pieces: list[bytes] = []
-            for given in inputs:
-                now = self._clock()
-                pieces += self._binding.send(participant.give(given, now), now)
-                if participant.closed:
-                    break
+            with collector.paused():
+                for given in inputs:
+                    now = self._clock()
+                    pieces += self._binding.send(participant.give(given, now), now)
+                    if participant.closed:
+                        break
             return pieces
 
         participant.timer = _UNCHANGED
