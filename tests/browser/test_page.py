@@ -79,7 +79,7 @@ def test_each_scenario_opens_and_steps_to_the_fixed_point_and_back(
         expect(page.locator("#outcome")).to_have_text("✓ fixed point")
         for side, peer in enumerate(step.interlace):
             held = {built.id_of(hash) for hash in done.steps[number].held[peer]}
-            shown = page.locator(f".lace.side-{side} tbody tr", has_text="have").locator("th")
+            shown = page.locator(f".side-{side} tr.record:has(.s-have) th")
             assert set(shown.all_inner_texts()) == held
         page.keyboard.press("ArrowLeft")
         is_at(page, end - 1)
@@ -87,6 +87,54 @@ def test_each_scenario_opens_and_steps_to_the_fixed_point_and_back(
         expect(page.locator("#where")).not_to_have_text(f"{end - 1} / {end}")
     page.locator("#lace-0-rules").click()
     expect(page.locator("#editor-0 .cm-content")).to_be_visible()
+
+
+@pytest.mark.req("000-WB-03")
+def test_versions_stand_together_and_the_newest_is_marked_as_a_candidate(
+    page: Page, link: str
+) -> None:
+    frames = record_run(find_scenario("cache-fill"))["scenes"][2]["frames"]
+    arrival = next(n for n, frame in enumerate(frames) if "stored" in frame["sentence"])
+    open_page(page, link, f"#s=cache-fill&scene=2&step={arrival - 1}")
+    heading = page.locator(".side-0 tbody.versions th[scope=rowgroup]")
+    expect(heading).to_have_text("//shop//catalog/item//pears 2 versions")
+    expect(page.locator(".side-0 tbody.versions tr.record th")).to_have_text(
+        ["pears-cheaper", "pears"]
+    )
+    newest = page.locator(".side-0 tr.record", has_text="newest here")
+    expect(newest.locator("th")).to_have_text("pears-cheaper")
+    expect(newest.locator(".newest")).to_have_text("▲ newest here, a candidate")
+    expect(page.locator(".side-0 .footnote")).to_contain_text("A candidate, not a truth")
+    here = page.locator(".side-1 tr.record", has_text="newest here")
+    expect(here).to_have_count(0)  # one version each: the table is flat
+    expect(page.locator(".side-1 tbody")).to_have_count(1)
+    page.keyboard.press("ArrowRight")
+    expect(here.locator("th")).to_have_text("pears-cheaper")
+    expect(page.locator("#sentence")).to_contain_text("is now the newest that Cache has at //shop")
+    page.keyboard.press("ArrowLeft")
+    expect(here).to_have_count(0)
+    page.keyboard.press("End")
+    expect(here.locator("th")).to_have_text("pears-cheaper")
+    page.fill("#filter", "pears-cheaper")
+    expect(page.locator(".side-1 tr.record")).to_have_count(1)
+    expect(page.locator(".side-1 .coordinate")).to_contain_text("2 versions")
+    page.fill("#filter", "")
+    open_page(page, link, "#s=offline-notes&scene=2")  # nobody meets here
+    expect(page.locator(".side-0 tr.record", has_text="newest here").locator("th")).to_have_text(
+        "tuesday-again"
+    )
+
+
+def test_a_side_is_shown_no_more_of_a_record_than_it_was_told(page: Page, link: str) -> None:
+    messages = record_run(find_scenario("notes-room"))["scenes"][0]["messages"]
+    told = next(x for x in messages if "bob-note" in x["summary"])
+    assert "Name" not in "".join(told["lines"])
+    open_page(page, link, f"#step={told['arrives'] + 1}")
+    row = page.locator(".side-1 tr.record", has_text="bob-note")
+    expect(row.locator(".claimed").nth(1)).to_have_text("bob")  # Signed-By was advertised,
+    expect(row.locator(".claimed").nth(0)).to_have_text("")  # and Name was not
+    page.keyboard.press("End")
+    expect(row.locator("td").nth(1)).not_to_have_text("")
 
 
 @pytest.mark.req("000-WB-05")

@@ -77,9 +77,7 @@ export function rows(side) {
   const document_ = recording.value;
   if (document_ === null) return [];
   if (now !== null) return document_.tables[now.tables[side]];
-  const peer = pair.value[side];
-  const held = scene.value?.after[peer?.id] ?? [];
-  return held.map((hash) => ({ hash, state: "have" }));
+  return document_.tables[scene.value?.tables?.[pair.value[side]?.id] ?? -1] ?? [];
 }
 
 /** @param {number} side */

@@ -38,5 +38,5 @@ export function counted(count, word) {
 
 /** Icons are shapes, and never stand alone: a word is always beside them. */
 export const ICONS = {
-  have: "●", advertised: "◌", requestable: "◎", "in flight": "➤", rejected: "✕", hidden: "◑", ok: "✓", bad: "✗", wait: "…",
+  have: "●", advertised: "◌", requestable: "◎", "in flight": "➤", rejected: "✕", hidden: "◑", newest: "▲", ok: "✓", bad: "✗", wait: "…",
 };

@@ -5,9 +5,9 @@ import { download, picture } from "../share.js";
 import * as state from "../state.js";
 
 const ROW = 26;
-const WIDTH = 420;
-const LEFT = 74;
-const RIGHT = WIDTH - 74;
+const WIDTH = 432;
+const LEFT = 106; // room for the name of a phase and for what happened there
+const RIGHT = WIDTH - 62;
 const MARGIN = 40;
 
 export function Timeline() {
@@ -63,7 +63,7 @@ function Diagram({ view, a, b }) {
         <g key=${band.from}>
           <rect class=${`band p-${band.phase}`} x="0" y=${y(band.from) - ROW / 2} width=${WIDTH} height=${(band.to - band.from + 1) * ROW} />
           <text class="band-name" x="6" y=${y(band.from) + 4}>${band.phase}</text>
-          ${band.starts && band.loop ? html`<text class="band-name" x=${WIDTH - 6} y=${y(band.from) + 4} text-anchor="end">loop ${band.loop}</text>` : null}
+          ${band.starts && band.loop ? html`<text class="band-name" x="6" y=${y(band.from) + 17}>loop ${band.loop}</text>` : null}
         </g>`)}
       <line class="life" x1=${LEFT} x2=${LEFT} y1=${MARGIN - 12} y2=${height} />
       <line class="life" x1=${RIGHT} x2=${RIGHT} y1=${MARGIN - 12} y2=${height} />
