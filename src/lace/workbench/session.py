@@ -81,25 +81,24 @@ class Session:
     # --- commands ---
 
     def _hello(self, _command: Json) -> list[Json]:
-        """Say who is here and which scenarios there are."""
+        """Say who is here and which scenarios there are, the one it was started with included."""
+        first = scenario_text(self.first)[0]
         scenarios = []
-        for name in library():
-            parsed = parse_scenario(scenario_text(name)[1], name).scenario
+        for name in dict.fromkeys((*library(), first)):
+            parsed = parse_scenario(text_of(name, self.first)[1], name).scenario
             if parsed is not None:
                 scenarios.append({"name": name, "title": parsed.title})
         return [
             {
                 "type": "hello", "protocol": PROTOCOL, "engine": __version__,
-                "scenarios": scenarios, "first": self.first,
+                "scenarios": scenarios, "first": first,
             }
         ]  # fmt: skip
 
     def _open(self, command: Json) -> list[Json]:
         """Run a scenario that comes with Lace, or the one the workbench was started with."""
         name = _text(command, "name", 200)
-        if name not in library() and name != self.first:
-            raise UsageError(f"there is no scenario {shown(name)}", code=Code.INPUT_FILE)
-        self._built, recording = opened(*scenario_text(name))
+        self._built, recording = opened(*text_of(name, self.first))
         self._changes = Changes()
         return [{"type": "recording", "recording": recording}]
 
@@ -184,6 +183,20 @@ class Session:
         if self._built is None:
             raise UsageError("open a scenario first", code=Code.INPUT_KEY)
         return self._built
+
+
+def text_of(name: str, first: str) -> tuple[str, str]:
+    """Return a scenario by the name a page knows it by; no page can name a file.
+
+    ``first`` is what the workbench was started with, by name or by file.
+    """
+    stem, text = scenario_text(first)
+    if name == stem:
+        return stem, text
+    if name not in library():
+        hint = "Choose one from the list."
+        raise UsageError(f"there is no scenario {shown(name)}", code=Code.INPUT_FILE, hint=hint)
+    return scenario_text(name)
 
 
 @lru_cache(maxsize=32)

@@ -70,8 +70,8 @@ def test_single_versions_stay_a_flat_table_in_the_order_of_the_store() -> None:
 def test_what_was_only_heard_of_is_placed_by_what_was_told_and_is_never_the_tip() -> None:
     old, new, other = plex("x", 1), plex("x", 9), plex("x", 5)
     place = [("App", "a"), ("Group", "g"), ("Name", "x")]
-    heard = {new.hash: [*place, ("TAI", new.tai)], other.hash: place[:2]}
-    states = {hash: {"state": "advertised", "code": None} for hash in heard}
+    heard = {str(new.hash): [*place, ("TAI", new.tai)], str(other.hash): place[:2]}
+    states: dict[str, Json] = {hash: {"state": "advertised", "code": None} for hash in heard}
     rows = table_of([(old, {})], heard, states)
     at = str(Coordinate(group="g", app="a", name="x"))
     assert [(row["hash"], row.get("at"), row.get("tip")) for row in rows] == [

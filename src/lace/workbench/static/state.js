@@ -181,14 +181,19 @@ export function selectMessage(number) {
 
 let quiet = true;
 
+/** A number of an address; whatever else stands there is 0. @param {string|null} text */
+function whole(text) {
+  return Math.min(1e9, Math.max(0, Math.trunc(Number(text)) || 0));
+}
+
 /** Take scenario, scene and step from the address, if they are there. */
 export function readAddress() {
   const wanted = new URLSearchParams(location.hash.slice(1));
   return {
     scenario: wanted.get("s"),
     shared: wanted.get("z"),
-    scene: Number(wanted.get("scene") ?? "0") || 0,
-    step: wanted.has("step") ? Number(wanted.get("step")) || 0 : null,
+    scene: whole(wanted.get("scene")),
+    step: wanted.has("step") ? whole(wanted.get("step")) : null,
     tab: wanted.get("tab"),
   };
 }

@@ -17,7 +17,7 @@ export function MessageTab() {
   return html`
     <div class="panel message">
       <h3>${from?.title} → ${to?.title}: ${message.summary}</h3>
-      <p class="quiet">Message ${message.own} of ${from?.title}, ${message.phase}${message.loop ? `, loop ${message.loop}` : ""}, ${counted(message.bytes, "byte")}, sent at step ${message.sent + 1},
+      <p class="quiet">Message ${message.own} of ${from?.title}, ${message.phase}${message.loop ? `, loop ${message.loop}` : ""}, ${counted(message.bytes, "byte")}, sent at step ${message.sent + 1},${" "}
         ${message.arrives === null ? html`<b class="bad">never arrives</b>` : `arrives at step ${message.arrives + 1}`}${message.deed ? html` <b class="bad">(${message.deed})</b>` : null}</p>
       <${WhatIf} message=${message} sender=${from?.id ?? ""} />
       ${message.kind === "end" ? html`<p>Nothing but the end of a phase: “I have said what I have to say.”</p>` : null}

@@ -75,8 +75,8 @@ function Diagram({ view, a, b }) {
         const word = f.events?.find((e) => e.kind !== "Closed");
         return side < 0 ? null : html`
           <g key=${number} class=${number > at ? "later" : ""} onClick=${() => state.goTo(number)}>
-            <circle class=${`dot ${word ? "event" : ""} ${word?.kind === "RecordRejected" || word?.kind === "Aborted" ? "bad" : ""}`} cx=${side ? RIGHT : LEFT} cy=${y(number)} r=${word ? 5 : 3} />
-            ${word ? html`<text class="event-name" x=${side ? RIGHT + 9 : LEFT - 9} y=${y(number) + 4} text-anchor=${side ? "start" : "end"}>${mark(word)}</text>` : null}
+            <circle class=${`dot ${word ? "event" : ""} ${isBad(word) ? "bad" : ""}`} cx=${side ? RIGHT : LEFT} cy=${y(number)} r=${word ? 5 : 3} />
+            ${word ? html`<text class=${`event-name ${isBad(word) ? "bad" : ""}`} x=${side ? RIGHT + 9 : LEFT - 9} y=${y(number) + 4} text-anchor=${side ? "start" : "end"}>${mark(word)}</text>` : null}
             <rect class="hit" x=${side ? RIGHT - 14 : LEFT - 14} y=${y(number) - ROW / 2} width="28" height=${ROW}><title>${f.sentence}</title></rect>
           </g>`;
       })}
@@ -84,6 +84,11 @@ function Diagram({ view, a, b }) {
       <text class="name" x=${LEFT} y=${Math.max(0, view.top) + 17} text-anchor="middle">${a}</text>
       <text class="name" x=${RIGHT} y=${Math.max(0, view.top) + 17} text-anchor="middle">${b}</text>
     </svg>`;
+}
+
+/** @param {import("../types.js").Event_|undefined} event */
+function isBad(event) {
+  return event?.kind === "RecordRejected" || event?.kind === "Aborted";
 }
 
 /** @param {import("../types.js").Event_} event */
@@ -107,6 +112,7 @@ function Arrow({ message, y, at, crowded }) {
   const classes = ["arrow", `k-${message.kind}`, under ? "under" : "", later ? "later" : "", chosen ? "chosen" : "", about ? "about" : "", message.deed || lost ? "bad" : ""].join(" ");
   const dx = to > from ? 1 : -1;
   const slope = (y2 - y1) / (x2 - from);
+  const angle = (Math.atan(slope) * 180) / Math.PI;
   const label = message.deed ? `${message.summary} ✕ ${message.deed}` : message.summary;
   return html`
     <g class=${classes} onClick=${() => state.selectMessage(message.number)}>
@@ -115,7 +121,7 @@ function Arrow({ message, y, at, crowded }) {
         ? html`<text class="cross" x=${x2} y=${y2 + 5} text-anchor="middle">✕</text>`
         : html`<path d=${`M${x2 - 5 * dx},${y2} l${-7 * dx},-4 l0,8 z`} />`}
       ${message.kind === "end" && !message.deed ? null : crowded && !lost
-        ? html`<text class="label" x=${to - 16 * dx} y=${y2 - 5} text-anchor=${dx > 0 ? "end" : "start"}>${cutText(label)}</text>`
+        ? html`<text class="label" x=${to - 16 * dx} y=${y2 - 5} transform=${`rotate(${angle} ${to} ${y2})`} text-anchor=${dx > 0 ? "end" : "start"}>${cutText(label)}</text>`
         : html`<text class="label" x=${from + 9 * dx} y=${y1 - 4 + slope * 12 * dx} text-anchor=${dx > 0 ? "start" : "end"}>${cutText(label)}</text>`}
       <line class="hit" x1=${from} y1=${y1} x2=${x2} y2=${y2}><title>${message.summary}</title></line>
     </g>`;
