@@ -120,6 +120,10 @@ def test_versions_stand_together_and_the_newest_is_marked_as_a_candidate(
     expect(page.locator(".side-1 tr.record")).to_have_count(1)
     expect(page.locator(".side-1 .coordinate")).to_contain_text("2 versions")
     page.fill("#filter", "")
+    page.locator(".side-0 .tools input").check()
+    expect(newest).to_have_count(0)
+    seen = page.locator(".side-0 tr.record", has_text="newest that Cache’s rules see")
+    expect(seen.locator("th")).to_have_text("pears-cheaper")
     open_page(page, link, "#s=offline-notes&scene=2")  # nobody meets here
     expect(page.locator(".side-0 tr.record", has_text="newest here").locator("th")).to_have_text(
         "tuesday-again"
@@ -269,6 +273,10 @@ def test_what_befalls_a_message(page: Page, link: str) -> None:
     ):
         page.locator(f"#deed-{deed}").click()
         expect(page.locator(f"#deed-{deed}")).to_have_attribute("aria-pressed", "true")
+        if outcome is not None:
+            page.uncheck("#as-list")
+            gone = page.locator("#diagram .arrow.chosen .label")
+            expect(gone).to_contain_text("lost" if deed == "drop" else "cut off")
         page.locator("#to-end").click()
         if outcome is not None:
             expect(page.locator("#outcome")).to_have_text(outcome)

@@ -22,7 +22,8 @@ export const problems = signal(/** @type {import("./types.js").Diagnostic[]} */ 
 export const drafts = signal(/** @type {Record<string, string>} */ ({}));
 export const help = signal(false);
 export const palette = signal(false);
-export const asList = signal(false);
+/** A picture needs room: on a narrow screen the timeline begins as a list. */
+export const asList = signal(matchMedia("(max-width: 480px)").matches);
 export const showEnds = signal(false);
 export const filter = signal("");
 /** Which side's records are shown as the other side's rules see them; -1 for none. */

@@ -158,7 +158,10 @@ export function Editor(properties) {
   }, [properties.version]);
   useEffect(() => {
     const made = view.current;
-    if (made) made.dispatch(setDiagnostics(made.state, (properties.diagnostics ?? []).map((one) => place(made.state, one))));
+    if (!made) return;
+    made.dispatch(setDiagnostics(made.state, (properties.diagnostics ?? []).map((one) => place(made.state, one))));
+    // What is said below takes room from the editor; the line that is written stays in sight.
+    if (made.hasFocus) made.dispatch({ effects: EditorView.scrollIntoView(made.state.selection.main.head) });
   }, [properties.diagnostics, properties.version]);
   useEffect(() => {
     view.current?.dispatch({ effects: setHits.of(properties.marks ?? new Map()) });

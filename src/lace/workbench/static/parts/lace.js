@@ -67,9 +67,10 @@ function Table({ side }) {
   const rows = all.filter((row) => matches(row, wanted));
   const columns = state.columns.value;
   const masked = state.viewAs.value === side;
-  const outgoing = new Set((state.scene.value?.messages ?? [])
+  /** @type {Map<string|null, string>} */
+  const outgoing = new Map((state.scene.value?.messages ?? [])
     .filter((m) => m.record && m.sender === side && m.sent < state.step.value && (m.arrives === null || m.arrives >= state.step.value))
-    .map((m) => m.record));
+    .map((m) => [m.record, m.arrives === null ? "lost on the way" : "leaving"]));
   const seen = masked ? `newest that ${other?.title ?? "the other"}’s rules see` : "newest here";
   const marked = rows.some((row) => isTip(row, masked));
   return html`
@@ -82,7 +83,7 @@ function Table({ side }) {
           ${at ? html`<tr class="coordinate"><th scope="rowgroup" colspan=${columns.length + 2}><code>${at}</code> <small>${counted(all.filter((row) => row.at === at).length, "version")}</small></th></tr>` : null}
           ${found.map((row) => html`<${RecordRow} key=${row.hash} row=${row} side=${side} columns=${columns}
             fresh=${state.frame.value !== null && before.get(row.hash) !== row.state} masked=${masked && row.state === "have" && row.hidden === true}
-            leaving=${outgoing.has(row.hash)} newest=${isTip(row, masked) ? seen : ""} other=${other?.title ?? ""} />`)}
+            leaving=${outgoing.get(row.hash) ?? ""} newest=${isTip(row, masked) ? seen : ""} other=${other?.title ?? ""} />`)}
         </tbody>`)}
       </table>
       ${marked ? html`<p class="footnote"><span aria-hidden="true">${ICONS.newest}</span> ${seen}: the raw tip, by time and then by hash. A candidate, not a truth; which version counts is for rules to say.</p>` : null}
@@ -122,12 +123,12 @@ function knownFields(row) {
   return (state.recording.value?.records[row.hash]?.fields ?? []).map((f) => [f[0], f[2]]);
 }
 
-/** @param {{row: import("../types.js").Row, side: number, columns: string[], fresh: boolean, masked: boolean, leaving: boolean, newest: string, other: string}} properties */
+/** @param {{row: import("../types.js").Row, side: number, columns: string[], fresh: boolean, masked: boolean, leaving: string, newest: string, other: string}} properties */
 function RecordRow({ row, side, columns, fresh, masked, leaving, newest, other }) {
   const chosen = state.selection.value?.hash === row.hash;
   const words = [];
   if (fresh) words.push("new");
-  if (leaving) words.push("leaving");
+  if (leaving) words.push(leaving);
   if (row.hidden === true) words.push(`${ICONS.hidden} hidden from ${other}`);
   const icon = ICONS[/** @type {keyof typeof ICONS} */ (row.state)] ?? "●";
   return html`

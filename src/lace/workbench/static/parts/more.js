@@ -5,7 +5,7 @@ import * as engine from "../engine.js";
 import { copy, download, pack } from "../share.js";
 import * as state from "../state.js";
 import { Editor } from "./editor.js";
-import { counted, named } from "./text.js";
+import { DEEDS, counted, named } from "./text.js";
 
 const MOST_TOML = 256 * 1024;
 
@@ -110,7 +110,7 @@ export function WhatIfTab() {
       </div>
       <h4>Changed</h4>
       ${faults.length + orders.length + (seed ? 1 : 0) === 0 ? html`<p class="empty">Nothing: this is the scenario as it was written.</p>` : html`<ul class="changes">
-        ${faults.map((f) => html`<li>Scene ${f.scene + 1}: ${f.do} ${f.record ? `record ${f.record}` : `message ${f.message}`} of ${f.sender} <button type="button" class="plain" onClick=${() => engine.run({ changes: { faults: faults.filter((x) => x !== f) }, at: { scene, step: null } })}>take back</button></li>`)}
+        ${faults.map((f) => html`<li>Scene ${f.scene + 1}: ${f.record ? `record ${f.record}` : `message ${f.message}`} of ${f.sender} is ${DEEDS[f.do]} <button type="button" class="plain" onClick=${() => engine.run({ changes: { faults: faults.filter((x) => x !== f) }, at: { scene, step: null } })}>take back</button></li>`)}
         ${orders.map((o) => html`<li>Scene ${o.scene + 1}, step ${o.step}: ${o.do === "tick" ? `${o.seconds} s pass` : o.do === "rules" ? `${o.peer} changes its rules` : `${o.peer} closes`} <button type="button" class="plain" onClick=${() => engine.run({ changes: { orders: orders.filter((x) => x !== o) }, at: { scene, step: null } })}>take back</button></li>`)}
         ${seed ? html`<li>Turns drawn by seed ${seed} <button type="button" class="plain" onClick=${() => engine.run({ changes: { seed: 0 } })}>take back</button></li>` : null}</ul>
         <button type="button" id="all-back" onClick=${() => engine.run({ changes: { faults: [], orders: [], seed: 0 }, at: { scene, step: null } })}>Take everything back</button>`}

@@ -40,3 +40,6 @@ export function counted(count, word) {
 export const ICONS = {
   have: "●", advertised: "◌", requestable: "◎", "in flight": "➤", rejected: "✕", hidden: "◑", newest: "▲", ok: "✓", bad: "✗", wait: "…",
 };
+
+/** What befell a message, in a word. @type {Record<string, string>} */
+export const DEEDS = { drop: "lost", duplicate: "sent twice", swap: "overtaken", flip: "damaged", cut: "cut off" };
