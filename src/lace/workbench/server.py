@@ -157,6 +157,8 @@ class Workbench:
             await _converse(socket, Session(self.first))
         except WebSocketDisconnect:
             pass
+        except KeyError:  # bytes where text was due
+            await socket.close(code=1003)
         finally:
             self._sessions -= 1
 

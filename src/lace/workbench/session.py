@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import PurePath
 from typing import Any, Final
 
 from lace._version import __version__
@@ -82,10 +83,13 @@ class Session:
 
     def _hello(self, _command: Json) -> list[Json]:
         """Say who is here and which scenarios there are, the one it was started with included."""
-        first = scenario_text(self.first)[0]
+        first = name_of(self.first)
         scenarios = []
         for name in dict.fromkeys((*library(), first)):
-            parsed = parse_scenario(text_of(name, self.first)[1], name).scenario
+            try:
+                parsed = parse_scenario(text_of(name, self.first)[1], name).scenario
+            except LaceError:  # a file that is gone by now; opening it says so
+                continue
             if parsed is not None:
                 scenarios.append({"name": name, "title": parsed.title})
         return [
@@ -190,13 +194,17 @@ def text_of(name: str, first: str) -> tuple[str, str]:
 
     ``first`` is what the workbench was started with, by name or by file.
     """
-    stem, text = scenario_text(first)
-    if name == stem:
-        return stem, text
+    if name == name_of(first):
+        return scenario_text(first)
     if name not in library():
         hint = "Choose one from the list."
         raise UsageError(f"there is no scenario {shown(name)}", code=Code.INPUT_FILE, hint=hint)
     return scenario_text(name)
+
+
+def name_of(first: str) -> str:
+    """Return the name under which a page knows a scenario that is given by name or by file."""
+    return first if first in library() else PurePath(first).stem
 
 
 @lru_cache(maxsize=32)

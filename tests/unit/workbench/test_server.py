@@ -150,6 +150,21 @@ def test_a_command_that_is_too_large_ends_its_session_alone(
     assert talk(link, headers, '{"do":"hello"}')[0]["type"] == "hello"
 
 
+def test_bytes_in_place_of_text_end_their_session_alone(client: httpx.Client, link: str) -> None:
+    headers = {"Cookie": cookie_of(client), "Origin": f"http://{host_of(link)}"}
+
+    async def go() -> int | None:
+        address = f"ws://{host_of(link)}/session"
+        async with connect(address, additional_headers=headers, origin=None) as socket:
+            await socket.send(b"\xff\x00")
+            with pytest.raises(ConnectionClosed):
+                await socket.recv()
+            return socket.close_code
+
+    assert asyncio.run(go()) == 1003
+    assert talk(link, headers, '{"do":"hello"}')[0]["type"] == "hello"
+
+
 def test_a_scenario_of_ones_own_is_opened_by_file(tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text(
@@ -167,6 +182,14 @@ def test_a_scenario_of_ones_own_is_opened_by_file(tmp_path: Path) -> None:
         assert client.get(f"{base}/recordings/mine.json").json()["scenario"]["title"] == "Mine"
         (refused,) = talk(url, headers, json.dumps({"do": "open", "name": str(mine)}))
         assert refused["type"] == "problem"  # a page names no files
+        mine.unlink()
+        hello, gone, other = talk(
+            url, headers, '{"do":"hello"}', '{"do":"open","name":"mine"}',
+            '{"do":"open","name":"embargo"}',
+        )  # fmt: skip
+        assert [one["name"] for one in hello["scenarios"]] == list(library())
+        assert gone["type"] == "problem"
+        assert other["type"] == "recording"
 
 
 def test_one_file_holds_the_whole_page_and_lets_in_nothing_else() -> None:
