@@ -6,6 +6,7 @@ Not for the whole session: while Playwright is there, nothing else can run an ev
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from bench_page import chromium, static_site, workbench
@@ -30,10 +31,15 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def exported_to(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("site") / "out"
     export(directory, list(library()))
-    with static_site(directory) as url:
+    return directory
+
+
+@pytest.fixture(scope="module")
+def exported(exported_to: Path) -> Iterator[str]:
+    with static_site(exported_to) as url:
         yield url
 
 

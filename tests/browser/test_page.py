@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench_page import workbench
 from command import lace
 from playwright.sync_api import Browser, Page, expect
 
@@ -79,7 +80,7 @@ def test_each_scenario_opens_and_steps_to_the_fixed_point_and_back(
         expect(page.locator("#outcome")).to_have_text("✓ fixed point")
         for side, peer in enumerate(step.interlace):
             held = {built.id_of(hash) for hash in done.steps[number].held[peer]}
-            shown = page.locator(f".lace.side-{side} tbody tr", has_text="have").locator("th")
+            shown = page.locator(f".side-{side} tr.record:has(.s-have) th")
             assert set(shown.all_inner_texts()) == held
         page.keyboard.press("ArrowLeft")
         is_at(page, end - 1)
@@ -87,6 +88,58 @@ def test_each_scenario_opens_and_steps_to_the_fixed_point_and_back(
         expect(page.locator("#where")).not_to_have_text(f"{end - 1} / {end}")
     page.locator("#lace-0-rules").click()
     expect(page.locator("#editor-0 .cm-content")).to_be_visible()
+
+
+@pytest.mark.req("000-WB-03")
+def test_versions_stand_together_and_the_newest_is_marked_as_a_candidate(
+    page: Page, link: str
+) -> None:
+    frames = record_run(find_scenario("cache-fill"))["scenes"][2]["frames"]
+    arrival = next(n for n, frame in enumerate(frames) if "stored" in frame["sentence"])
+    open_page(page, link, f"#s=cache-fill&scene=2&step={arrival - 1}")
+    heading = page.locator(".side-0 tbody.versions th[scope=rowgroup]")
+    expect(heading).to_have_text("//shop//catalog/item//pears 2 versions")
+    expect(page.locator(".side-0 tbody.versions tr.record th")).to_have_text(
+        ["pears-cheaper", "pears"]
+    )
+    newest = page.locator(".side-0 tr.record", has_text="newest here")
+    expect(newest.locator("th")).to_have_text("pears-cheaper")
+    expect(newest.locator(".newest")).to_have_text("▲ newest here, a candidate")
+    expect(page.locator(".side-0 .footnote")).to_contain_text("A candidate, not a truth")
+    here = page.locator(".side-1 tr.record", has_text="newest here")
+    expect(here).to_have_count(0)  # one version each: the table is flat
+    expect(page.locator(".side-1 tbody")).to_have_count(1)
+    page.keyboard.press("ArrowRight")
+    expect(here.locator("th")).to_have_text("pears-cheaper")
+    expect(page.locator("#sentence")).to_contain_text("is now the newest that Cache has at //shop")
+    page.keyboard.press("ArrowLeft")
+    expect(here).to_have_count(0)
+    page.keyboard.press("End")
+    expect(here.locator("th")).to_have_text("pears-cheaper")
+    page.fill("#filter", "pears-cheaper")
+    expect(page.locator(".side-1 tr.record")).to_have_count(1)
+    expect(page.locator(".side-1 .coordinate")).to_contain_text("2 versions")
+    page.fill("#filter", "")
+    page.locator(".side-0 .tools input").check()
+    expect(newest).to_have_count(0)
+    seen = page.locator(".side-0 tr.record", has_text="newest that Cache’s rules see")
+    expect(seen.locator("th")).to_have_text("pears-cheaper")
+    open_page(page, link, "#s=offline-notes&scene=2")  # nobody meets here
+    expect(page.locator(".side-0 tr.record", has_text="newest here").locator("th")).to_have_text(
+        "tuesday-again"
+    )
+
+
+def test_a_side_is_shown_no_more_of_a_record_than_it_was_told(page: Page, link: str) -> None:
+    messages = record_run(find_scenario("notes-room"))["scenes"][0]["messages"]
+    told = next(x for x in messages if "bob-note" in x["summary"])
+    assert "Name" not in "".join(told["lines"])
+    open_page(page, link, f"#step={told['arrives'] + 1}")
+    row = page.locator(".side-1 tr.record", has_text="bob-note")
+    expect(row.locator(".claimed").nth(1)).to_have_text("bob")  # Signed-By was advertised,
+    expect(row.locator(".claimed").nth(0)).to_have_text("")  # and Name was not
+    page.keyboard.press("End")
+    expect(row.locator("td").nth(1)).not_to_have_text("")
 
 
 @pytest.mark.req("000-WB-05")
@@ -220,6 +273,10 @@ def test_what_befalls_a_message(page: Page, link: str) -> None:
     ):
         page.locator(f"#deed-{deed}").click()
         expect(page.locator(f"#deed-{deed}")).to_have_attribute("aria-pressed", "true")
+        if outcome is not None:
+            page.uncheck("#as-list")
+            gone = page.locator("#diagram .arrow.chosen .label")
+            expect(gone).to_contain_text("lost" if deed == "drop" else "cut off")
         page.locator("#to-end").click()
         if outcome is not None:
             expect(page.locator("#outcome")).to_have_text(outcome)
@@ -295,6 +352,7 @@ def test_a_link_carries_everything_and_opens_elsewhere(
         page.keyboard.press("Escape")
     page.locator("#step-back").click()
     page.locator("#copy-link").click()
+    expect(page.locator("#notice")).to_contain_text("Copied: a link")
     shared = page.evaluate("navigator.clipboard.readText()")
     assert "z=" in shared.split("#")[1]
     assert "token" not in shared
@@ -308,6 +366,106 @@ def test_a_link_carries_everything_and_opens_elsewhere(
     expect(second.locator("#where")).to_have_text(f"{at[0]} / {at[1]}")
     expect(second.locator(".side-1 tbody")).not_to_contain_text("bob-note")
     other.close()
+
+
+def test_a_link_of_an_unchanged_scenario_is_whole_and_opens_by_the_command(
+    page: Page, link: str
+) -> None:
+    open_page(page, link, "#s=cache-fill&scene=2&step=7&tab=scenario")
+    page.locator("#copy-link").click()
+    expect(page.locator("#notice")).to_contain_text("Copied: a link")
+    shared = page.evaluate("navigator.clipboard.readText()")
+    with workbench(shared) as other:
+        page.goto(other)
+        page.wait_for_selector("html[data-ready=ready]")
+        expect(page.locator(".story h2")).to_have_text("Cache fill")
+        is_at(page, 7)
+        assert "z=" in page.url
+
+
+@pytest.mark.parametrize(
+    ("fragment", "said", "at"),
+    [
+        ("#z=AAAA", "The link is damaged", "51 / 51"),
+        ("#z=%25%25", "The link is damaged", "51 / 51"),
+        ("#scene=-5&step=3.7", "", "3 / 51"),
+        ("#scene=99&step=1e999", "", "20 / 20"),
+        ("#scene=x&step=x&tab=<b>", "", "0 / 51"),
+    ],
+)
+def test_a_broken_address_still_shows_something(
+    page: Page, link: str, fragment: str, said: str, at: str
+) -> None:
+    open_page(page, link, fragment)
+    expect(page.locator("#where")).to_have_text(at)
+    expect(page.locator("#notice")).to_contain_text(said)
+
+
+def test_a_scenario_that_is_not_there_is_said_and_another_is_shown(
+    page: Page, link: str, faults: list[str]
+) -> None:
+    open_page(page, link, "#s=nothing")
+    expect(page.locator("#notice")).to_have_text(
+        "there is no scenario 'nothing'. Choose one from the list."
+    )
+    expect(page.locator(".story h2")).to_have_text("Notes room")
+    assert len(faults) == 1  # the browser's own word about the file that is not there
+    faults.clear()
+
+
+def test_a_file_of_ones_own_survives_reloading_and_can_be_left_and_found_again(
+    page: Page, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine.toml"
+    text = library()["cache-fill"].read_text(encoding="utf-8").replace("Cache fill", "Mine")
+    mine.write_text(text, encoding="utf-8")
+    with workbench(str(mine)) as link:
+        open_page(page, link)
+        expect(page.locator(".story h2")).to_have_text("Mine")
+        page.keyboard.press("ArrowLeft")
+        where = step_of(page)
+        page.wait_for_function(f"location.hash.includes('step={where[0]}')")
+        mine.write_text(text.replace("Mine", "Mine, again"), encoding="utf-8")
+        page.reload()
+        page.wait_for_selector("html[data-ready=ready]")
+        expect(page.locator(".story h2")).to_have_text("Mine, again")
+        assert step_of(page) == where
+        page.select_option("#scenario", "embargo")
+        expect(page.locator(".story h2")).to_have_text("Embargo")
+        page.select_option("#scenario", "mine")
+        expect(page.locator(".story h2")).to_have_text("Mine, again")
+
+
+def test_a_toml_file_is_opened_and_one_that_is_too_large_is_refused(
+    page: Page, link: str, tmp_path: Path
+) -> None:
+    open_page(page, link, "#tab=scenario")
+    mine, huge = tmp_path / "mine.toml", tmp_path / "huge.toml"
+    mine.write_text(library()["cache-fill"].read_text(encoding="utf-8"), encoding="utf-8")
+    huge.write_text("#" * 300_000, encoding="utf-8")
+    page.set_input_files("#open-toml", mine)
+    expect(page.locator(".story h2")).to_have_text("Cache fill")
+    page.set_input_files("#open-toml", huge)
+    expect(page.locator("#notice")).to_contain_text("huge.toml was not opened")
+    answer = page.evaluate(
+        "import('/engine.js').then((e) => e.ask({ do: 'check', text: 'x'.repeat(2e6) }))"
+    )
+    assert answer["message"] == "That is more text than the engine takes."
+    expect(page.locator("#engine")).to_contain_text("engine ready")  # nothing was sent
+    page.evaluate("navigator.clipboard.writeText('# many\\n'.repeat(50_000))")
+    page.locator("#toml .cm-content").click()
+    page.keyboard.press("Control+A")
+    page.keyboard.press("Control+V")
+    expect(page.locator("#notice")).to_contain_text("That is too much text")
+    expect(page.locator("#toml")).to_contain_text("lace-scenario/1")  # what was there is there
+    page.evaluate("navigator.clipboard.writeText('x'.repeat(200_000))")
+    page.keyboard.press("Control+V")  # one long line: slow to colour if done carelessly
+    page.locator("#run-toml").click()
+    expect(page.locator(".problems")).to_contain_text("scenario.toml")
+    page.locator("#tab-scenario").click()
+    with page.expect_download() as download:
+        page.locator("button", has_text="Save TOML").click()
+    assert download.value.suggested_filename == "mine.toml"
 
 
 def test_the_step_is_in_the_address_and_reloading_keeps_it(page: Page, link: str) -> None:
@@ -441,10 +599,13 @@ def test_each_step_is_a_sentence_that_is_read_out(page: Page, link: str) -> None
     assert all(text.endswith(".") for text in seen)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(page: Page, link: str, scheme: str) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "rules"), [("light", "{}"), ("dark", "{ runOnly: ['color-contrast'] }")]
+)
+def test_axe_finds_nothing(page: Page, link: str, scheme: str, rules: str) -> None:
+    """Everything in the light; in the dark only the colours differ."""
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    open_page(page, link)
+    open_page(page, link, "#s=cache-fill&scene=2")
     page.evaluate(AXE.read_text(encoding="utf-8"))
     for tab in TABS:
         page.locator(f"#tab-{tab}").click()
@@ -453,13 +614,13 @@ def test_axe_finds_nothing(page: Page, link: str, scheme: str) -> None:
         if tab == "record":
             page.locator("#lace-0-rules").click()
         found = page.evaluate(
-            "axe.run(document).then((r) => r.violations.map((v) => [v.id, v.help, v.nodes.map((n) => n.html.slice(0, 200) + ' | ' + n.failureSummary)]))"
+            f"axe.run(document, {rules}).then((r) => r.violations.map((v) => [v.id, v.help, v.nodes.map((n) => n.html.slice(0, 200) + ' | ' + n.failureSummary)]))"
         )
         assert found == [], (tab, found)
     page.check("#as-list")
     page.keyboard.press("?")
     found = page.evaluate(
-        "axe.run(document).then((r) => r.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200))]))"
+        f"axe.run(document, {rules}).then((r) => r.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200))]))"
     )
     assert found == []
 
@@ -496,6 +657,18 @@ def test_the_first_picture_waits_for_no_engine(page: Page, link: str) -> None:
     is_at(page, step_of(page)[1] - 1)
 
 
+def test_what_is_open_before_the_engine_is_there_can_be_edited_afterwards(
+    page: Page, link: str
+) -> None:
+    page.goto(f"{link}#tab=scenario")
+    page.wait_for_selector("#toml .cm-content")
+    page.wait_for_selector("html[data-ready=ready]")
+    put(page, "toml", "x = 1")
+    expect(page.locator("#run-toml")).to_be_enabled()
+    page.locator("#run-toml").click()
+    expect(page.locator(".problems")).to_contain_text("line 1")
+
+
 def test_the_exported_page_steps_without_any_engine(page: Page, exported: str) -> None:
     page.goto(f"{exported}#s=signed-manifest&scene=0")
     page.wait_for_selector("html[data-ready=recorded]")
@@ -513,6 +686,30 @@ def test_the_exported_page_steps_without_any_engine(page: Page, exported: str) -
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     is_at(page, 1)
+
+
+def test_the_single_file_opens_without_any_server(
+    page: Page, exported_to: Path, faults: list[str]
+) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    file = (exported_to / "workbench.html").as_uri()
+    page.goto(f"{file}#s=revocation&scene=2&step=9")
+    page.wait_for_selector("html[data-ready=recorded]")
+    expect(page.locator(".story h2")).to_have_text("Revocation")
+    is_at(page, 9)
+    page.keyboard.press("ArrowRight")
+    is_at(page, 10)
+    assert page.locator("#scenario option").count() == len(NAMES)
+    page.select_option("#scenario", "cache-fill")
+    expect(page.locator(".story h2")).to_have_text("Cache fill")
+    page.locator("#lace-0-rules").click()
+    expect(page.locator("#editor-0 .cm-content")).to_be_visible()
+    assert {url.split(":", 1)[0] for url in asked if not url.startswith(file)} <= {"data"}
+    page.goto((exported_to / "index.html").as_uri())  # browsers load no modules from files
+    faults.clear()
+    page.locator("a", has_text="open the single file").click()
+    expect(page.locator(".story h2")).to_have_text("Notes room")
 
 
 def test_ten_thousand_steps_stay_usable(page: Page, exported: str) -> None:

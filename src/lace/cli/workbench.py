@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
     from lace.workbench.server import Workbench
 
 
+_FRAGMENT: Final = re.compile(r"[sz]=[\w.~%&=+-]{1,100000}", re.ASCII)
+
+
 @click.command()
-@click.argument("name", metavar="[SCENARIO]", default="notes-room")
+@click.argument("name", metavar="[SCENARIO|LINK]", default="notes-room")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 takes any free port.")
 @click.option(
     "--host", default="127.0.0.1", show_default=True,
@@ -32,13 +36,18 @@ if TYPE_CHECKING:
 def workbench(name: str, port: int, host: str, directory: Path | None, engine: Path | None) -> None:
     """See two laces converge, step by step, in a browser.
 
-    Works without any network. Uses demo keys only; never give it a real secret.
+    Takes a scenario by name or by file, or a link that somebody copied from their workbench. Works
+    without any network. Uses demo keys only; never give it a real secret.
 
     \b
     Example:
       lace workbench notes-room
+      lace workbench my-scenario.toml
       lace workbench --export site
     """
+    fragment = ""
+    if directory is None and name.startswith(("http://", "https://")):
+        name, fragment = "notes-room", _fragment(name)
     scenario_text(name)  # says now what would go wrong later
     if directory is not None:
         from lace.workbench.export import export
@@ -48,6 +57,7 @@ def workbench(name: str, port: int, host: str, directory: Path | None, engine: P
         with click.progressbar(length=len(names), label="Recording", show_pos=True) as bar:
             export(directory, names, lambda _name: bar.update(1), engine)
         click.echo(f"{directory / 'index.html'}: serve this folder with any web server")
+        click.echo(f"{directory / 'workbench.html'}: all of it in one file, to open or to send")
         return
     try:
         from lace.workbench.server import Workbench, serve
@@ -55,7 +65,18 @@ def workbench(name: str, port: int, host: str, directory: Path | None, engine: P
         raise UsageError(
             "the workbench's server is not installed", code=Code.WORKBENCH_MISSING
         ) from None
-    serve(Workbench(name, port, host), _ready)
+    serve(Workbench(name, port, host, fragment=fragment), _ready)
+
+
+def _fragment(link: str) -> str:
+    """Return what a link carries behind its #; the rest of it is of somebody else's machine."""
+    fragment = link.partition("#")[2]
+    if not _FRAGMENT.fullmatch(fragment):
+        raise UsageError(
+            "the link carries no scenario", code=Code.INPUT_FILE,
+            hint="Copy the whole link with Copy link in the Scenario tab, and put it in quotes.",
+        )  # fmt: skip
+    return fragment
 
 
 def _ready(running: Workbench) -> None:

@@ -176,5 +176,5 @@ class ScenarioLimits:
 
 LIMITS = ScenarioLimits()
 
-ENGINE_LIMITS = Limits(work=1 << 26, derived_facts=1 << 16, base_facts=1 << 18, iterations=2000)
-"""What the rules of a scenario may use up: enough for any story, and over in seconds."""
+ENGINE_LIMITS = Limits(work=1 << 23, derived_facts=1 << 16, base_facts=1 << 18, iterations=2000)
+"""What the rules of a scenario may use up: enough for any story, and over in a second."""

@@ -13,9 +13,12 @@ from lace.errors import Code, UsageError
 from lace.scenario.build import load_scenario
 from lace.scenario.library import scenario_text
 from lace.workbench.recording import record_run
+from lace.workbench.single import single_page
 
 STATIC: Final = Path(__file__).parent / "static"
 MARK: Final = "lace-workbench-export.json"
+SINGLE: Final = "workbench.html"
+"""The same in one file, which opens without any server."""
 
 
 def export(
@@ -50,17 +53,24 @@ def export(
         text = text.replace(
             "script-src 'self'", "script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'", 1
         )
+    opening = "Opening the workbench…"
+    text = text.replace(
+        opening, f'{opening} <a href="{SINGLE}">If nothing happens, open the single file.</a>', 1
+    )
     page.write_text(text, encoding="utf-8")
     recordings = directory / "recordings"
     recordings.mkdir(exist_ok=True)
     listed = []
+    made: dict[str, str] = {}
     for name in names:
         stem, text = scenario_text(name)
         built = load_scenario(text, stem)
-        content = json.dumps(record_run(built), ensure_ascii=False, separators=(",", ":"))
-        (recordings / f"{stem}.json").write_text(content, encoding="utf-8")
+        made[stem] = json.dumps(record_run(built), ensure_ascii=False, separators=(",", ":"))
         listed.append({"name": stem, "title": built.scenario.title})
         progress(stem)
     index = {"engine": __version__, "scenarios": listed}
-    (recordings / "index.json").write_text(json.dumps(index, ensure_ascii=False), encoding="utf-8")
+    made["index"] = json.dumps(index, ensure_ascii=False)
+    for stem, content in made.items():
+        (recordings / f"{stem}.json").write_text(content, encoding="utf-8")
+    (directory / SINGLE).write_text(single_page(STATIC, made), encoding="utf-8")
     (directory / MARK).write_text(json.dumps({"engine": __version__}), encoding="utf-8")

@@ -46,7 +46,10 @@ def _learned(message: Message, peer: str, words: Words) -> Iterator[tuple[str, s
     if isinstance(crossing, m.PeerModule):
         yield "rules", f"the text of {peer}'s rules, {crossing.id}"
     elif isinstance(crossing, m.PeerRecord):
-        yield "record", f"every byte of {name(message.record or '')}"
+        if message.original is None:
+            yield "record", f"every byte of {name(message.record or '')}"
+        else:
+            yield "record", f"bytes that claim to be {name(message.record or '')}, damaged"
     elif isinstance(crossing, m.PeerPhaseEnd) and message.phase == "request":
         yield "request", f"in loop {message.loop}, {peer} wants nothing beyond what it asked for"
     fields: dict[str, list[str]] = {}
@@ -66,7 +69,8 @@ def _learned(message: Message, peer: str, words: Words) -> Iterator[tuple[str, s
             case ("AdvertisedField", hash, _, field, _, value):
                 fields.setdefault(hash, []).append(f"{field} {value}")
             case ("AdvertisementPartition", prefix, count, _):
-                yield "count", f"{peer} offers {count} records under '{prefix}', and their root"
+                many = "1 record" if count == "1" else f"{count} records"
+                yield "count", f"{peer} offers {many} under '{prefix}', and their root"
             case ("MayRequest", hash):
                 yield "request", f"{peer} does not have {name(hash)}, and wants it"
             case ("NotAvailable", hash):

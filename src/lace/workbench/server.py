@@ -22,8 +22,8 @@ from starlette.responses import FileResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from lace.scenario.library import library, scenario_text
-from lace.workbench.session import Session, opened
+from lace.errors import LaceError
+from lace.workbench.session import Session, opened, text_of
 
 STATIC: Final = Path(__file__).parent / "static"
 COOKIE: Final = "lace_workbench"
@@ -86,12 +86,15 @@ class Workbench:
     port: int = 0
     host: str = "127.0.0.1"
     token: str = field(default_factory=lambda: secrets.token_urlsafe(18))
+    fragment: str = ""
+    """What the link carries behind its #, from a link that somebody sent."""
     _sessions: int = 0
 
     @property
     def url(self) -> str:
         """The link to open; whoever has it may use the workbench."""
-        return f"http://{self._authority}/?token={self.token}"
+        fragment = f"#{self.fragment}" if self.fragment else ""
+        return f"http://{self._authority}/?token={self.token}{fragment}"
 
     @property
     def _authority(self) -> str:
@@ -132,9 +135,10 @@ class Workbench:
         file = (STATIC / name).resolve()
         if not file.is_relative_to(STATIC) or not file.is_file():
             recorded = name.removeprefix("recordings/").removesuffix(".json")
-            if name == f"recordings/{recorded}.json" and recorded in library():
-                content = await to_thread.run_sync(_recording, recorded)
-                return Response(content, headers=SECURITY, media_type="application/json")
+            if name == f"recordings/{recorded}.json":
+                content = await to_thread.run_sync(_recording, recorded, self.first)
+                if content is not None:
+                    return Response(content, headers=SECURITY, media_type="application/json")
             return PlainTextResponse("not here\n", status_code=404, headers=SECURITY)
         media = _TYPES.get(file.suffix, "application/octet-stream")
         return FileResponse(file, headers=SECURITY, media_type=media)
@@ -153,13 +157,19 @@ class Workbench:
             await _converse(socket, Session(self.first))
         except WebSocketDisconnect:
             pass
+        except KeyError:  # bytes where text was due
+            await socket.close(code=1003)
         finally:
             self._sessions -= 1
 
 
-def _recording(name: str) -> str:
-    """Return what a page shows of a scenario before it has a session."""
-    return json.dumps(opened(*scenario_text(name))[1], ensure_ascii=False, separators=(",", ":"))
+def _recording(name: str, first: str) -> str | None:
+    """Return what a page shows of a scenario before it has a session; None if there is none."""
+    try:
+        recording = opened(*text_of(name, first))[1]
+    except LaceError:  # the session says what is wrong
+        return None
+    return json.dumps(recording, ensure_ascii=False, separators=(",", ":"))
 
 
 async def _converse(socket: WebSocket, session: Session) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import PurePath
 from typing import Any, Final
 
 from lace._version import __version__
@@ -81,25 +82,27 @@ class Session:
     # --- commands ---
 
     def _hello(self, _command: Json) -> list[Json]:
-        """Say who is here and which scenarios there are."""
+        """Say who is here and which scenarios there are, the one it was started with included."""
+        first = name_of(self.first)
         scenarios = []
-        for name in library():
-            parsed = parse_scenario(scenario_text(name)[1], name).scenario
+        for name in dict.fromkeys((*library(), first)):
+            try:
+                parsed = parse_scenario(text_of(name, self.first)[1], name).scenario
+            except LaceError:  # a file that is gone by now; opening it says so
+                continue
             if parsed is not None:
                 scenarios.append({"name": name, "title": parsed.title})
         return [
             {
                 "type": "hello", "protocol": PROTOCOL, "engine": __version__,
-                "scenarios": scenarios, "first": self.first,
+                "scenarios": scenarios, "first": first,
             }
         ]  # fmt: skip
 
     def _open(self, command: Json) -> list[Json]:
         """Run a scenario that comes with Lace, or the one the workbench was started with."""
         name = _text(command, "name", 200)
-        if name not in library() and name != self.first:
-            raise UsageError(f"there is no scenario {shown(name)}", code=Code.INPUT_FILE)
-        self._built, recording = opened(*scenario_text(name))
+        self._built, recording = opened(*text_of(name, self.first))
         self._changes = Changes()
         return [{"type": "recording", "recording": recording}]
 
@@ -184,6 +187,24 @@ class Session:
         if self._built is None:
             raise UsageError("open a scenario first", code=Code.INPUT_KEY)
         return self._built
+
+
+def text_of(name: str, first: str) -> tuple[str, str]:
+    """Return a scenario by the name a page knows it by; no page can name a file.
+
+    ``first`` is what the workbench was started with, by name or by file.
+    """
+    if name == name_of(first):
+        return scenario_text(first)
+    if name not in library():
+        hint = "Choose one from the list."
+        raise UsageError(f"there is no scenario {shown(name)}", code=Code.INPUT_FILE, hint=hint)
+    return scenario_text(name)
+
+
+def name_of(first: str) -> str:
+    """Return the name under which a page knows a scenario that is given by name or by file."""
+    return first if first in library() else PurePath(first).stem
 
 
 @lru_cache(maxsize=32)

@@ -67,13 +67,13 @@ class Words:
             case m.RecordDuplicate():
                 return f"already had {self.built.id_of(event.hash)}"
             case m.RecordRejected():
-                return f"rejected {self.built.id_of(event.hash)}: {event.code.meaning}"
+                return f"rejected {self.built.id_of(event.hash)}: {event.code.meaning.rstrip('.')}"
             case m.FixedPoint():
                 return "reached the fixed point"
             case m.Closed():
                 return f"closed: {event.reason}"
             case m.Aborted():
-                return f"aborted: {event.code.meaning} ({event.detail})"
+                return f"aborted: {event.code.meaning.rstrip('.')} ({event.detail})"
 
     def delivery(self, delivery: Delivery) -> str:
         """Return one step as a sentence that makes sense when read aloud."""

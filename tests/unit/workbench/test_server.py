@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from lace.scenario.library import library
 from lace.workbench.export import export
 from lace.workbench.server import STATIC
+from lace.workbench.single import single_page
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +150,21 @@ def test_a_command_that_is_too_large_ends_its_session_alone(
     assert talk(link, headers, '{"do":"hello"}')[0]["type"] == "hello"
 
 
+def test_bytes_in_place_of_text_end_their_session_alone(client: httpx.Client, link: str) -> None:
+    headers = {"Cookie": cookie_of(client), "Origin": f"http://{host_of(link)}"}
+
+    async def go() -> int | None:
+        address = f"ws://{host_of(link)}/session"
+        async with connect(address, additional_headers=headers, origin=None) as socket:
+            await socket.send(b"\xff\x00")
+            with pytest.raises(ConnectionClosed):
+                await socket.recv()
+            return socket.close_code
+
+    assert asyncio.run(go()) == 1003
+    assert talk(link, headers, '{"do":"hello"}')[0]["type"] == "hello"
+
+
 def test_a_scenario_of_ones_own_is_opened_by_file(tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text(
@@ -160,6 +177,42 @@ def test_a_scenario_of_ones_own_is_opened_by_file(tmp_path: Path) -> None:
         (hello,) = talk(url, headers, '{"do":"hello"}')
         (opened,) = talk(url, headers, json.dumps({"do": "open", "name": hello["first"]}))
         assert opened["recording"]["scenario"]["title"] == "Mine"
+        assert hello["scenarios"][-1] == {"name": "mine", "title": "Mine"}
+        base = url.split("/?", maxsplit=1)[0]
+        assert client.get(f"{base}/recordings/mine.json").json()["scenario"]["title"] == "Mine"
+        (refused,) = talk(url, headers, json.dumps({"do": "open", "name": str(mine)}))
+        assert refused["type"] == "problem"  # a page names no files
+        mine.unlink()
+        hello, gone, other = talk(
+            url, headers, '{"do":"hello"}', '{"do":"open","name":"mine"}',
+            '{"do":"open","name":"embargo"}',
+        )  # fmt: skip
+        assert [one["name"] for one in hello["scenarios"]] == list(library())
+        assert gone["type"] == "problem"
+        assert other["type"] == "recording"
+
+
+def test_one_file_holds_the_whole_page_and_lets_in_nothing_else() -> None:
+    page = single_page(STATIC, {'a"b': '{"x": "</script><script>alert(1)</script>"}'})
+    assert "</script><script>alert" not in page
+    assert 'id="recording-a&quot;b"' in page
+    (table,) = re.findall(r'<script type="importmap">(.*)</script>', page)
+    imports = json.loads(table)["imports"]
+    for name, address in imports.items():
+        text = base64.b64decode(address.split(",", 1)[1]).decode()
+        wanted = re.findall(r'(?:from|import) ?\(?"(lace/[^"]+|\.[^"]+)"', text)
+        assert set(wanted) <= {*imports, "lace/types.js"}, name  # types are comments
+    assert "lace/parts/lace.js" in imports
+    policy = re.findall(r'Content-Security-Policy" content="([^"]+)"', page)[0]
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+
+
+@pytest.mark.parametrize("link", ["http://x/#", "http://x/", "https://x/#z=<b>", "http://x/#q=1"])
+def test_a_link_that_carries_nothing_is_refused(link: str) -> None:
+    done = lace("workbench", link)
+    assert done.returncode == 2
+    assert b"the link carries no scenario" in done.stderr
 
 
 def test_an_export_is_complete_and_leaves_other_folders_alone(tmp_path: Path) -> None:
@@ -171,6 +224,7 @@ def test_an_export_is_complete_and_leaves_other_folders_alone(tmp_path: Path) ->
         if path.is_file()
     }
     assert {f"recordings/{name}.json" for name in library()} <= names
+    assert b"workbench.html: all of it in one file" in done.stdout
     assert {path.relative_to(STATIC).as_posix() for path in STATIC.rglob("*.js")} <= names
     index = json.loads((tmp_path / "site/recordings/index.json").read_text(encoding="utf-8"))
     assert len(index["scenarios"]) == len(library())

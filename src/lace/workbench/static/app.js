@@ -65,7 +65,7 @@ async function openAddress(address) {
   const at = { scene: address.scene, step: address.step };
   if (address.shared) {
     const found = await unpack(address.shared);
-    if (found === null) state.notice.value = "The link is damaged; showing another scenario instead.";
+    if (found === null) state.notice.value = "The link is damaged: what it carried cannot be read.";
     else {
       const answer = await engine.ask({ do: "run", name: found.name, toml: found.toml, rules: null, changes: found.changes });
       if (engine.take(answer, at)) {
@@ -97,14 +97,18 @@ async function start() {
     const wanted = address.scenario ?? hello.first;
     if (!(await openAddress(address))) {
       const moved = state.recording.value !== null ? { scene: state.sceneNumber.value, step: state.step.value } : at;
-      if (first === null || first.scenario.name !== wanted) await engine.open(wanted, at);
-      else await engine.open(wanted, moved);
+      const damaged = state.notice.value;
+      const opened = await engine.open(wanted, first === null || first.scenario.name !== wanted ? at : moved);
+      const said = damaged || (opened ? "" : state.notice.value);
+      if (!opened && state.recording.value === null) await engine.open(hello.first);
+      if (said) state.notice.value = said; // opening something else does not unsay it
     }
   } else {
     state.engine.value = "recorded";
     const list = await engine.recordedList();
     state.scenarios.value = list?.scenarios ?? (first ? [{ name: first.scenario.name, title: first.scenario.title }] : []);
-    if (address.shared) state.notice.value = "This link carries a scenario of its own: open it with lace workbench.";
+    if (address.shared) state.notice.value = "This link carries a scenario of its own, and there is no engine here to run it. Give the whole link to lace workbench.";
+    else if (first === null && address.scenario) state.notice.value = `There is no recording of ${address.scenario} here.`;
     if (state.recording.value === null) {
       const any = await engine.recorded(list?.scenarios[0]?.name ?? "notes-room");
       if (any !== null) state.show(any);

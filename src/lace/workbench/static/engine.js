@@ -6,6 +6,7 @@ import * as state from "./state.js";
 /** Sends a command to wherever the engine is. @type {((text: string) => void)|null} */
 let send = null;
 let number = 0;
+const MOST_COMMAND = 1024 * 1024;
 /** @type {Map<number, (answer: any) => void>} */
 const waiting = new Map();
 
@@ -68,7 +69,12 @@ export function ask(command) {
   number += 1;
   const id = number;
   const answer = new Promise((resolve) => waiting.set(id, resolve));
-  send(JSON.stringify({ ...command, id }));
+  const text = JSON.stringify({ ...command, id });
+  if (new TextEncoder().encode(text).length > MOST_COMMAND) {
+    waiting.delete(id);
+    return Promise.resolve({ type: "problem", message: "That is more text than the engine takes.", hint: "A scenario has at most 256 KiB." });
+  }
+  send(text);
   return answer;
 }
 
@@ -84,7 +90,7 @@ export function take(answer, at) {
       state.tab.value = "problems";
     });
   } else if (answer.type === "problem") {
-    state.notice.value = `${answer.message} ${answer.hint ?? ""}`;
+    state.notice.value = `${answer.message.replace(/\.?$/, ".")} ${answer.hint ?? ""}`;
   }
   return answer.type === "recording";
 }
@@ -108,14 +114,14 @@ export async function open(name, at) {
 }
 
 /** Run what is on the page, with something changed.
- * @param {{toml?: string, rules?: Record<string, string>, changes?: Partial<import("./types.js").Changes>, at?: {scene?: number, step?: number|null}}} [what] */
+ * @param {{name?: string, toml?: string, rules?: Record<string, string>, changes?: Partial<import("./types.js").Changes>, at?: {scene?: number, step?: number|null}}} [what] */
 export async function run(what = {}) {
   const now = state.recording.value;
   if (now === null) return false;
   const changes = { ...now.changes, ...what.changes };
   if (state.engine.value === "ready") state.engine.value = "running";
   const answer = await ask({
-    do: "run", name: now.scenario.name, toml: what.toml ?? now.scenario.toml, rules: what.rules ?? null, changes,
+    do: "run", name: what.name ?? now.scenario.name, toml: what.toml ?? now.scenario.toml, rules: what.rules ?? null, changes,
   });
   if (state.engine.value === "running") state.engine.value = "ready";
   const at = what.at ?? { scene: state.sceneNumber.value, step: state.step.value };
@@ -127,8 +133,11 @@ export async function run(what = {}) {
   return done;
 }
 
-/** Fetch a recording that lies beside the page. @param {string} name */
+/** A recording that lies in the page, or beside it. @param {string} name */
 export async function recorded(name) {
+  const inside = document.getElementById(`recording-${name}`);
+  if (inside) return JSON.parse(inside.textContent ?? "null");
+  if (location.protocol === "file:") return null;
   try {
     const response = await fetch(`recordings/${encodeURIComponent(name)}.json`);
     return response.ok ? await response.json() : null;
@@ -137,12 +146,7 @@ export async function recorded(name) {
   }
 }
 
-/** Fetch the list of recordings, if this is an exported page. */
-export async function recordedList() {
-  try {
-    const response = await fetch("recordings/index.json");
-    return response.ok ? await response.json() : null;
-  } catch {
-    return null;
-  }
+/** The list of recordings, if this is an exported page. */
+export function recordedList() {
+  return recorded("index");
 }

@@ -22,7 +22,8 @@ export const problems = signal(/** @type {import("./types.js").Diagnostic[]} */ 
 export const drafts = signal(/** @type {Record<string, string>} */ ({}));
 export const help = signal(false);
 export const palette = signal(false);
-export const asList = signal(false);
+/** A picture needs room: on a narrow screen the timeline begins as a list. */
+export const asList = signal(matchMedia("(max-width: 480px)").matches);
 export const showEnds = signal(false);
 export const filter = signal("");
 /** Which side's records are shown as the other side's rules see them; -1 for none. */
@@ -77,9 +78,7 @@ export function rows(side) {
   const document_ = recording.value;
   if (document_ === null) return [];
   if (now !== null) return document_.tables[now.tables[side]];
-  const peer = pair.value[side];
-  const held = scene.value?.after[peer?.id] ?? [];
-  return held.map((hash) => ({ hash, state: "have" }));
+  return document_.tables[scene.value?.tables?.[pair.value[side]?.id] ?? -1] ?? [];
 }
 
 /** @param {number} side */
@@ -183,14 +182,19 @@ export function selectMessage(number) {
 
 let quiet = true;
 
+/** A number of an address; whatever else stands there is 0. @param {string|null} text */
+function whole(text) {
+  return Math.min(1e9, Math.max(0, Math.trunc(Number(text)) || 0));
+}
+
 /** Take scenario, scene and step from the address, if they are there. */
 export function readAddress() {
   const wanted = new URLSearchParams(location.hash.slice(1));
   return {
     scenario: wanted.get("s"),
     shared: wanted.get("z"),
-    scene: Number(wanted.get("scene") ?? "0") || 0,
-    step: wanted.has("step") ? Number(wanted.get("step")) || 0 : null,
+    scene: whole(wanted.get("scene")),
+    step: wanted.has("step") ? whole(wanted.get("step")) : null,
     tab: wanted.get("tab"),
   };
 }

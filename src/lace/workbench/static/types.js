@@ -1,6 +1,6 @@
 // The shapes of what the engine says. Nothing here runs.
 
-/** @typedef {{hash: string, state: string, sendable?: boolean, hidden?: boolean, code?: string|null}} Row */
+/** @typedef {{hash: string, state: string, sendable?: boolean, hidden?: boolean, code?: string|null, told?: [string, string][], at?: string, tip?: boolean, seen_tip?: boolean}} Row */
 /** @typedef {{text: string, ok: boolean, detail: string, since: number|null, watch?: boolean}} Check */
 /** @typedef {{kind: string, text: string, hash?: string, code?: string, detail?: string, meaning?: string, fix?: string}} Event_ */
 /** @typedef {{step: number, to?: number, kind?: string, message?: number|null, before?: string, after?: string, loop?: number, sent?: number[], lost?: number[], events?: Event_[], sentence: string, tables: number[], policies: (number|null)[]}} Frame */
@@ -19,7 +19,7 @@
 /** @typedef {{id: string, title: string, verifier: string|null, rules: string, shared: string|null, checked: CheckedRules, expose: string[], exposed: CheckedRules[]}} Peer */
 /** @typedef {{holds: boolean, sentences: string[], viewer: string, records: number, visible: number, hidden_matter: boolean, declassified: [string, string[]][], baits: {field: string, value: string, learned: boolean}[]}} Audit */
 /** @typedef {{word: string, detail: string, code?: string, meaning?: string, fix?: string, loops?: number, received?: number, rejected?: number, bytes_received?: number, bytes_sent?: number}} Stop */
-/** @typedef {{number: number, say: string, pair: [string, string]|null, now: string, before: Record<string, string[]>, after: Record<string, string[]>, rules: Record<string, string>, frames?: Frame[], messages?: Message[], ledger?: {side: number, step: number, kind: string, text: string, message: number}[], plan?: {id: string, transcript: string, lowering: string, fields: string[]|null, operands: {index: number, origin: string, verifier: string|null, module: string}[]}|null, stopped?: {outcome: string, sides: Stop[]}, audits?: (Audit|null)[], cut?: number, checks: Check[]}} Scene */
+/** @typedef {{number: number, say: string, pair: [string, string]|null, now: string, before: Record<string, string[]>, after: Record<string, string[]>, rules: Record<string, string>, tables?: Record<string, number>, frames?: Frame[], messages?: Message[], ledger?: {side: number, step: number, kind: string, text: string, message: number}[], plan?: {id: string, transcript: string, lowering: string, fields: string[]|null, operands: {index: number, origin: string, verifier: string|null, module: string}[]}|null, stopped?: {outcome: string, sides: Stop[]}, audits?: (Audit|null)[], cut?: number, checks: Check[]}} Scene */
 /** @typedef {{scene: number, do: string, sender: string, record: string|null, message: number|null, byte: number}} FaultChange */
 /** @typedef {{scene: number, step: number, do: string, peer: string, text: string, seconds: number}} OrderChange */
 /** @typedef {{seed: number, watched: string[], faults: FaultChange[], orders: OrderChange[]}} Changes */

@@ -7,6 +7,9 @@ import {
   lineNumbers, lintGutter, lintKeymap, searchKeymap, setDiagnostics, syntaxHighlighting, tags,
 } from "../vendor/codemirror.js";
 import { html, useEffect, useRef } from "../vendor/preact.js";
+import * as state from "../state.js";
+
+const MOST_TEXT = 256 * 1024;
 
 /** Colours only: what the text means is the engine's to say. */
 const lacegram = StreamLanguage.define({
@@ -38,7 +41,7 @@ const toml = StreamLanguage.define({
     if (stream.sol() && stream.match(/\[.*\]/)) return "heading";
     if (stream.match(/'''/)) { at.block = true; return "string"; }
     if (stream.match(/"(?:[^"\\]|\\.)*"?|'[^']*'?/)) return "string";
-    if (stream.match(/[A-Za-z0-9_-]+(?=\s*=)/)) return "propertyName";
+    if (stream.match(/[A-Za-z0-9_-]+/)) return stream.match(/\s*=/, false) ? "propertyName" : null;
     stream.next();
     return null;
   },
@@ -98,6 +101,8 @@ const hits = StateField.define({
   },
 });
 void Decoration;
+/** Keeps an editor locked while there is no engine to judge what is written. */
+const lock = new Compartment();
 
 /**
  * The editor owns its text: ``text`` is put into it only when ``version`` changes.
@@ -124,7 +129,12 @@ export function Editor(properties) {
       }] }),
       syntaxHighlighting(colours), look, EditorView.lineWrapping,
       new Compartment().of(properties.language === "toml" ? toml : lacegram),
-      EditorState.readOnly.of(properties.readOnly === true),
+      EditorState.changeFilter.of((change) => {
+        const fits = change.newDoc.length <= MOST_TEXT;
+        if (!fits) state.notice.value = `That is too much text: the engine takes ${MOST_TEXT} characters.`;
+        return fits;
+      }),
+      lock.of(EditorState.readOnly.of(properties.readOnly === true)),
       EditorView.contentAttributes.of({ "aria-label": properties.label, tabindex: "0" }),
       keymap.of([
         { key: "Mod-Enter", run: () => { now.current.onRun?.(); return true; } },
@@ -138,6 +148,9 @@ export function Editor(properties) {
     return () => { view.current?.destroy(); view.current = null; };
   }, []);
   useEffect(() => {
+    view.current?.dispatch({ effects: lock.reconfigure(EditorState.readOnly.of(properties.readOnly === true)) });
+  }, [properties.readOnly]);
+  useEffect(() => {
     const made = view.current;
     if (made && made.state.doc.toString() !== properties.text) {
       made.dispatch({ changes: { from: 0, to: made.state.doc.length, insert: properties.text } });
@@ -145,7 +158,10 @@ export function Editor(properties) {
   }, [properties.version]);
   useEffect(() => {
     const made = view.current;
-    if (made) made.dispatch(setDiagnostics(made.state, (properties.diagnostics ?? []).map((one) => place(made.state, one))));
+    if (!made) return;
+    made.dispatch(setDiagnostics(made.state, (properties.diagnostics ?? []).map((one) => place(made.state, one))));
+    // What is said below takes room from the editor; the line that is written stays in sight.
+    if (made.hasFocus) made.dispatch({ effects: EditorView.scrollIntoView(made.state.selection.main.head) });
   }, [properties.diagnostics, properties.version]);
   useEffect(() => {
     view.current?.dispatch({ effects: setHits.of(properties.marks ?? new Map()) });

@@ -64,62 +64,89 @@ function Table({ side }) {
   const before = new Map(state.rowsBefore(side).map((row) => [row.hash, row.state]));
   const wanted = state.filter.value.toLowerCase();
   const all = state.rows(side);
-  const rows = all.filter((row) => matches(row.hash, row.state, wanted));
+  const rows = all.filter((row) => matches(row, wanted));
   const columns = state.columns.value;
   const masked = state.viewAs.value === side;
-  const outgoing = new Set((state.scene.value?.messages ?? [])
+  /** @type {Map<string|null, string>} */
+  const outgoing = new Map((state.scene.value?.messages ?? [])
     .filter((m) => m.record && m.sender === side && m.sent < state.step.value && (m.arrives === null || m.arrives >= state.step.value))
-    .map((m) => m.record));
+    .map((m) => [m.record, m.arrives === null ? "lost on the way" : "leaving"]));
+  const seen = masked ? `newest that ${other?.title ?? "the other"}’s rules see` : "newest here";
+  const marked = rows.some((row) => isTip(row, masked));
   return html`
     <div class="scroll" tabindex="0" role="region" aria-label=${`Records of ${peer.title}`}>
       <table>
         <caption class="sr">Records of ${peer.title} at step ${state.step.value}</caption>
         <thead><tr><th scope="col">Status</th><th scope="col">Record</th>${columns.map((name) => html`<th scope="col" key=${name}>${name}</th>`)}</tr></thead>
-        <tbody>
-          ${rows.slice(0, MOST_ROWS).map((row) => html`<${RecordRow} key=${row.hash} row=${row} side=${side} columns=${columns}
+        ${groups(rows.slice(0, MOST_ROWS)).map(({ at, found }, index) => html`
+        <tbody key=${at || index} class=${at ? "versions" : ""}>
+          ${at ? html`<tr class="coordinate"><th scope="rowgroup" colspan=${columns.length + 2}><code>${at}</code> <small>${counted(all.filter((row) => row.at === at).length, "version")}</small></th></tr>` : null}
+          ${found.map((row) => html`<${RecordRow} key=${row.hash} row=${row} side=${side} columns=${columns}
             fresh=${state.frame.value !== null && before.get(row.hash) !== row.state} masked=${masked && row.state === "have" && row.hidden === true}
-            leaving=${outgoing.has(row.hash)} other=${other?.title ?? ""} />`)}
-        </tbody>
+            leaving=${outgoing.get(row.hash) ?? ""} newest=${isTip(row, masked) ? seen : ""} other=${other?.title ?? ""} />`)}
+        </tbody>`)}
       </table>
+      ${marked ? html`<p class="footnote"><span aria-hidden="true">${ICONS.newest}</span> ${seen}: the raw tip, by time and then by hash. A candidate, not a truth; which version counts is for rules to say.</p>` : null}
       ${rows.length === 0 ? html`<p class="empty">${all.length ? "No record fits the filter." : "Nothing is stored here yet."}</p>` : null}
       ${rows.length > MOST_ROWS ? html`<p class="empty">Showing ${MOST_ROWS} of ${rows.length} records; filter to see others.</p>` : null}
     </div>`;
 }
 
-/** @param {string} hash @param {string} status @param {string} wanted */
-function matches(hash, status, wanted) {
+/** Whether the engine marked a row as the raw tip of what is shown. @param {import("../types.js").Row} row @param {boolean} masked */
+function isTip(row, masked) {
+  return (masked ? row.seen_tip : row.tip) === true;
+}
+
+/** Neighbours that the engine put at one coordinate; the rest as it comes. @param {import("../types.js").Row[]} rows */
+function groups(rows) {
+  /** @type {{at: string, found: import("../types.js").Row[]}[]} */
+  const made = [];
+  for (const row of rows) {
+    const at = row.at ?? "";
+    const previous = made.at(-1);
+    if (previous?.at === at) previous.found.push(row);
+    else made.push({ at, found: [row] });
+  }
+  return made.length ? made : [{ at: "", found: [] }];
+}
+
+/** @param {import("../types.js").Row} row @param {string} wanted */
+function matches(row, wanted) {
   if (!wanted) return true;
-  const record = state.recording.value?.records[hash];
-  const text = [state.nameOf(hash), status, ...(record?.fields ?? []).map((f) => f[2])].join(" ");
+  const text = [state.nameOf(row.hash), row.state, row.at ?? "", ...knownFields(row).map((f) => f[1])].join(" ");
   return text.toLowerCase().includes(wanted);
 }
 
-/** @param {{row: import("../types.js").Row, side: number, columns: string[], fresh: boolean, masked: boolean, leaving: boolean, other: string}} properties */
-function RecordRow({ row, side, columns, fresh, masked, leaving, other }) {
-  const record = state.recording.value?.records[row.hash];
+/** What this side knows of a record: its fields if it has it, else what it was told. @param {import("../types.js").Row} row @returns {[string, string][]} */
+function knownFields(row) {
+  if (row.told) return row.told;
+  return (state.recording.value?.records[row.hash]?.fields ?? []).map((f) => [f[0], f[2]]);
+}
+
+/** @param {{row: import("../types.js").Row, side: number, columns: string[], fresh: boolean, masked: boolean, leaving: string, newest: string, other: string}} properties */
+function RecordRow({ row, side, columns, fresh, masked, leaving, newest, other }) {
   const chosen = state.selection.value?.hash === row.hash;
-  const known = record !== undefined && row.state === "have";
   const words = [];
   if (fresh) words.push("new");
-  if (leaving) words.push("leaving");
-  if (row.hidden === true) words.push(`◑ hidden from ${other}`);
+  if (leaving) words.push(leaving);
+  if (row.hidden === true) words.push(`${ICONS.hidden} hidden from ${other}`);
   const icon = ICONS[/** @type {keyof typeof ICONS} */ (row.state)] ?? "●";
   return html`
-    <tr class=${`${chosen ? "chosen " : ""}${masked ? "masked " : ""}${fresh ? "fresh" : ""}`}>
+    <tr class=${`record ${chosen ? "chosen " : ""}${masked ? "masked " : ""}${fresh ? "fresh" : ""}`}>
       <td class="status s-${row.state.replace(" ", "-")}"><span aria-hidden="true">${icon}</span> ${row.state}
+        ${newest ? html`<small class="mark newest"><span aria-hidden="true">${ICONS.newest}</span> ${newest}<span class="sr">, a candidate</span></small>` : null}
         ${words.map((word) => html`<small class="mark">${word}</small>`)}
         ${row.code ? html`<small class="mark bad">${row.code}</small>` : null}</td>
       <th scope="row"><button type="button" class="ref" title=${row.hash} aria-pressed=${chosen} onClick=${() => state.selectRecord(row.hash, side)}>${state.nameOf(row.hash)}</button></th>
-      ${columns.map((name) => html`<td key=${name}>${masked ? html`<span class="veil">not visible</span>` : cell(record, name, known)}</td>`)}
+      ${columns.map((name) => html`<td key=${name}>${masked ? html`<span class="veil">not visible</span>` : cell(row, name)}</td>`)}
     </tr>`;
 }
 
-/** @param {import("../types.js").RecordInfo|undefined} record @param {string} name @param {boolean} known */
-function cell(record, name, known) {
-  if (record === undefined) return "";
-  if (name === "Data") return known ? record.data : "";
-  const values = record.fields.filter((f) => f[0] === name).map((f) => f[2]);
-  return html`<span class=${known ? "" : "claimed"}>${values.map((value, index) => html`${index ? ", " : ""}${named(value)}`)}</span>`;
+/** @param {import("../types.js").Row} row @param {string} name */
+function cell(row, name) {
+  if (name === "Data") return row.told ? "" : (state.recording.value?.records[row.hash]?.data ?? "");
+  const values = knownFields(row).filter((f) => f[0] === name).map((f) => f[1]);
+  return html`<span class=${row.told ? "claimed" : ""}>${values.map((value, index) => html`${index ? ", " : ""}${named(value)}`)}</span>`;
 }
 
 /** Which fields the tables show, and a filter for their rows. */

@@ -4,7 +4,7 @@ import { html, useState } from "../vendor/preact.js";
 import * as engine from "../engine.js";
 import * as state from "../state.js";
 import { InspectionView } from "./record.js";
-import { counted, named } from "./text.js";
+import { DEEDS, counted, named } from "./text.js";
 
 export function MessageTab() {
   const [difference, setDifference] = useState(false);
@@ -17,8 +17,8 @@ export function MessageTab() {
   return html`
     <div class="panel message">
       <h3>${from?.title} → ${to?.title}: ${message.summary}</h3>
-      <p class="quiet">Message ${message.own} of ${from?.title}, ${message.phase}${message.loop ? `, loop ${message.loop}` : ""}, ${counted(message.bytes, "byte")}, sent at step ${message.sent + 1},
-        ${message.arrives === null ? html`<b class="bad">never arrives</b>` : `arrives at step ${message.arrives + 1}`}${message.deed ? html` <b class="bad">(${message.deed})</b>` : null}</p>
+      <p class="quiet">Message ${message.own} of ${from?.title}, ${message.phase}${message.loop ? `, loop ${message.loop}` : ""}, ${counted(message.bytes, "byte")}, sent at step ${message.sent + 1},${" "}
+        ${message.arrives === null ? html`<b class="bad">never arrives</b>` : `arrives at step ${message.arrives + 1}`}${message.deed ? html` <b class="bad">(${DEEDS[message.deed]})</b>` : null}</p>
       <${WhatIf} message=${message} sender=${from?.id ?? ""} />
       ${message.kind === "end" ? html`<p>Nothing but the end of a phase: “I have said what I have to say.”</p>` : null}
       ${message.kind === "rules" ? html`<p>The canonical text of the rules <code>${message.module}</code>.</p>` : null}
@@ -44,7 +44,7 @@ function Lines({ lines, added, removed, only, sender }) {
 /** @param {{message: import("../types.js").Message, sender: string}} properties */
 function WhatIf({ message, sender }) {
   const can = state.engine.value === "ready";
-  const deeds = /** @type {const} */ ([["drop", "lost"], ["duplicate", "sent twice"], ["swap", "overtaken by the next"], ["flip", "damaged"], ["cut", "the last before the line is cut"]]);
+  const deeds = /** @type {const} */ ([["drop", "lost"], ["duplicate", "sent twice"], ["swap", "overtaken by the next"], ["flip", "damaged"], ["cut", "cut off, with all that follows"]]);
   const changes = state.recording.value?.changes;
   if (!changes) return null;
   const mine = changes.faults.find((f) => f.scene === state.sceneNumber.value && f.sender === sender && f.message === message.own);

@@ -2,10 +2,12 @@
 // @ts-check
 import { html, useEffect, useState } from "../vendor/preact.js";
 import * as engine from "../engine.js";
-import { copy, download } from "../share.js";
+import { copy, download, pack } from "../share.js";
 import * as state from "../state.js";
 import { Editor } from "./editor.js";
-import { counted, named } from "./text.js";
+import { DEEDS, counted, named } from "./text.js";
+
+const MOST_TOML = 256 * 1024;
 
 export function PlanTab() {
   const plan = state.scene.value?.plan;
@@ -70,7 +72,7 @@ export function WatchesTab() {
         const judged = atEnd || (check.since !== null && state.step.value >= check.since);
         const word = !judged ? "not yet" : check.ok || !atEnd ? "holds" : "does not hold";
         const good = judged && (check.ok || !atEnd);
-        return html`<li class=${good ? "good" : judged ? "bad" : "quiet"}><b>${good ? "✓" : judged ? "✗" : "…"}</b> ${check.text}
+        return html`<li class=${good ? "good" : judged ? "bad" : "quiet"}><b>${good ? "✓" : judged ? "✗" : "…"}</b> ${check.text}${" "}
           <small>${word}${atEnd ? `: ${check.detail}` : check.since === null ? " (judged at the end of the scene)" : ""}</small>
           ${check.watch ? html` <button type="button" class="plain" disabled=${!can} onClick=${() => engine.run({ changes: { watched: changes.watched.filter((w) => w !== check.text) } })}>remove</button>` : null}</li>`;
       })}</ul>
@@ -108,7 +110,7 @@ export function WhatIfTab() {
       </div>
       <h4>Changed</h4>
       ${faults.length + orders.length + (seed ? 1 : 0) === 0 ? html`<p class="empty">Nothing: this is the scenario as it was written.</p>` : html`<ul class="changes">
-        ${faults.map((f) => html`<li>Scene ${f.scene + 1}: ${f.do} ${f.record ? `record ${f.record}` : `message ${f.message}`} of ${f.sender} <button type="button" class="plain" onClick=${() => engine.run({ changes: { faults: faults.filter((x) => x !== f) }, at: { scene, step: null } })}>take back</button></li>`)}
+        ${faults.map((f) => html`<li>Scene ${f.scene + 1}: ${f.record ? `record ${f.record}` : `message ${f.message}`} of ${f.sender} is ${DEEDS[f.do]} <button type="button" class="plain" onClick=${() => engine.run({ changes: { faults: faults.filter((x) => x !== f) }, at: { scene, step: null } })}>take back</button></li>`)}
         ${orders.map((o) => html`<li>Scene ${o.scene + 1}, step ${o.step}: ${o.do === "tick" ? `${o.seconds} s pass` : o.do === "rules" ? `${o.peer} changes its rules` : `${o.peer} closes`} <button type="button" class="plain" onClick=${() => engine.run({ changes: { orders: orders.filter((x) => x !== o) }, at: { scene, step: null } })}>take back</button></li>`)}
         ${seed ? html`<li>Turns drawn by seed ${seed} <button type="button" class="plain" onClick=${() => engine.run({ changes: { seed: 0 } })}>take back</button></li>` : null}</ul>
         <button type="button" id="all-back" onClick=${() => engine.run({ changes: { faults: [], orders: [], seed: 0 }, at: { scene, step: null } })}>Take everything back</button>`}
@@ -129,10 +131,18 @@ export function ScenarioTab() {
   if (!now) return null;
   const can = state.engine.value === "ready";
   const name = now.scenario.name;
-  const link = () => {
+  const link = async () => {
     const address = new URL(location.href);
     address.search = "";
+    address.hash = `${new URLSearchParams({ z: await pack(now), scene: `${state.sceneNumber.value}`, step: `${state.step.value}`, tab: state.tab.value })}`;
     return address.href;
+  };
+  const open = async (/** @type {HTMLInputElement} */ input) => {
+    const file = input.files?.[0];
+    if (!file) return;
+    if (file.size > MOST_TOML) state.notice.value = `${file.name} was not opened: a scenario has at most ${MOST_TOML} bytes.`;
+    else await engine.run({ name: file.name.replace(/\.toml$/, ""), toml: await file.text(), changes: { faults: [], orders: [], watched: [], seed: 0 }, at: {} });
+    input.value = ""; // so that the same file can be opened again
   };
   /** @param {string} what @param {() => Promise<string>|string} make */
   const copied = (what, make) => async () => {
@@ -155,7 +165,7 @@ export function ScenarioTab() {
         <button type="button" id="copy-cli" disabled=${!can} onClick=${copied("commands for a shell", asked("commands"))}>Copy as CLI commands</button>
         <button type="button" id="copy-test" disabled=${!can} onClick=${copied("a test", asked("test"))}>Copy as a test</button>
         <button type="button" onClick=${async () => download(`${name}.toml`, can ? await asked("toml")() : now.scenario.toml, "application/toml")}>Save TOML</button>
-        <label class="file">Open TOML <input type="file" id="open-toml" accept=".toml" disabled=${!can} onChange=${async (/** @type {any} */ e) => { const file = e.target.files?.[0]; if (file && file.size < 262144) void engine.run({ toml: await file.text(), changes: { faults: [], orders: [], watched: [], seed: 0 }, at: {} }); }} /></label>
+        <label class="file">Open TOML <input type="file" id="open-toml" accept=".toml" disabled=${!can} onChange=${(/** @type {any} */ e) => open(e.target)} /></label>
         ${state.pair.value.map((peer, side) => peer ? html`<button type="button" id=${`save-journal-${side}`} disabled=${!can || !state.frame.value} title="Run it again with lace plumb journal replay" onClick=${() => journal(side)}>Save ${peer.title}’s journal</button>` : null)}
       </div>
       ${shared ? html`<label class="shared">To pass on <textarea id="shared" readonly rows="3" value=${shared} onFocus=${(/** @type {any} */ e) => e.target.select()}></textarea></label>` : null}

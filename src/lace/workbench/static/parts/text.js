@@ -38,5 +38,8 @@ export function counted(count, word) {
 
 /** Icons are shapes, and never stand alone: a word is always beside them. */
 export const ICONS = {
-  have: "●", advertised: "◌", requestable: "◎", "in flight": "➤", rejected: "✕", hidden: "◑", ok: "✓", bad: "✗", wait: "…",
+  have: "●", advertised: "◌", requestable: "◎", "in flight": "➤", rejected: "✕", hidden: "◑", newest: "▲", ok: "✓", bad: "✗", wait: "…",
 };
+
+/** What befell a message, in a word. @type {Record<string, string>} */
+export const DEEDS = { drop: "lost", duplicate: "sent twice", swap: "overtaken", flip: "damaged", cut: "cut off" };

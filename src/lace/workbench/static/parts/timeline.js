@@ -3,11 +3,12 @@
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { download, picture } from "../share.js";
 import * as state from "../state.js";
+import { DEEDS } from "./text.js";
 
 const ROW = 26;
-const WIDTH = 420;
-const LEFT = 74;
-const RIGHT = WIDTH - 74;
+const WIDTH = 432;
+const LEFT = 106; // room for the name of a phase and for what happened there
+const RIGHT = WIDTH - 62;
 const MARGIN = 40;
 
 export function Timeline() {
@@ -56,27 +57,29 @@ function Diagram({ view, a, b }) {
   const height = all.length * ROW + MARGIN + 10;
   const y = (/** @type {number} */ number) => MARGIN + number * ROW;
   const at = state.step.value;
-  const visible = messages.filter((m) => (state.showEnds.value || m.kind !== "end" || m.deed) && m.sent + 1 <= end && (m.arrives ?? m.sent) + 1 >= first);
+  const shown = bands(all, first, end);
+  const visible = messages.filter((m) => (state.showEnds.value || m.kind !== "end" || (m.deed && m.deed !== "cut") || m.number === state.selection.value?.message) && m.sent + 1 <= end && (m.arrives ?? m.sent) + 1 >= first);
   return html`
     <svg id="diagram" class="diagram" viewBox=${`0 0 ${WIDTH} ${height}`} width=${WIDTH} height=${height} aria-hidden="true">
-      ${bands(all, first, end).map((band) => html`
-        <g key=${band.from}>
-          <rect class=${`band p-${band.phase}`} x="0" y=${y(band.from) - ROW / 2} width=${WIDTH} height=${(band.to - band.from + 1) * ROW} />
-          <text class="band-name" x="6" y=${y(band.from) + 4}>${band.phase}</text>
-          ${band.starts && band.loop ? html`<text class="band-name" x=${WIDTH - 6} y=${y(band.from) + 4} text-anchor="end">loop ${band.loop}</text>` : null}
-        </g>`)}
+      ${shown.map((band) => html`<rect key=${band.from} class=${`band p-${band.phase}`} x="0" y=${y(band.from) - ROW / 2} width=${WIDTH} height=${(band.to - band.from + 1) * ROW} />`)}
       <line class="life" x1=${LEFT} x2=${LEFT} y1=${MARGIN - 12} y2=${height} />
       <line class="life" x1=${RIGHT} x2=${RIGHT} y1=${MARGIN - 12} y2=${height} />
       <rect class="here" x="0" y=${y(at) - ROW / 2} width=${WIDTH} height=${ROW} />
-      ${visible.map((m) => html`<${Arrow} key=${m.number} message=${m} y=${y} at=${at} crowded=${visible.some((o) => o !== m && o.kind !== "end" && o.sent === m.sent && o.sender === m.sender)} />`)}
+      ${shown.map((band) => html`
+        <text key=${band.from} class="band-name" x="6" y=${y(band.from) + 4}>${band.phase}</text>
+        ${band.starts && band.loop ? html`<text class="band-name" x="6" y=${y(band.from) + 16}>loop ${band.loop}</text>` : null}`)}
+      ${visible.map((m) => {
+        const beside = visible.filter((o) => o.sent === m.sent && o.sender === m.sender);
+        return html`<${Arrow} key=${m.number} message=${m} y=${y} at=${at} nth=${beside.filter((o) => o.arrives === null).indexOf(m)} crowded=${beside.some((o) => o !== m && o.kind !== "end")} />`;
+      })}
       ${all.slice(first, end).map((f, index) => {
         const number = first + index;
         const side = f.to ?? -1;
         const word = f.events?.find((e) => e.kind !== "Closed");
         return side < 0 ? null : html`
           <g key=${number} class=${number > at ? "later" : ""} onClick=${() => state.goTo(number)}>
-            <circle class=${`dot ${word ? "event" : ""} ${word?.kind === "RecordRejected" || word?.kind === "Aborted" ? "bad" : ""}`} cx=${side ? RIGHT : LEFT} cy=${y(number)} r=${word ? 5 : 3} />
-            ${word ? html`<text class="event-name" x=${side ? RIGHT + 9 : LEFT - 9} y=${y(number) + 4} text-anchor=${side ? "start" : "end"}>${mark(word)}</text>` : null}
+            <circle class=${`dot ${word ? "event" : ""} ${isBad(word) ? "bad" : ""}`} cx=${side ? RIGHT : LEFT} cy=${y(number)} r=${word ? 5 : 3} />
+            ${word ? html`<text class=${`event-name ${isBad(word) ? "bad" : ""}`} x=${side ? RIGHT + 9 : LEFT - 9} y=${y(number) + 4} text-anchor=${side ? "start" : "end"}>${mark(word)}</text>` : null}
             <rect class="hit" x=${side ? RIGHT - 14 : LEFT - 14} y=${y(number) - ROW / 2} width="28" height=${ROW}><title>${f.sentence}</title></rect>
           </g>`;
       })}
@@ -86,20 +89,26 @@ function Diagram({ view, a, b }) {
     </svg>`;
 }
 
+/** @param {import("../types.js").Event_|undefined} event */
+function isBad(event) {
+  return event?.kind === "RecordRejected" || event?.kind === "Aborted";
+}
+
 /** @param {import("../types.js").Event_} event */
 function mark(event) {
   return { RecordSaved: "stored", RecordRejected: "rejected", FixedPoint: "fixed", Aborted: "aborted", RecordDuplicate: "again" }[event.kind] ?? "";
 }
 
-/** @param {{message: import("../types.js").Message, y: (n: number) => number, at: number, crowded: boolean}} properties */
-function Arrow({ message, y, at, crowded }) {
+/** ``nth``: which one it is of those that were sent together and lost.
+ * @param {{message: import("../types.js").Message, y: (n: number) => number, at: number, nth: number, crowded: boolean}} properties */
+function Arrow({ message, y, at, nth, crowded }) {
   const from = message.sender === 0 ? LEFT : RIGHT;
   const to = message.sender === 0 ? RIGHT : LEFT;
   const y1 = y(message.sent + 1);
   const arrives = message.arrives ?? Infinity;
   const lost = arrives === Infinity;
-  const y2 = lost ? y1 + ROW : y(arrives + 1);
-  const x2 = lost ? (from + to) / 2 : to;
+  const y2 = lost ? y1 + 4 + nth * 14 : y(arrives + 1);
+  const x2 = lost ? from + (to - from) * 0.3 : to;
   const under = message.sent + 1 <= at && arrives + 1 > at;
   const later = message.sent + 1 > at;
   const chosen = state.selection.value?.message === message.number;
@@ -107,15 +116,18 @@ function Arrow({ message, y, at, crowded }) {
   const classes = ["arrow", `k-${message.kind}`, under ? "under" : "", later ? "later" : "", chosen ? "chosen" : "", about ? "about" : "", message.deed || lost ? "bad" : ""].join(" ");
   const dx = to > from ? 1 : -1;
   const slope = (y2 - y1) / (x2 - from);
-  const label = message.deed ? `${message.summary} ✕ ${message.deed}` : message.summary;
+  const angle = (Math.atan(slope) * 180) / Math.PI;
+  const label = message.deed ? `${DEEDS[message.deed]}: ${message.summary}` : message.summary;
   return html`
     <g class=${classes} onClick=${() => state.selectMessage(message.number)}>
       <line x1=${from + 4 * dx} y1=${y1} x2=${x2 - 6 * dx} y2=${y2 - slope * 6 * dx} />
       ${lost
-        ? html`<text class="cross" x=${x2} y=${y2 + 5} text-anchor="middle">✕</text>`
+        ? html`<text class="cross" x=${x2} y=${y2 + 4} text-anchor="middle">✕</text>`
         : html`<path d=${`M${x2 - 5 * dx},${y2} l${-7 * dx},-4 l0,8 z`} />`}
-      ${message.kind === "end" && !message.deed ? null : crowded && !lost
-        ? html`<text class="label" x=${to - 16 * dx} y=${y2 - 5} text-anchor=${dx > 0 ? "end" : "start"}>${cutText(label)}</text>`
+      ${message.kind === "end" && !message.deed ? null : lost
+        ? html`<text class="label" x=${x2 + 9 * dx} y=${y2 + 4} text-anchor=${dx > 0 ? "start" : "end"}>${cutText(label)}</text>`
+        : crowded
+        ? html`<text class="label" x=${to - 16 * dx} y=${y2 - 5} transform=${`rotate(${angle} ${to} ${y2})`} text-anchor=${dx > 0 ? "end" : "start"}>${cutText(label)}</text>`
         : html`<text class="label" x=${from + 9 * dx} y=${y1 - 4 + slope * 12 * dx} text-anchor=${dx > 0 ? "start" : "end"}>${cutText(label)}</text>`}
       <line class="hit" x1=${from} y1=${y1} x2=${x2} y2=${y2}><title>${message.summary}</title></line>
     </g>`;

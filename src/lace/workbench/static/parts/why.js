@@ -54,7 +54,7 @@ function rejectionOf(side, hash) {
 /** @param {{verdict: import("../types.js").Verdict, yes: string, no: string, me: string, you: string, side: number}} properties */
 function VerdictView({ verdict, yes, no, me, you, side }) {
   return html`
-    <p class=${`verdict ${verdict.allowed ? "yes" : "no"}`}><b>${verdict.allowed ? "✓" : "✗"} ${verdict.allowed ? yes : no}.</b>
+    <p class=${`verdict ${verdict.allowed ? "yes" : "no"}`}><b>${verdict.allowed ? "✓" : "✗"} ${verdict.allowed ? yes : no}.</b>${" "}
       ${verdict.allowed ? "" : html` What decided: <strong class="layer">${verdict.layer}</strong>.`} ${named(verdict.detail, side)}</p>
     ${verdict.mine ? html`<h5>${me}’s own rules</h5><ul class="tree" aria-label=${`Proof by ${me}’s rules`}><${ProofView} proof=${verdict.mine} side=${side} depth=${0} /></ul>` : null}
     ${verdict.theirs ? html`<h5>${you}’s rules, as they see ${me}</h5><ul class="tree" aria-label=${`Proof by ${you}’s rules`}><${ProofView} proof=${verdict.theirs} side=${side} depth=${0} /></ul>` : null}
@@ -76,7 +76,7 @@ function ProofView({ proof, side, depth }) {
 /** @param {{refusal: import("../types.js").Refusal, side: number}} properties */
 function RefusalView({ refusal, side }) {
   const bound = Object.entries(refusal.bindings);
-  return html`<li><${RuleName} id=${refusal.rule} /> fails at <code class="failed">${named(refusal.failed, side)}</code>
+  return html`<li><${RuleName} id=${refusal.rule} /> fails at <code class="failed">${named(refusal.failed, side)}</code>${" "}
     <small>after ${counted(refusal.satisfied, "condition")} held${bound.length ? html`, with ${bound.map(([name, value], i) => html`${i ? ", " : ""}${name} = ${named(value, side)}`)}` : ""}</small>
     ${refusal.near.length ? html`<ul class="near">${refusal.near.map((fact) => html`<li><small>nearest: <code>${named(fact, side)}</code></small></li>`)}</ul>` : null}</li>`;
 }
@@ -88,7 +88,7 @@ function Stopped() {
     <p>${stopped.outcome === "fixed point"
       ? "Fixed point: nothing that either side may ask for is advertised, missing, and still to be had."
       : html`The exchange ended with <code>${stopped.outcome}</code>. What was stored stays stored.`}</p>
-    <ul class="stops">${stopped.sides.map((one, side) => html`<li><b>${state.pair.value[side]?.title}</b> ${one.word}: ${named(one.detail)}
+    <ul class="stops">${stopped.sides.map((one, side) => html`<li><b>${state.pair.value[side]?.title}</b> ${one.word}: ${named(one.detail)}${" "}
       ${one.loops === undefined ? null : html`<small>${counted(one.loops, "loop")}, ${counted(one.received ?? 0, "record")} received, ${one.rejected ? `${one.rejected} rejected, ` : ""}${one.bytes_received} bytes of records in, ${one.bytes_sent} out</small>`}
       ${one.fix ? html`<br /><small>${one.meaning} ${one.fix}</small>` : null}</li>`)}</ul>`;
 }
