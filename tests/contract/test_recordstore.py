@@ -20,7 +20,14 @@ from lace.datalog.roles import RECORD_FACTS
 from lace.errors import Status, UsageError
 from lace.ids import RecordHash
 from lace.record import Plex, Record, build_blob, build_plex, facts, seal
-from lace.recordstore import MemoryStore, RecordStore, SqliteStore, StoredRecord, StoreRecordId
+from lace.recordstore import (
+    MemoryStore,
+    RecordStore,
+    SqliteStore,
+    StoredRecord,
+    StoreRecordId,
+    base,
+)
 from lace.urc import Coordinate, parse_urc
 
 STORES: dict[str, Callable[[Path], RecordStore]] = {
@@ -264,3 +271,23 @@ def test_cursors_and_marks_are_kept_by_link(store: RecordStore) -> None:
     assert (store.mark(b"link"), store.mark(b"other")) == (b"three", b"two")
     store.move_cursor(b"link", {}, [])
     assert (store.mark(b"link"), store.mark(b"other")) == (None, b"two")
+
+
+def test_what_is_remembered_of_links_has_a_limit(
+    store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "MOST_LINKS", 3)
+    for link in (b"a", b"b", b"c"):
+        store.move_cursor(link, {"P.x.H9": b"text"}, [])
+    store.set_mark(b"a", b"used")
+    store.set_mark(b"d", b"one more")
+    assert {link for link in (b"a", b"b", b"c", b"d") if store.cursor(link) or store.mark(link)} == {
+        b"a", b"c", b"d",
+    }  # fmt: skip
+    monkeypatch.setattr(base, "CURSOR_BYTES", 5000)
+    store.move_cursor(b"d", {"P.y.H9": b"x" * 4960}, [])
+    assert [len(store.cursor(link)) for link in (b"a", b"c", b"d")] == [0, 0, 1]
+    store.move_cursor(b"d", {"P.z.H9": b"x" * 4960}, [])
+    assert store.cursor(b"d") == {}  # more than there is room for
+    store.move_cursor(b"d", {"P.z.H9": b"x"}, [])
+    assert len(store.cursor(b"d")) == 1

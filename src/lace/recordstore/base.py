@@ -11,13 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NewType, Protocol, Self
+from typing import Final, NewType, Protocol, Self
 
 from lace.datalog.source import FactSource
 from lace.errors import Outcome
 from lace.ids import RecordHash
+from lace.limits import MIB
 from lace.record.model import Record, Seal, Versioned
 from lace.urc import Coordinate, VersionSelector, raw_tip_key
+
+MOST_LINKS: Final = 10_000
+CURSOR_BYTES: Final = 256 * MIB
+"""So much is remembered of links; those that were not used for longest are forgotten first."""
 
 StoreRecordId = NewType("StoreRecordId", int)
 """Local, increasing, never used again: the order in which records were stored (G18)."""
@@ -100,7 +105,10 @@ class RecordStore(Protocol):
         """Return how often anything was forgotten; a new number means that records are gone."""
 
     def cursor(self, link: bytes) -> dict[str, bytes]:
-        """Return what is kept for a link: advertised records, each with its text or nothing."""
+        """Return what is kept for a link: advertised records, each with its text or nothing.
+
+        It is kept while there is room for it: links that were not used for longest are forgotten.
+        """
 
     def move_cursor(self, link: bytes, put: Mapping[str, bytes], gone: Iterable[str]) -> None:
         """Change what is kept for a link; its mark is gone then."""
@@ -116,6 +124,11 @@ class RecordStore(Protocol):
 
     def close(self) -> None:
         """Release everything; a closed store cannot be used again."""
+
+
+def cursor_bytes(record: str, advert: bytes) -> int:
+    """Return about how much room an entry of a cursor takes."""
+    return len(record) + len(advert) + 16
 
 
 def in_tip_order(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 
@@ -14,10 +15,12 @@ from lace.ids import RecordHash
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.record.facts import facts
 from lace.record.model import Record, Versioned
+from lace.recordstore import base
 from lace.recordstore.base import (
     Closes,
     StoredRecord,
     StoreRecordId,
+    cursor_bytes,
     in_tip_order,
 )
 from lace.urc import Coordinate
@@ -68,6 +71,13 @@ class MemorySnapshot(Closes):
         return self._facts.select(predicate, bound)
 
 
+@dataclass(slots=True)
+class _Link:
+    cursor: dict[str, bytes] = field(default_factory=dict)
+    mark: bytes | None = None
+    size: int = 0
+
+
 class MemoryStore(Closes):
     """Keeps records in a dict, in the order they came."""
 
@@ -75,8 +85,7 @@ class MemoryStore(Closes):
         self._limits = limits
         self._records: _Records = {}
         self._order: list[StoredRecord] = []
-        self._cursors: dict[bytes, dict[str, bytes]] = {}
-        self._marks: dict[bytes, bytes] = {}
+        self._links: dict[bytes, _Link] = {}
         self._places: dict[tuple[str, str, str], dict[RecordHash, Versioned]] = {}
         self._last = StoreRecordId(0)
         self._forgets = 0
@@ -140,20 +149,33 @@ class MemoryStore(Closes):
         return self._forgets
 
     def cursor(self, link: bytes) -> dict[str, bytes]:
-        return dict(self._cursors.get(link, {}))
+        return dict(self._links[link].cursor) if link in self._links else {}
 
     def move_cursor(self, link: bytes, put: Mapping[str, bytes], gone: Iterable[str]) -> None:
-        self._marks.pop(link, None)
-        kept = self._cursors.setdefault(link, {})
-        for record in gone:
-            kept.pop(record, None)
-        kept.update(put)
+        kept = self._use_link(link, None)
+        for record in {*gone, *put}:
+            if record in kept.cursor:
+                kept.size -= cursor_bytes(record, kept.cursor.pop(record))
+        kept.cursor.update(put)
+        kept.size += sum(cursor_bytes(record, advert) for record, advert in put.items())
+        self._make_room()
 
     def mark(self, link: bytes) -> bytes | None:
-        return self._marks.get(link)
+        return self._links[link].mark if link in self._links else None
 
     def set_mark(self, link: bytes, mark: bytes) -> None:
-        self._marks[link] = mark
+        self._use_link(link, mark)
+        self._make_room()
+
+    def _use_link(self, link: bytes, mark: bytes | None) -> _Link:
+        kept = self._links[link] = self._links.pop(link, _Link())  # the latest is the last
+        kept.mark = mark
+        return kept
+
+    def _make_room(self) -> None:
+        size = sum(kept.size for kept in self._links.values())
+        while len(self._links) > base.MOST_LINKS or size > base.CURSOR_BYTES:
+            size -= self._links.pop(next(iter(self._links))).size
 
     def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:
         self._listeners.append(listener)

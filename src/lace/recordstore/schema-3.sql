@@ -9,8 +9,19 @@ DELETE FROM field WHERE name IN (
 DROP TABLE digest;
 DROP TABLE context;
 
--- How things stood at the last fixed point of a link: while nothing changes, nothing has to be evaluated.
-CREATE TABLE mark (
-    link BLOB NOT NULL PRIMARY KEY,
-    mark BLOB NOT NULL
+-- What is remembered of each link: the mark of its last fixed point, and what the peer advertised then. An empty
+-- advert stands for what the record here would be advertised as. It can all be had again, and has a limit.
+CREATE TABLE link_state (
+    id    INTEGER PRIMARY KEY,
+    key   BLOB NOT NULL UNIQUE,
+    mark  BLOB,
+    bytes INTEGER NOT NULL DEFAULT 0,  -- of the cursor
+    used  INTEGER NOT NULL             -- larger is later
+) STRICT;
+DROP TABLE cursor;
+CREATE TABLE cursor (
+    link   INTEGER NOT NULL REFERENCES link_state (id),
+    record TEXT NOT NULL,
+    advert BLOB NOT NULL,
+    PRIMARY KEY (link, record)
 ) STRICT, WITHOUT ROWID;

@@ -19,12 +19,14 @@ from lace.ids import RecordHash
 from lace.record.facts import links, numbered
 from lace.record.model import Record, Versioned
 from lace.record.validate import reread
-from lace.recordstore.base import Closes, StoredRecord, StoreRecordId
+from lace.recordstore import base
+from lace.recordstore.base import Closes, StoredRecord, StoreRecordId, cursor_bytes
 from lace.recordstore.sqlite_file import MIGRATIONS, VERSION, connect, errors, statements
 from lace.recordstore.sqlite_snapshot import SqliteSnapshot, inner_of, place_of
 from lace.urc import Coordinate
 
 _APPLICATION: Final = 0x4C616365  # "Lace"
+_VARIABLES: Final = 500  # in one query
 
 
 class SqliteStore(Closes):
@@ -134,29 +136,37 @@ class SqliteStore(Closes):
         return 0 if row is None else int(row[0])
 
     def cursor(self, link: bytes) -> dict[str, bytes]:
-        return dict(self._all("SELECT record, advert FROM cursor WHERE link = ?", (link,)))
+        query = (
+            "SELECT record, advert FROM cursor"
+            " WHERE link = (SELECT id FROM link_state WHERE key = ?)"
+        )
+        return dict(self._all(query, (link,)))
 
     def move_cursor(self, link: bytes, put: Mapping[str, bytes], gone: Iterable[str]) -> None:
         with self._lock, errors(self.path), self._writing() as connection:
-            connection.execute("DELETE FROM mark WHERE link = ?", (link,))
+            id = _use_link(connection, link, None)
+            absent = set(gone)
+            size = -_room_of(connection, id, [*(absent - put.keys()), *put])
             connection.executemany(
-                "DELETE FROM cursor WHERE link = ? AND record = ?", [(link, r) for r in gone]
+                "DELETE FROM cursor WHERE link = ? AND record = ?", [(id, r) for r in absent]
             )
             connection.executemany(
                 "INSERT INTO cursor (link, record, advert) VALUES (?, ?, ?)"
                 " ON CONFLICT (link, record) DO UPDATE SET advert = excluded.advert",
-                [(link, record, advert) for record, advert in put.items()],
+                [(id, record, advert) for record, advert in put.items()],
             )
+            size += sum(cursor_bytes(record, advert) for record, advert in put.items())
+            connection.execute("UPDATE link_state SET bytes = bytes + ? WHERE id = ?", (size, id))
+            _make_room(connection)
 
     def mark(self, link: bytes) -> bytes | None:
-        row = self._one("SELECT mark FROM mark WHERE link = ?", (link,))
+        row = self._one("SELECT mark FROM link_state WHERE key = ?", (link,))
         return row[0] if row else None
 
     def set_mark(self, link: bytes, mark: bytes) -> None:
         with self._lock, errors(self.path), self._writing() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO mark (link, mark) VALUES (?, ?)", (link, mark)
-            )
+            _use_link(connection, link, mark)
+            _make_room(connection)
 
     def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:
         self._listeners.append(listener)
@@ -285,3 +295,41 @@ class SqliteStore(Closes):
     def _all(self, query: str, values: tuple[Any, ...]) -> list[Any]:
         with self._lock, errors(self.path):
             return self._connection.execute(query, values).fetchall()
+
+
+def _use_link(connection: sqlite3.Connection, key: bytes, mark: bytes | None) -> int:
+    """Return the id of a link, whose mark is this from now on."""
+    row = connection.execute(
+        "INSERT INTO link_state (key, mark, used)"
+        " VALUES (?, ?, (SELECT ifnull(max(used), 0) + 1 FROM link_state))"
+        " ON CONFLICT (key) DO UPDATE SET mark = excluded.mark, used = excluded.used"
+        " RETURNING id",
+        (key, mark),
+    ).fetchone()
+    return int(row[0])
+
+
+def _room_of(connection: sqlite3.Connection, link: int, records: list[str]) -> int:
+    """Return how much room some entries of a cursor take now."""
+    size = 0
+    for start in range(0, len(records), _VARIABLES):
+        part = records[start : start + _VARIABLES]
+        marks = ", ".join("?" * len(part))
+        rows = connection.execute(
+            f"SELECT record, advert FROM cursor WHERE link = ? AND record IN ({marks})",  # noqa: S608
+            (link, *part),
+        )
+        size += sum(cursor_bytes(record, advert) for record, advert in rows)
+    return size
+
+
+def _make_room(connection: sqlite3.Connection) -> None:
+    """Forget the links that were not used for longest while there is too much."""
+    query = "SELECT count(*), ifnull(sum(bytes), 0) FROM link_state"
+    while True:
+        links, size = connection.execute(query).fetchone()
+        if links <= base.MOST_LINKS and size <= base.CURSOR_BYTES:
+            return
+        oldest = "(SELECT id FROM link_state ORDER BY used LIMIT 1)"
+        connection.execute(f"DELETE FROM cursor WHERE link = {oldest}")  # noqa: S608 (ours)
+        connection.execute(f"DELETE FROM link_state WHERE id = {oldest}")  # noqa: S608 (ours)

@@ -236,7 +236,9 @@ class LocalPolicy:
         if tables is not None:
             return m.Recalled(tables=tables)
         source = self._peer_label(asked.plan)
-        kept = self.store.cursor(asked.link)
+        kept: dict[str, bytes] = {}
+        with suppress(StoreError):
+            kept = self.store.cursor(asked.link)
         adverts: dict[str, bytes] = {}
         for advert in self._describe([hash for hash, text in kept.items() if not text], source):
             adverts[advert.record] = advert.digest()
@@ -250,7 +252,9 @@ class LocalPolicy:
 
     def _settled(self, asked: m.Recall) -> Settled | None:
         """Return the last fixed point of a link, if all that it depended on is as it was."""
-        text = self.store.mark(asked.link)
+        text = None
+        with suppress(StoreError):  # a file that is only read may be of an earlier version
+            text = self.store.mark(asked.link)
         if text is None:
             return None
         mark = Mark.decode(text) if asked.settles else None
