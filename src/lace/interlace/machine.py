@@ -88,7 +88,7 @@ class InterlaceMachine:
     @property
     def tables(self) -> tuple[Partitions, Partitions]:
         """What this side and the peer advertise."""
-        return self._own.table, self._adverts.table
+        return self._own.table, Partitions() if self._peers is None else self._peers.table
 
     def peer_advertises(self, record: str) -> bool:
         """Whether the peer claims, as far as was heard, to have a record."""

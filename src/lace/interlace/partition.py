@@ -103,6 +103,11 @@ class Partitions:
     def __len__(self) -> int:
         return sum(map(len, self._runs)) // _ENTRY + sum(map(len, self._odd.values()))
 
+    @property
+    def memory(self) -> int:
+        """About how many bytes this takes."""
+        return sum(map(len, self._runs)) + _ODD_BYTES * sum(map(len, self._odd.values()))
+
     def __contains__(self, record: object) -> bool:
         return isinstance(record, str) and self.standing(record) is Standing.KNOWN
 
@@ -257,6 +262,7 @@ class Partitions:
                 yield data[at : at + _ENTRY]
 
 
+_ODD_BYTES: Final = 400
 _KEY: Final = 33
 _STATE: Final = 65
 _ENTRY: Final = 66

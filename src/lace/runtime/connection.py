@@ -111,9 +111,14 @@ class Exchange:
         self._inbox.put_nowait(given)
 
     @property
-    def memory(self) -> int:
+    def waiting(self) -> int:
         """Bytes that wait here, in either direction."""
         return self._unsent + self._ahead + self._binding.held
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes this holds: what waits, facts, and tables."""
+        return self.waiting + (0 if self.participant is None else self.participant.memory)
 
     async def run(self) -> m.Closed | m.Aborted:
         """Run to the end; return how it ended. The stream is closed then."""

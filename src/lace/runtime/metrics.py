@@ -16,7 +16,7 @@ _REQUEST_SECONDS: Final = 5.0
 
 _HELP: Final = {
     "lace_connections": ("gauge", "Connections that stand."),
-    "lace_memory_bytes": ("gauge", "Bytes that wait in connections."),
+    "lace_memory_bytes": ("gauge", "Bytes that connections hold: what waits, facts, and tables."),
     "lace_store_records": ("gauge", "Records in the store."),
     "lace_connections_total": ("counter", "Connections that were taken."),
     "lace_refused_total": ("counter", "Connections that were turned away."),

@@ -17,7 +17,7 @@ from lace.record.model import Record
 from lace.recordstore.base import RecordStore
 from lace.runtime.journal import Journal
 from lace.runtime.local import LocalPolicy
-from lace.runtime.resting import Resting
+from lace.runtime.resting import Resting, memory_of
 from lace.tai import Tai
 
 Crossing = m.PeerModule | m.PeerFacts | m.PeerRecord | m.PeerPhaseEnd
@@ -59,6 +59,11 @@ class Participant:
     @property
     def idle(self) -> bool:
         return self.machine.phase is Phase.IDLE
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes its policy and its tables take."""
+        return memory_of(self.local.policy, *self.machine.tables)
 
     def give(self, given: m.Input, now: Tai) -> list[Crossing]:
         """Hand the machine an input, do all it asks for, and return what crosses to the peer."""

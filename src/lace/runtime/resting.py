@@ -14,11 +14,22 @@ from typing import Final
 
 from lace.datalog.source import Fact
 from lace.interlace.partition import Partitions
+from lace.limits import MIB
 from lace.policy.executable import ExchangePolicy
 from lace.policy.mentions import Mentions
 from lace.recordstore.base import StoreRecordId
 
-_ROOM: Final = 500_000
+_ROOM: Final = 128 * MIB
+_FACT_BYTES: Final = 400  # in a source, with what follows from it
+
+
+def memory_of(policy: ExchangePolicy | None, *tables: Partitions) -> int:
+    """Return about how many bytes a policy and tables of advertisements take."""
+    size = sum(table.memory for table in tables)
+    if policy is not None:
+        source = policy.source
+        size += _FACT_BYTES * sum(map(source.count_at_most, source.predicates()))
+    return size
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +46,8 @@ class AtRest:
     peers: Partitions
 
     @property
-    def size(self) -> int:
-        """Facts and advertisements, roughly what there is to hold."""
-        source = self.policy.source
-        facts = sum(map(source.count_at_most, source.predicates()))
-        return facts + len(self.own) + len(self.peers)
+    def memory(self) -> int:
+        return memory_of(self.policy, self.own, self.peers)
 
 
 class Resting:
@@ -53,6 +61,17 @@ class Resting:
     def __len__(self) -> int:
         return len(self._sides)
 
+    @property
+    def memory(self) -> int:
+        """About how many bytes are kept."""
+        with self._lock:
+            return sum(size for _, size in self._sides.values())
+
+    def clear(self) -> None:
+        """Keep nothing: the next exchanges have more to do."""
+        with self._lock:
+            self._sides.clear()
+
     def take(self, link: bytes) -> AtRest | None:
         """Hand over what is kept for a link: whoever goes on with it changes it."""
         with self._lock:
@@ -61,7 +80,7 @@ class Resting:
 
     def put(self, link: bytes, side: AtRest) -> None:
         """Keep a side; others go until there is room for it."""
-        size = side.size
+        size = side.memory
         with self._lock:
             self._sides[link] = side, size
             self._sides.move_to_end(link)

@@ -305,13 +305,18 @@ class Server:
                 newest = await loop.run_in_executor(None, self._store.high_water)
                 if newest > self._seen:
                     self._stored_until(newest)
-            if self._memory() > self._policy.limits.memory_mib * _MIB:
+            if self._memory() <= self._policy.limits.memory_mib * _MIB:
+                continue
+            if self._resting.memory:
+                self._resting.clear()
+            else:
                 largest = max(self._peers.values(), key=lambda peer: peer.exchange.memory)
                 detail = "the server is short of memory"
                 largest.exchange.give(m.StreamFailed(Code.SERVE_FULL, detail))
 
     def _memory(self) -> int:
-        return sum(peer.exchange.memory for peer in self._peers.values())
+        held = sum(peer.exchange.memory for peer in self._peers.values())
+        return held + self._resting.memory
 
     # --- small things ---
 

@@ -58,8 +58,8 @@ class ServerLimits:
     """Most connections at once."""
     connections_per_host: int = 200
     """Most of them from one network address."""
-    memory_mib: int = 1024
-    """Most that may wait in all connections together; the largest is ended when it is more."""
+    memory_mib: int = 2048
+    """Most that all connections may hold together; the largest is ended when it is more."""
     bytes_per_minute: int = 2 * 1024**3
     """Most bytes that one connection may send us in a minute; it waits when it is more."""
     phases_per_minute: int = 3000

@@ -275,10 +275,10 @@ def test_a_little_that_is_new_is_all_that_is_looked_at(
 
 def test_what_rests_makes_room_for_what_comes(stores: tuple[RecordStore, RecordStore]) -> None:
     stores[0].save([note(i) for i in range(30)])
-    resting = Resting(room=100), Resting(room=10)
+    resting = Resting(room=10_000), Resting(room=10)
     Meeting(stores, resting=resting).end()
     assert [len(kept) for kept in resting] == [0, 0]
-    resting = Resting(room=300), Resting()
+    resting = Resting(room=80_000), Resting()
     Meeting(stores, (EVERYTHING, NOTES), resting=resting).end()
     Meeting(stores, (NOTES, EVERYTHING), resting=resting).end()
     assert [len(kept) for kept in resting] == [1, 2]
@@ -321,3 +321,18 @@ def test_it_makes_no_difference_but_to_the_work(
 
 def held(store: RecordStore) -> set[str]:
     return {entry.hash for entry in store.read(StoreRecordId(0), 10**6)}
+
+
+def test_what_is_held_is_counted() -> None:
+    resting = Resting(), Resting()
+    few, many = (MemoryStore(), MemoryStore()), (MemoryStore(), MemoryStore())
+    few[0].save([note(i) for i in range(10)])
+    many[0].save([note(i) for i in range(1000)])
+    small = Meeting(few, stays=True).pair.left.memory
+    large = Meeting(many, stays=True, resting=resting)
+    assert large.pair.left.memory > small * 50
+    assert resting[0].memory == 0
+    large.end()
+    assert resting[0].memory > small * 50
+    resting[0].clear()
+    assert resting[0].memory == len(resting[0]) == 0

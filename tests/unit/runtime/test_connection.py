@@ -52,7 +52,7 @@ def test_a_scenario_converges_over_every_transport(address: str, tmp_path: Path)
             await host.ended.wait()
         assert isinstance(host.ends[0], m.Closed), host.ends
         assert host.ends[0].result.peer == KEY.verifier
-        assert not host.exchanges[0].memory
+        assert not host.exchanges[0].waiting
         return ended
 
     ended = within(work())
