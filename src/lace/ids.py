@@ -26,7 +26,9 @@ SUFFIX: Final = "H3"
 DIGEST_LENGTH: Final = 43
 
 _B32 = b64a.PATTERN_32.decode("ascii")
-_RECORD_HASH = re.compile(rf"[{RECORD_TYPES}]\.{_B32}\.{SUFFIX}")
+RECORD_HASH: Final = rf"[{RECORD_TYPES}]\.{_B32}\.{SUFFIX}"
+"""The pattern of a ``RecordHash``."""
+_RECORD_HASH = re.compile(RECORD_HASH)
 _VERIFIER = re.compile(rf"V\.{_B32}\.{SUFFIX}")
 _SIGNATURE = re.compile(b64a.PATTERN_64.decode("ascii"))
 _OTHER_TARGET = re.compile(rf"[{RECORD_TYPES}]\.[0-9A-Z_a-z~]+\.(?!{SUFFIX}$)[A-Z][A-Z0-9]*")

@@ -51,7 +51,12 @@ class Advertisement:
         return lines
 
     def digest(self) -> bytes:
-        return digest(_DOMAIN + self.canonical())
+        return digest_of(self.canonical())
+
+
+def digest_of(canonical: bytes) -> bytes:
+    """Return the digest of an advertisement in its one spelling."""
+    return digest(_DOMAIN + canonical)
 
 
 def advertise(

@@ -76,7 +76,9 @@ def check_facts(
         if PREDICATES.get(fact[0]) != len(fact) - 1:
             message = f"{fact[0]}/{len(fact) - 1} is not part of the protocol"
             raise ProtocolError(message, code=Code.INTERLACE_BLOCK)
-        if any(_is_longer(value, limits.value_bytes) for value in fact[1:]):
+        if sum(map(len, fact)) * 4 > limits.value_bytes and any(
+            _is_longer(value, limits.value_bytes) for value in fact[1:]
+        ):
             message = f"a value of more than {limits.value_bytes} bytes"
             raise ProtocolError(message, code=Code.INTERLACE_BLOCK)
         if fact[0] not in allowed:

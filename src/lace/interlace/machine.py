@@ -17,6 +17,7 @@ from lace.datalog.source import Fact
 from lace.errors import LaceError, ProtocolError
 from lace.interlace import messages as m
 from lace.interlace.facts import check_facts, read_block
+from lace.interlace.listing import Listing, read_listing
 from lace.interlace.opening import Epoch, Opening
 from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
 from lace.interlace.partition import Partitions, Settled
@@ -44,6 +45,7 @@ class InterlaceMachine:
         self._ended = False
         self._peer_ended = False
         self._facts: list[Fact] = []  # the peer's
+        self._listed: Listing = {}  # the peer's advertisements, where they need not be facts
         self._saying: Saying | None = None
         self._again = False  # we have more to advertise, whatever is requested
         self._peer_again = False
@@ -124,7 +126,7 @@ class InterlaceMachine:
 
     def _hear_module(self, given: m.PeerModule) -> None:
         """Take the peer's module; a loop that it has not yet joined gives way to a new epoch."""
-        joined = bool(self._facts) or self._peer_ended
+        joined = bool(self._facts or self._listed) or self._peer_ended
         if self.phase is Phase.IDLE or (self.phase is Phase.ADVERTISE and not joined):
             self._begin_epoch(own=False)
         if self.phase is not Phase.SETUP or self._peer_ended:
@@ -157,6 +159,8 @@ class InterlaceMachine:
 
     def _hear_facts(self, given: m.PeerFacts | m.PeerTuples) -> None:
         limits = self._side.limits
+        if isinstance(given, m.PeerFacts) and self._hear_listing(given.content):
+            return
         facts = read_block(given.content, limits) if isinstance(given, m.PeerFacts) else given.facts
         if self._passing_over:
             if all(fact[0] != "ExchangeOperand" for fact in facts):
@@ -169,6 +173,16 @@ class InterlaceMachine:
                 self._hear_tick(fact[1])
             else:
                 self._facts.append(fact)
+
+    def _hear_listing(self, content: bytes) -> bool:
+        """Take a block that has advertisements and nothing else; return whether it was one."""
+        if self.phase not in {Phase.ADVERTISE, Phase.ANSWER} or self._passing_over:
+            return False
+        listed = read_listing(content, self._adverts.source, self._side.limits)
+        if not listed or not self._listed.keys().isdisjoint(listed):
+            return False
+        self._listed |= listed
+        return True
 
     def _take_timer(self) -> None:
         if self.phase is Phase.IDLE:
@@ -212,7 +226,8 @@ class InterlaceMachine:
                         self._evaluate()
             case m.Described():
                 facts = tuple(fact for advert in given.adverts for fact in advert.facts())
-                self._do(m.SendFacts(facts))
+                text = b"".join(advert.canonical() for advert in given.adverts)
+                self._do(m.SendFacts(facts, text))
             case m.Loaded():
                 self._do(*self._transfer.take_loaded(given))
             case m.Saved():
@@ -311,12 +326,16 @@ class InterlaceMachine:
             case Phase.HELLO:
                 self._conclude_hello(facts)
             case Phase.ADVERTISE:
-                self._asked = [] if self._settled else self._adverts.take_advertise(facts, start)
+                self._asked = (
+                    []
+                    if self._settled
+                    else self._adverts.take_advertise(facts, start, self._listed)
+                )
             case Phase.ASK:
                 self._peer_asks = facts
                 return Occasion.ASKED if facts or self._asked else Occasion.NOTHING
             case Phase.ANSWER:
-                self._asked = self._adverts.take_answer(facts, start)
+                self._asked = self._adverts.take_answer(facts, start, self._listed)
             case Phase.REQUEST:
                 return self._conclude_requests(facts)
             case _:
@@ -372,7 +391,7 @@ class InterlaceMachine:
         if self._settled is None:
             return True
         if self.phase is Phase.ADVERTISE:
-            return self._adverts.confirms(self._facts, self._settled.peers)
+            return self._adverts.confirms(self._facts, self._settled.peers, self._listed)
         return not self._facts
 
     @property
@@ -557,6 +576,7 @@ class InterlaceMachine:
         self._ended = self._peer_ended = False
         self._again = self._peer_again = False
         self._facts = []
+        self._listed = {}
         self._saying = None
 
     def _end(self) -> None:

@@ -212,11 +212,13 @@ class SendModule:
 @dataclass(frozen=True, slots=True)
 class SendFacts:
     facts: tuple[Fact, ...]
+    text: bytes | None = field(default=None, compare=False, repr=False)
+    """The facts as a block, if that was at hand."""
 
     @property
     def content(self) -> bytes:
         """The facts as a block."""
-        return block(self.facts)
+        return block(self.facts) if self.text is None else self.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from lace.codes import Code
 from lace.datalog.source import Fact
 from lace.errors import LimitExceeded, ProtocolError
 from lace.interlace.advertise import ADVERT_FACTS, Advertisement, gather
+from lace.interlace.listing import Listing
 from lace.interlace.partition import (
     STANDARD_PREFIX,
     Partitions,
@@ -110,12 +111,12 @@ class PeerAdverts:
 
     # --- what the peer says ---
 
-    def confirms(self, facts: list[Fact], settled: Summary) -> bool:
+    def confirms(self, facts: list[Fact], settled: Summary, listing: Listing) -> bool:
         """Whether the peer's advertise phase says what it said at a fixed point before."""
         summaries = self._parse(facts)
-        listed = gather(_adverts_in(facts), self.source)
+        listed = self._gather(facts, listing)
         if summaries or listed:
-            digests = [advert.digest() for advert in listed.values()]
+            digests = [leaf for _, leaf in listed.values()]
             told = summaries or [Summary("", len(listed), merkle_root(digests))]
             same = told == [settled]
         else:
@@ -126,17 +127,16 @@ class PeerAdverts:
             self._summaries -= len(summaries)  # they will be counted when they are compared
         return same
 
-    def take_advertise(self, facts: list[Fact], start: int) -> list[Fact]:
+    def take_advertise(self, facts: list[Fact], start: int, listing: Listing) -> list[Fact]:
         """Take the peer's advertise phase; return what has to be asked."""
         summaries = self._parse(facts)
-        listed = _adverts_in(facts)
+        listed = self._gather(facts, listing)
         first, self._first = self._first, False
         if not summaries:
             # A later phase that says nothing says that nothing changed.
             if first or listed:
-                adverts = gather(listed, self.source)
-                self._check_count(len(adverts))
-                self._replace("", adverts, {r: advert.digest() for r, advert in adverts.items()})
+                self._check_count(len(listed))
+                self._replace("", listed)
             return []
         if listed:
             raise ProtocolError("summaries and a listing in one", code=Code.INTERLACE_BLOCK)
@@ -150,11 +150,10 @@ class PeerAdverts:
             self._withdraw(r for r in known if payload(r)[:start] not in named)
         return self._compare(summaries, depth=0)
 
-    def take_answer(self, facts: list[Fact], start: int) -> list[Fact]:
+    def take_answer(self, facts: list[Fact], start: int, listing: Listing) -> list[Fact]:
         """Take the peer's answers; return what has to be asked next."""
         summaries = self._parse(facts)
-        listed = gather(_adverts_in(facts), self.source)
-        self._take_listings(listed)
+        self._take_listings(self._gather(facts, listing))
         asks: list[Fact] = []
         narrowing, self._narrowing = self._narrowing, {}
         children: dict[str, list[Summary]] = {prefix: [] for prefix in narrowing}
@@ -207,7 +206,7 @@ class PeerAdverts:
             if self.table.summary(summary.prefix, expected=True) == summary:
                 self._adopt(summary.prefix)
             elif not summary.count:
-                self._replace(summary.prefix, {}, {})
+                self._replace(summary.prefix, {})
             elif self._is_to_be_listed(summary, depth):
                 self._check_count(summary.count)
                 self._to_list.append(summary)
@@ -240,20 +239,28 @@ class PeerAdverts:
             asks.append(("ListAdvertisementPartition", summary.prefix))
         return asks
 
-    def _take_listings(self, listed: dict[str, Advertisement]) -> None:
+    def _gather(self, facts: list[Fact], listing: Listing) -> Listing:
+        """Put together what was listed at one go with what came as facts, if any did."""
+        said = [fact for fact in facts if fact[0] in ADVERT_FACTS]
+        if not said:
+            return listing
+        said += (fact for advert, _ in listing.values() for fact in advert.facts())
+        adverts = gather(said, self.source)
+        return {record: (advert, advert.digest()) for record, advert in adverts.items()}
+
+    def _take_listings(self, listed: Listing) -> None:
         wanted, self._listing = self._listing, {}
-        found: dict[str, dict[str, Advertisement]] = {prefix: {} for prefix in wanted}
+        found: dict[str, Listing] = {prefix: {} for prefix in wanted}
         lengths = sorted({len(prefix) for prefix in wanted})
-        for record, advert in listed.items():
+        for record, told in listed.items():
             name = payload(record)
             prefix = next((name[:n] for n in lengths if name[:n] in wanted), None)
             if prefix is None:
                 raise ProtocolError("advertisements nobody asked for", code=Code.INTERLACE_LISTING)
-            found[prefix][record] = advert
+            found[prefix][record] = told
         for prefix, summary in wanted.items():
-            digests = {record: advert.digest() for record, advert in found[prefix].items()}
-            check_listing(summary, digests)
-            self._replace(prefix, found[prefix], digests)
+            check_listing(summary, {record: leaf for record, (_, leaf) in found[prefix].items()})
+            self._replace(prefix, found[prefix])
 
     def _check_count(self, count: int) -> None:
         limit = self.limits["max_advertisement_records_listed"]
@@ -264,15 +271,14 @@ class PeerAdverts:
 
     # --- changes of the state ---
 
-    def _replace(
-        self, prefix: str, adverts: dict[str, Advertisement], digests: dict[str, bytes]
-    ) -> None:
+    def _replace(self, prefix: str, listed: Listing) -> None:
         table = self.table
         known = {record: table.digest(record) for record in table.records(prefix)}
+        digests = {record: leaf for record, (_, leaf) in listed.items()}
         self._withdraw(r for r, leaf in known.items() if digests.get(r) != leaf)
         fresh = {r: leaf for r, leaf in digests.items() if known.get(r) != leaf}
         table.put(fresh)
-        self._advertised += [adverts[record] for record in fresh]
+        self._advertised += [listed[record][0] for record in fresh]
         self._heard |= dict.fromkeys(fresh, Heard.OTHERWISE)
 
     def _adopt(self, prefix: str) -> None:
@@ -285,10 +291,6 @@ class PeerAdverts:
         self.table.remove(gone)
         self._withdrawn += gone
         self._heard |= dict.fromkeys(gone, Heard.GONE)
-
-
-def _adverts_in(facts: list[Fact]) -> list[Fact]:
-    return [fact for fact in facts if fact[0] in ADVERT_FACTS]
 
 
 @dataclass(frozen=True, slots=True)

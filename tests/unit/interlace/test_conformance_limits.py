@@ -155,13 +155,13 @@ def test_as_many_summaries_in_a_round_as_allowed_and_one_more() -> None:
     def summaries(*prefixes: str) -> list[tuple[str, ...]]:
         return [("AdvertisementPartition", prefix, "0", root) for prefix in prefixes]
 
-    adverts.take_advertise(summaries("aa", "ab"), 2)
-    adverts.take_advertise(summaries("ac"), 2)
+    adverts.take_advertise(summaries("aa", "ab"), 2, {})
+    adverts.take_advertise(summaries("ac"), 2, {})
     with pytest.raises(LimitExceeded) as caught:
-        adverts.take_advertise(summaries("ad"), 2)
+        adverts.take_advertise(summaries("ad"), 2, {})
     assert caught.value.limit == "max_partition_summaries"
     adverts.begin_round()
-    assert adverts.take_advertise(summaries("ad", "ae", "af"), 2) == []
+    assert adverts.take_advertise(summaries("ad", "ae", "af"), 2, {}) == []
 
 
 @pytest.mark.req("050-LIM-04", "050-REC-01")
