@@ -7,6 +7,7 @@ what is no record becomes a row with a code. The bytes cross from Python to Java
 from __future__ import annotations
 
 import json
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
@@ -29,7 +30,16 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from lace.errors import Code, LakeError, Outcome, Status
-from lace.lake.bundle import Segment, cut, filesystem, list_bundles, read_range
+from lace.lake.bundle import (
+    Segment,
+    bundle_size,
+    cut,
+    filesystem,
+    joined,
+    list_bundles,
+    read_range,
+    segment_bytes,
+)
 from lace.lake.jobs import carried
 from lace.lake.rows import SOURCE_SCHEMA, batches
 from lace.limits import DEFAULT_LIMITS, MIB
@@ -83,10 +93,13 @@ class LaceReader(DataSourceReader):
             system, path = filesystem(plan)
             with system.open_input_file(path) as file:
                 entries = json.loads(cast("bytes", file.read()))
-            yield from (Segment(*entry) for entry in entries[self._options["step"]])
+            parts = (Segment(*entry) for entry in entries[self._options["step"]])
+            yield from joined(parts, int(self._options["segmentbytes"]))
             return
-        for bundle in list_bundles([_path(self._options)]):
-            yield from cut(bundle)
+        bundles = list_bundles([_path(self._options)])
+        most = segment_bytes(sum(map(bundle_size, bundles)), os.cpu_count() or 1)
+        for bundle in bundles:
+            yield from cut(bundle, most=most)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self._columns)
