@@ -1,8 +1,6 @@
-"""``lace lake export``, ``reconcile`` and ``stream``: records out of a lake, and into it."""
+"""``lace lake export`` and ``reconcile``: records out of a lake, and from one set to another."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import click
 
@@ -103,48 +101,4 @@ def reconcile_command(
             write_back(side, version)
     click.echo(f"{left} got {moved.left_lacks:,}")
     click.echo(f"{right} got {moved.right_lacks:,}")
-    return Exit.OK
-
-
-@click.command("stream")
-@click.argument("name", metavar="LAKE")
-@click.argument("folder", metavar="FOLDER")
-@click.option("--checkpoint", required=True, metavar="FOLDER", help="Where it notes how far it is.")
-@click.option("--once", is_flag=True, help="Take what is there now, then end.")
-@click.option("--interval", default="10 seconds", show_default=True, help="How often to look.")
-@spark_options
-def stream_command(
-    name: str, folder: str, checkpoint: str, once: bool, interval: str, spark: Spark
-) -> int:  # fmt: skip
-    """Take bundles into LAKE as they appear in FOLDER, each record once; Ctrl-C ends it.
-
-    A bundle must appear under its *.lace name in one step: write it under another name, then rename
-    it. The same checkpoint goes on where it ended.
-
-    \b
-    Example:
-      lace lake stream notes.lake incoming/ --checkpoint notes.checkpoint
-    """
-    Path(folder).mkdir(parents=True, exist_ok=True) if "://" not in folder else None
-    session = spark.open()
-    opened = open_lake(name, session, create=True)
-    from lace.lake.stream import LakeStream
-
-    def tell(number: int, result: object) -> None:
-        from lace.lake.ingest import StepResult
-
-        assert isinstance(result, StepResult)
-        click.echo(
-            f"batch {number}: {result.records:,} new, {result.duplicates:,} duplicates, "
-            f"{result.quarantined:,} put aside"
-        )
-
-    made = LakeStream(opened, folder, checkpoint, on_batch=tell)
-    made.start(interval=None if once else interval)
-    try:
-        while not made.wait(1):
-            pass
-    except KeyboardInterrupt:
-        click.echo("ending", err=True)
-        made.stop()
     return Exit.OK
