@@ -14,6 +14,7 @@ from rooms import AUTHORITY, PREFIX, room_records, write_bundle
 from lace.cli.root import run
 from lace.datalog.roles import SELECT_HAVE
 from lace.datalog.source import MemorySource
+from lace.errors import Code, LakeError
 from lace.ids import RecordHash
 from lace.lake import doctor, java, session
 from lace.lake.session import SparkOptions
@@ -273,3 +274,36 @@ def test_masters(given: str | None, expected: str, monkeypatch: pytest.MonkeyPat
     if given is not None:
         monkeypatch.setenv(session.MASTER_VARIABLE, given)
         assert session.master_of(SparkOptions()) == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        SparkOptions(memory="potato"),
+        SparkOptions(memory="2"),
+        SparkOptions(memory="100m"),
+        SparkOptions(memory="-1g"),
+        SparkOptions(master="nonsense"),
+        SparkOptions(master="local[0]"),
+        SparkOptions(master="spark://"),
+    ],
+    ids=lambda options: options.master or options.memory,
+)
+def test_settings_that_spark_cannot_use_are_refused_before_it_starts(options: SparkOptions) -> None:
+    with pytest.raises(LakeError) as caught:
+        session.check_options(options)
+    assert caught.value.code is Code.LAKE_SETTING
+
+
+def test_settings_that_spark_can_use() -> None:
+    for master in (
+        None,
+        "local",
+        "local[*]",
+        "local[2,4]",
+        "yarn",
+        "spark://h:1,i:2",
+        "k8s://https://h",
+    ):
+        for memory in ("512m", "2g", "1T", "2048mb"):
+            session.check_options(SparkOptions(master=master, memory=memory))
