@@ -745,6 +745,11 @@ class Code(StrEnum):
         "The lake has no table of this name.",
         "See docs/lake.md for the tables and their columns.",
     )
+    LAKE_VERSION = (
+        "lake.version",
+        "The lake has no such version.",
+        "lace lake info prints the newest versions.",
+    )
     LAKE_STREAM = (
         "lake.stream",
         "The checkpoint of a stream does not fit the lake or the folder it is used with.",

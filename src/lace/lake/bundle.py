@@ -29,6 +29,8 @@ CUT_BYTES: Final = 4 * MIB
 """Between cuts: what a task has at least, where there is little."""
 SUFFIX: Final = ".lace"
 INDEX_SUFFIX: Final = ".cuts"
+_LACE: Final = "lace.toml"
+_DATABASE: Final = b"SQLite format 3\x00"
 _CHUNK: Final = 4 * MIB
 _FORMAT: Final = 1
 _SEGMENTS_A_CORE: Final = 4
@@ -111,9 +113,13 @@ def list_bundles(paths: Sequence[str]) -> list[str]:
         scheme = path[: len(path) - len(inner)] if "://" in path else ""
         info = system.get_file_info(inner)
         if info.type == fs.FileType.File:
+            if is_database(path):
+                raise _lace(path)
             found.add(path)
         elif info.type == fs.FileType.Directory:
             inside = system.get_file_info(fs.FileSelector(inner, recursive=True))
+            if any(entry.path == f"{inner.rstrip('/')}/{_LACE}" for entry in inside):
+                raise _lace(path)
             found |= {
                 scheme + entry.path
                 for entry in inside
@@ -124,6 +130,18 @@ def list_bundles(paths: Sequence[str]) -> list[str]:
     if not found:
         raise LakeError(f"no bundles in {', '.join(paths)}", code=Code.LAKE_INPUT)
     return sorted(found)
+
+
+def _lace(path: str) -> LakeError:
+    hint = "Bring its records with lace lake reconcile --apply."
+    return LakeError(f"{path} is a lace, no bundle", code=Code.LAKE_INPUT, hint=hint)
+
+
+def is_database(bundle: str) -> bool:
+    """Whether a file is a SQLite lace, and no bundle."""
+    system, path = filesystem(bundle)
+    with system.open_input_file(path) as file:
+        return cast("bytes", file.read(len(_DATABASE))) == _DATABASE
 
 
 def bundle_size(bundle: str) -> int:

@@ -128,11 +128,13 @@ class LaceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxFiles(self._most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._last = self._bundles()
+        with carried():
+            self._last = self._bundles()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        bundles = self._bundles() if self._last is None else self._last
-        done = self._position(bundles, start)
+        with carried():
+            bundles = self._bundles() if self._last is None else self._last
+            done = self._position(bundles, start)
         end = len(bundles)
         if isinstance(limit, ReadMaxFiles):
             end = min(end, done + limit.max_files)
@@ -167,7 +169,7 @@ class LaceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known: list[str] = []
         if system.get_file_info(path).type == FileType.File:
             with system.open_input_file(path) as file:
-                known = json.loads(cast("bytes", file.read()))
+                known = _names(self._log, cast("bytes", file.read()))
         seen = set(known)
         new = [bundle for bundle in there if bundle not in seen]
         if new:
@@ -176,6 +178,16 @@ class LaceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 file.write(json.dumps(known).encode())
             system.move(f"{path}.new", path)
         return known
+
+
+def _names(log: str, text: bytes) -> list[str]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise LakeError(f"{log} is no list of bundles", code=Code.LAKE_STREAM)
+    return found
 
 
 def _path(options: dict[str, str]) -> str:

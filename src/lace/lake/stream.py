@@ -19,6 +19,7 @@ from lace.lake.bundle import filesystem
 from lace.lake.ingest import StepResult, run_step
 from lace.lake.jobs import job
 from lace.lake.tables import Lake
+from lace.text import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _SEEN: Final = "bundles.json"
 _FOR: Final = "lake.json"
+_MOST_BYTES: Final = 65536
 
 
 @dataclass(slots=True)
@@ -95,11 +97,15 @@ class LakeStream:
         expected = {"lake": self.lake.root, "folder": self.origin or self.folder}
         if system.get_file_info(f"{root}/{_FOR}").type == fs.FileType.File:
             with system.open_input_file(f"{root}/{_FOR}") as file:
-                found = json.loads(cast("bytes", file.read()))
-            if found != expected:
+                text = cast("bytes", file.read(_MOST_BYTES))
+            try:
+                found = json.loads(text)
+                made_for = f"{found['folder']} into {found['lake']}"
+            except (ValueError, KeyError, TypeError, RecursionError):
+                made_for = "something else"
+            if made_for != f"{expected['folder']} into {expected['lake']}":
                 raise LakeError(
-                    f"{self.checkpoint} is for {found.get('folder')} into {found.get('lake')}",
-                    code=Code.LAKE_STREAM,
+                    f"{self.checkpoint} is for {shown(made_for, 400)}", code=Code.LAKE_STREAM
                 )
             return
         with system.open_output_stream(f"{root}/{_FOR}") as file:
