@@ -7,7 +7,7 @@ headers once, by the one function that knows how.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from lace.errors import Code, Outcome
 from lace.ids import SUFFIX
 from lace.limits import MIB
-from lace.record.facts import links
+from lace.record.facts import LINK_ENDING, RecordLink, link_of, numbered
+from lace.record.grammar import HEADERS
 from lace.record.model import Parts, Record, Seal, Versioned
 
 #: Fields with a column of their own: each occurs at most once in a record, at index 0.
@@ -76,6 +77,7 @@ QUARANTINE_SCHEMA: Final = pa.schema([
     ("ingest", pa.string()),
 ])  # fmt: skip
 
+_LINK_ENDING: Final = LINK_ENDING.encode()
 _MALFORMED: Final = Code.RECORD_MALFORMED
 _BATCH_ROWS: Final = 8192
 _BATCH_BYTES: Final = 16 * MIB
@@ -108,74 +110,69 @@ class RowBatch:
 
     def take(self) -> pa.RecordBatch:
         """Return the batch and begin the next."""
-        records = [outcome.value for outcome in self._outcomes]
+        outcomes, raws = self._outcomes, self._raws
+        records = [outcome.value for outcome in outcomes]
+        parts = [None if r is None else r.parts for r in records]
         placed = [r.parts if isinstance(r, Versioned) else None for r in records]
         seals = [r.parts if isinstance(r, Seal) else None for r in records]
-        none = [outcome if outcome.value is None else None for outcome in self._outcomes]
+        extras, links = _headers(placed)
+        codes = [None if o.value is not None else str(o.code or _MALFORMED) for o in outcomes]
         # The parts of a record are the bytes of valid text: Arrow takes them as they are.
         columns: dict[str, pa.Array] = {
-            "hash": _text(None if r is None else r.hash for r in records),
-            "type": _text(None if r is None else r.type for r in records),
-            "group": _text(None if parts is None else parts[-7] for parts in placed),
-            "app": _text(None if parts is None else parts[-6] for parts in placed),
-            "name": _text(None if parts is None else parts[-5] for parts in placed),
-            "tai": _text(None if parts is None else parts[-4] for parts in placed),
-            "signed_by": _identifiers("V", (None if p is None else p[1] for p in seals)),
-            "signature": _text(None if parts is None else parts[2] for parts in seals),
-            "data_length": pa.array(
-                [None if r is None else r.data_length for r in records], pa.int64()
-            ),
-            "extras": self._extras(placed, records),
-            "links": self._links(placed, records),
-            "plex_hash": _identifiers("P", (None if p is None else p[3] for p in seals)),
-            "blob_hash": _identifiers("B", (None if p is None else p[-2] for p in placed)),
-            "raw": pa.array(self._raws, pa.binary()),
-            "bundle": pa.repeat(self.bundle, len(records)),
+            "hash": _text([None if r is None else r.hash for r in records]),
+            "type": _text([None if r is None else r.type for r in records]),
+            "group": _text([None if p is None else p[-7] for p in placed]),
+            "app": _text([None if p is None else p[-6] for p in placed]),
+            "name": _text([None if p is None else p[-5] for p in placed]),
+            "tai": _text([None if p is None else p[-4] for p in placed]),
+            "signed_by": _identifiers("V", [None if p is None else p[1] for p in seals]),
+            "signature": _text([None if p is None else p[2] for p in seals]),
+            "data_length": _text([None if p is None else p[-1] for p in parts]).cast(pa.int64()),
+            "extras": extras,
+            "links": links,
+            "plex_hash": _identifiers("P", [None if p is None else p[3] for p in seals]),
+            "blob_hash": _identifiers("B", [None if p is None else p[-2] for p in placed]),
+            "raw": pa.array(raws, pa.binary()),
+            "bundle": pa.repeat(self.bundle, len(raws)),
             "offset": pa.array(self._offsets, pa.int64()),
-            "code": _text(None if o is None else str(o.code or _MALFORMED) for o in none),
-            "detail": _text(None if o is None else o.detail for o in none),
+            "code": _text(codes),
+            "detail": _text([None if o.value is not None else o.detail for o in outcomes]),
         }
         self.__init__(self.bundle)  # type: ignore[misc]  # begin again
         return pa.RecordBatch.from_arrays(
             [columns[name] for name in SOURCE_SCHEMA.names], schema=SOURCE_SCHEMA
         )
 
-    @staticmethod
-    def _extras(placed: list[Parts | None], records: list[Record | None]) -> pa.ListArray:
-        offsets, names, indexes, values = [0], [], [], []
-        for parts, record in zip(placed, records, strict=True):
-            if parts is not None and parts[-3]:
-                assert isinstance(record, Versioned)
-                previous, index = "", 0
-                for name, value in record.extras:  # sorted, so that equal names are neighbours
-                    index = index + 1 if name == previous else 0
-                    previous = name
-                    names.append(name)
-                    indexes.append(index)
-                    values.append(value)
-            offsets.append(len(names))
-        return _lists(_EXTRA, offsets, names, indexes, values)
 
-    @staticmethod
-    def _links(placed: list[Parts | None], records: list[Record | None]) -> pa.ListArray:
-        offsets, columns = [0], ([], [], [], [])  # type: ignore[var-annotated]
-        for parts, record in zip(placed, records, strict=True):
-            if parts is not None and b"+Link: " in parts[-3]:
-                assert record is not None
-                for link in links(record):
-                    for column, value in zip(
-                        columns, (link.name, link.index, link.data, link.target), strict=True
-                    ):
-                        column.append(value)
-            offsets.append(len(columns[0]))
-        return _lists(_LINK, offsets, *columns)
+def _headers(placed: list[Parts | None]) -> tuple[pa.ListArray, pa.ListArray]:
+    """Return the extra headers of each record, and the links among them."""
+    extras: tuple[list[bytes], list[int], list[bytes]] = ([], [], [])
+    found: list[RecordLink] = []
+    names, indexes, values = extras
+    extra_offsets, link_offsets = [0], [0]
+    for parts in placed:
+        if parts is not None and parts[-3]:
+            for name, index, value in numbered(HEADERS.findall(parts[-3])):
+                names.append(name)
+                indexes.append(index)
+                values.append(value)
+                if name.endswith(_LINK_ENDING):
+                    link = link_of(name.decode(), index, value.decode())
+                    if link is not None:
+                        found.append(link)
+        extra_offsets.append(len(names))
+        link_offsets.append(len(found))
+    links = [
+        [getattr(link, name) for link in found] for name in ("name", "index", "data", "target")
+    ]
+    return _lists(_EXTRA, extra_offsets, *extras), _lists(_LINK, link_offsets, *links)
 
 
-def _text(values: Iterable[str | bytes | None]) -> pa.Array:
-    return pa.array(list(values), pa.string())
+def _text(values: Sequence[str | bytes | None]) -> pa.Array:
+    return pa.array(values, pa.string())
 
 
-def _identifiers(letter: str, payloads: Iterable[bytes | None]) -> pa.Array:
+def _identifiers(letter: str, payloads: Sequence[bytes | None]) -> pa.Array:
     """Return typed identifiers of payloads, put together by Arrow."""
     return pc.binary_join_element_wise(f"{letter}.", _text(payloads), f".{SUFFIX}", "")
 
