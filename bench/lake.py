@@ -72,8 +72,6 @@ def main() -> None:
         for name in options.only or PARTS:
             print(f"\n{name}")
             PARTS[name](spark, folder, amounts)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"\npeak memory of the Python driver {peak:,.0f} MiB, of Java {_java_peak()}")
     finally:
         if options.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -108,10 +106,11 @@ def _cpu_seconds() -> float:
         with suppress(OSError):
             entries = file.read_text().rpartition(")")[2].split()
             stats[int(file.parent.name)] = int(entries[1]), sum(map(int, entries[11:15]))
-    mine = {os.getpid()}
-    for pid in sorted(stats):  # a process has nearly always a higher number than its parent
-        if stats[pid][0] in mine:
-            mine.add(pid)
+    mine: set[int] = set()
+    found = {os.getpid()}
+    while found - mine:
+        mine |= found
+        found = {pid for pid, (parent, _) in stats.items() if parent in mine}
     return sum(stats[pid][1] for pid in mine if pid in stats) / os.sysconf("SC_CLK_TCK")
 
 
@@ -190,7 +189,7 @@ def selection(spark: SparkSession, folder: Path, amounts: Amounts) -> None:
         seconds = least(run)
         print(
             f"  {size:>9,} records  first {first:5.1f} s, then {seconds:5.2f} s, "
-            f"{seconds * 1e6 / size:6.2f} s a million; {counts[0]:,} selected"
+            f"{seconds * 1e6 / size:6.2f} s a million; {counts[0]:,} selected; {_peaks()}"
         )
 
 
@@ -261,6 +260,12 @@ def summaries(spark: SparkSession, folder: Path, amounts: Amounts) -> None:
     print(f"  roots alone in plain Python, one core: {roots:.1f} s")
 
 
+def _peaks() -> str:
+    """Return the largest memory that the driver and Java have had so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return f"at most {peak:,.0f} MiB in Python, {_java_peak()} in Java"
+
+
 def _java_peak() -> str:
     """Return the largest memory that Java has had, as far as the system tells."""
     for status in Path("/proc").glob("[0-9]*/status"):
@@ -276,10 +281,10 @@ def _java_peak() -> str:
 
 
 PARTS: Final = {
-    "validation": validation,
-    "selection": selection,
+    "selection": selection,  # first, since its memory is told
     "recursion": recursion,
     "summaries": summaries,
+    "validation": validation,
 }
 
 if __name__ == "__main__":
