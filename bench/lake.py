@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Process
 from pathlib import Path
@@ -23,7 +24,6 @@ from lace.datalog.evaluate import evaluate
 from lace.datalog.program import compile_program
 from lace.datalog.source import MemorySource
 from lace.interlace.partition import Partitions
-from lace.lake.bundle import cut
 from lace.lake.evaluate import Placement, evaluate_on_spark
 from lace.lake.facts import GivenFacts
 from lace.lake.ingest import ingest
@@ -53,7 +53,7 @@ class Amounts:
     digests: int
 
 
-FULL: Final = Amounts(100_000, (100_000, 1_000_000, 5_000_000), 10_000, 50, 1_000_000)
+FULL: Final = Amounts(300_000, (100_000, 1_000_000, 5_000_000), 10_000, 50, 1_000_000)
 QUICK: Final = Amounts(20_000, (100_000, 300_000), 1_000, 20, 100_000)
 
 
@@ -72,8 +72,6 @@ def main() -> None:
         for name in options.only or PARTS:
             print(f"\n{name}")
             PARTS[name](spark, folder, amounts)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(f"\npeak memory of the Python driver {peak:,.0f} MiB, of Java {_java_peak()}")
     finally:
         if options.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -88,6 +86,34 @@ def least(job: Callable[[], object], rounds: int = ROUNDS) -> float:
     return min(found)
 
 
+@dataclass(frozen=True)
+class Spent:
+    wall: float
+    cpu: float
+    """Of this process and all that it started."""
+
+
+def timed(job: Callable[[], object]) -> Spent:
+    before, start = _cpu_seconds(), time.perf_counter()
+    job()
+    return Spent(time.perf_counter() - start, _cpu_seconds() - before)
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU time of this process and everything below it, as far as the system tells."""
+    stats: dict[int, tuple[int, int]] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            entries = file.read_text().rpartition(")")[2].split()
+            stats[int(file.parent.name)] = int(entries[1]), sum(map(int, entries[11:15]))
+    mine: set[int] = set()
+    found = {os.getpid()}
+    while found - mine:
+        mine |= found
+        found = {pid for pid, (parent, _) in stats.items() if parent in mine}
+    return sum(stats[pid][1] for pid in mine if pid in stats) / os.sysconf("SC_CLK_TCK")
+
+
 # --- validation ---------------------------------------------------------------------------------
 
 
@@ -98,16 +124,29 @@ def validation(spark: SparkSession, folder: Path, amounts: Amounts) -> None:
         bundle.write_bytes(b"".join(seal.raw for seal in make_seals(amounts.validated)))
     frames = [f.raw for f in split_records([bundle.read_bytes()]) if isinstance(f, Frame)]
     rows = spark.read.format("lace").load(str(bundle))
-    on_spark = least(lambda: rows.write.format("noop").mode("overwrite").save())
-    alone = least(lambda: _validate(frames[: len(frames) // 4]), 2) * 4
-    apart = least(lambda: _apart(frames), 2)
+
+    def read() -> None:
+        rows.write.format("noop").mode("overwrite").save()
+
+    read()  # compiles, and starts the workers
+    # In turns, so that whatever else the machine does disturbs all of them alike.
+    spent = [(timed(read), timed(lambda: _validate(frames)), timed(lambda: _apart(frames)))
+             for _ in range(ROUNDS)]  # fmt: skip
+    on_spark, alone, apart = (min(job.wall for job in jobs) for jobs in zip(*spent, strict=True))
+    cpu, cpu_alone, cpu_apart = (min(job.cpu for job in jobs) for jobs in zip(*spent, strict=True))
     rate = len(frames) / on_spark
-    print(f"  Spark, {CORES} cores      {rate:,.0f} records/s ({len(cut(str(bundle)))} segments)")
+    print(
+        f"  Spark, {CORES} cores      {rate:,.0f} records/s ({rows.rdd.getNumPartitions()} tasks)"
+    )
     print(f"  one plain process   {len(frames) / alone:,.0f} records/s")
     print(f"  {CORES} plain processes   {len(frames) / apart:,.0f} records/s")
     print(f"  Spark over {CORES} x one process   {alone / CORES / on_spark:.2f}   (target 0.75)")
     print(
         f"  Spark over {CORES} processes       {apart / on_spark:.2f}   (what this machine allows)"
+    )
+    print(
+        f"  by CPU time                 {cpu_alone / cpu:.2f}, over {CORES} processes "
+        f"{cpu_apart / cpu:.2f}   (Java and its workers together)"
     )
     lake = Lake.open(spark, str(folder / f"ingest-{time.time_ns()}"), create=True)
     start = time.perf_counter()
@@ -150,7 +189,7 @@ def selection(spark: SparkSession, folder: Path, amounts: Amounts) -> None:
         seconds = least(run)
         print(
             f"  {size:>9,} records  first {first:5.1f} s, then {seconds:5.2f} s, "
-            f"{seconds * 1e6 / size:6.2f} s a million; {counts[0]:,} selected"
+            f"{seconds * 1e6 / size:6.2f} s a million; {counts[0]:,} selected; {_peaks()}"
         )
 
 
@@ -221,6 +260,12 @@ def summaries(spark: SparkSession, folder: Path, amounts: Amounts) -> None:
     print(f"  roots alone in plain Python, one core: {roots:.1f} s")
 
 
+def _peaks() -> str:
+    """Return the largest memory that the driver and Java have had so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return f"at most {peak:,.0f} MiB in Python, {_java_peak()} in Java"
+
+
 def _java_peak() -> str:
     """Return the largest memory that Java has had, as far as the system tells."""
     for status in Path("/proc").glob("[0-9]*/status"):
@@ -236,10 +281,10 @@ def _java_peak() -> str:
 
 
 PARTS: Final = {
-    "validation": validation,
-    "selection": selection,
+    "selection": selection,  # first, since its memory is told
     "recursion": recursion,
     "summaries": summaries,
+    "validation": validation,
 }
 
 if __name__ == "__main__":

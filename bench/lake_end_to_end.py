@@ -116,7 +116,7 @@ def run(folder: Path, count: int) -> int:
         store.save(theirs)
         with timed("lake and SQLite lace over TCP"):
             ended = asyncio.run(meet(LakeStore(lake), store, worker))
-        check(f"exchange ({ended})", isinstance(ended, m.Closed))
+        check("exchange", isinstance(ended, m.Closed))
         stored = {entry.hash for entry in store.read(0, 1 << 40)}  # type: ignore[arg-type]
         check("the lace", stored == all_of(right))
     column = lake.snapshot().records.select("hash").toArrow().column("hash").to_pylist()

@@ -695,6 +695,11 @@ class Code(StrEnum):
         "Spark did not start.",
         "Run lace lake doctor, and look at the log that the message names.",
     )
+    LAKE_SETTING = (
+        "lake.setting",
+        "Spark cannot be started with a setting that was given.",
+        "Write --memory like 2g, --master like local[4] or spark://host:7077; leave out the rest.",
+    )
     LAKE_JOB = (
         "lake.job",
         "A Spark job failed; nothing that was committed is lost.",
@@ -739,6 +744,11 @@ class Code(StrEnum):
         "lake.table",
         "The lake has no table of this name.",
         "See docs/lake.md for the tables and their columns.",
+    )
+    LAKE_VERSION = (
+        "lake.version",
+        "The lake has no such version.",
+        "lace lake info prints the newest versions.",
     )
     LAKE_STREAM = (
         "lake.stream",

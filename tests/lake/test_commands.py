@@ -14,12 +14,14 @@ from rooms import AUTHORITY, PREFIX, room_records, write_bundle
 from lace.cli.root import run
 from lace.datalog.roles import SELECT_HAVE
 from lace.datalog.source import MemorySource
+from lace.errors import Code, LakeError
 from lace.ids import RecordHash
 from lace.lake import doctor, java, session
 from lace.lake.session import SparkOptions
 from lace.policy.view import evaluate_local
+from lace.projection import Projection
 from lace.record.facts import facts
-from lace.selectors import room
+from lace.selectors import room, selector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,7 +128,6 @@ def test_a_lake_syncs_with_a_lace_at_an_address(command: Command, tmp_path: Path
     from meeting import Host
 
     from lace.recordstore.memory import MemoryStore
-    from lace.selectors import selector
 
     write_bundle(tmp_path / "a.lace", RECORDS[:40])
     command("lake", "ingest", "x.lake", "a.lace")
@@ -192,8 +193,78 @@ def test_what_goes_wrong_is_said_in_a_line(command: Command, tmp_path: Path) -> 
     assert (code, "[lake.job]" in err, "Traceback" in err) == (1, True, False)
     code, _, err = command("lake", "summarize", "x.lake", PREFIX, "--source", "x")
     assert code == 2
+    code, _, err = command("lake", "select", "x.lake", PREFIX, "--version", "9")
+    assert (code, "the newest is 1" in err, "[lake.version]" in err) == (1, True, True)
+    code, _, err = command("lake", "select", "x.lake", PREFIX, "--version", "-1")
+    assert code == 2
+    for name, text in (("lake.json", "{"), ("lake.json", "[]"), ("bundles.json", "{}")):
+        (tmp_path / "c").mkdir(exist_ok=True)
+        (tmp_path / "c" / name).write_text(text)
+        code, _, err = command("lake", "stream", "x.lake", ".", "--checkpoint", "c", "--once")
+        assert (code, "[lake.stream]" in err) == (1, True), text
+        (tmp_path / "c" / name).unlink()
     code, _, err = command("lake", "index", "a.lace")
     assert (tmp_path / "a.lace.cuts").exists()
+
+
+def test_a_lace_is_a_folder_and_no_folder_of_bundles(command: Command, tmp_path: Path) -> None:
+    write_bundle(tmp_path / "a.lace", RECORDS[:20])
+    command("lake", "ingest", "x.lake", "a.lace")
+    assert command("init", "notes")[0] == 0
+    for name in ("notes", "notes/records.lace"):
+        code, _, err = command("lake", "ingest", "x.lake", name)
+        assert (code, "is a lace, no bundle" in err) == (1, True)
+    code, out, _ = command("lake", "reconcile", "x.lake", "notes", PREFIX, "--apply")
+    moved = int(out.splitlines()[1].rsplit(" ", 1)[1])
+    code, out, _ = command("list", PREFIX, "--lace", "notes")
+    assert len(out.splitlines()) == moved > 0
+    assert sorted(path.name for path in (tmp_path / "notes").glob("missing*")) == []
+    code, out, _ = command("lake", "export", "x.lake", "notes", "--store")
+    assert out == f"{20 - moved} records written, {moved} were there already\n"
+
+
+def test_a_broken_bundle_is_compared_as_far_as_it_goes(command: Command, tmp_path: Path) -> None:
+    write_bundle(tmp_path / "a.lace", RECORDS[:5])
+    command("lake", "ingest", "x.lake", "a.lace")
+    (tmp_path / "b.lace").write_bytes(b"".join(r.raw for r in RECORDS[:8]) + b"garbage")
+    code, out, err = command("lake", "reconcile", "x.lake", "b.lace", PREFIX)
+    assert (code, "b.lace: 1 parts are no records" in err) == (3, True)
+    assert out.endswith("b.lace lacks 0\n")
+
+
+def test_views_are_projections(command: Command, tmp_path: Path) -> None:
+    write_bundle(tmp_path / "a.lace", RECORDS)
+    command("lake", "ingest", "x.lake", "a.lace")
+    columns = (
+        "Hash",
+        "Type",
+        "Name",
+        "TAI",
+        "Signed-By",
+        "Tag",
+        "Reply+Link",
+        "Data-Length",
+        "Data",
+    )
+    view = ("--view", f"notes={PREFIX}")
+    given = (*view, "--columns", ",".join(columns))
+    code, out, _ = command("lake", "sql", "x.lake", "SELECT * FROM notes ORDER BY Hash", *given)
+    module = selector(PREFIX)
+    source = MemorySource(fact for record in RECORDS for fact in facts(record))
+    selected = {row[0] for row in evaluate_local(module, source).rows(SELECT_HAVE)}
+    rows = Projection.of((r for r in RECORDS if r.hash in selected), columns)
+    expected = [row | {"Data": (row["Data"] or b"").hex()} for row in rows]  # type: ignore[union-attr]
+    assert [json.loads(line) for line in out.splitlines()] == sorted(
+        expected, key=lambda row: str(row["Hash"])
+    )
+    assert len({row["Tag"] for row in rows}) > 2
+    code, out, _ = command("lake", "sql", "x.lake", "SELECT `Signed-By` FROM notes LIMIT 1", *view)
+    assert (code, json.loads(out).keys()) == (0, {"Signed-By"})
+    for wrong in ("records=//a//b//", "no name=//a//b//", "=//a//b//", "notes"):
+        code, _, err = command("lake", "sql", "x.lake", "SELECT 1", "--view", wrong)
+        assert (code, "Traceback" in err) == (2, False)
+    code, _, err = command("lake", "sql", "x.lake", "SELECT 1", "--columns", "Tag")
+    assert code == 2
 
 
 def test_the_demo_shows_what_it_says(command: Command) -> None:
@@ -273,3 +344,36 @@ def test_masters(given: str | None, expected: str, monkeypatch: pytest.MonkeyPat
     if given is not None:
         monkeypatch.setenv(session.MASTER_VARIABLE, given)
         assert session.master_of(SparkOptions()) == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        SparkOptions(memory="potato"),
+        SparkOptions(memory="2"),
+        SparkOptions(memory="100m"),
+        SparkOptions(memory="-1g"),
+        SparkOptions(master="nonsense"),
+        SparkOptions(master="local[0]"),
+        SparkOptions(master="spark://"),
+    ],
+    ids=lambda options: options.master or options.memory,
+)
+def test_settings_that_spark_cannot_use_are_refused_before_it_starts(options: SparkOptions) -> None:
+    with pytest.raises(LakeError) as caught:
+        session.check_options(options)
+    assert caught.value.code is Code.LAKE_SETTING
+
+
+def test_settings_that_spark_can_use() -> None:
+    for master in (
+        None,
+        "local",
+        "local[*]",
+        "local[2,4]",
+        "yarn",
+        "spark://h:1,i:2",
+        "k8s://https://h",
+    ):
+        for memory in ("512m", "2g", "1T", "2048mb"):
+            session.check_options(SparkOptions(master=master, memory=memory))

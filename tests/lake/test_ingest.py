@@ -17,10 +17,12 @@ import pytest
 from rooms import TEST_SETTINGS, room_records, write_bundle
 
 from lace.errors import Code, LakeError
+from lace.lake import bundle as bundle_module
 from lace.lake import ingest as ingest_module
-from lace.lake.bundle import INDEX_SUFFIX, survey, write_index
+from lace.lake.bundle import INDEX_SUFFIX, joined, survey, write_index
 from lace.lake.delta import DeltaLog
 from lace.lake.ingest import IngestResult, ingest
+from lace.lake.source import read_segment
 from lace.lake.tables import Lake
 from lace.record.facts import facts
 from lace.record.model import Record, Seal
@@ -226,6 +228,58 @@ def test_an_ingest_that_is_killed_again_and_again_ends_like_an_undisturbed_one(
     assert contents(killed) == contents(lake)
 
 
+ELSEWHERE = f"""
+SETTINGS = {TEST_SETTINGS!r}
+import os, sys
+from lace.lake import bundle, ingest
+from lace.lake.session import SparkOptions, open_session
+from lace.lake.tables import Lake
+bundle.CUT_BYTES = 1000
+run_step, steps = ingest.run_step, []
+def dying(*given):
+    steps.append(run_step(*given))
+    if len(steps) == 1:
+        os._exit(9)
+    return steps[-1]
+ingest.run_step = dying
+spark = open_session(SparkOptions(master="local[4]", memory="1g", quick_start=True, settings=SETTINGS))
+ingest.ingest(Lake.open(spark, sys.argv[1], create=True), [sys.argv[2]], step_bytes=45_000)
+"""
+
+
+def test_an_ingest_can_be_completed_with_another_number_of_cores(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cores decide how a step is shared out, never what is in it."""
+    bundle = write_bundle(tmp_path / "a.lace", RECORDS)
+    write_index(survey(str(bundle), cut_bytes=3_000))
+    command = [sys.executable, "-c", ELSEWHERE, str(tmp_path / "lake"), str(bundle)]
+    assert subprocess.run(command, check=False).returncode == 9
+    lake = Lake.open(spark, str(tmp_path / "lake"))
+    assert 0 < len(hashes(lake)) < len(RECORDS)
+    monkeypatch.setattr(bundle_module, "CUT_BYTES", 1000)
+    done = ingest(lake, [str(bundle)], step_bytes=45_000)
+    assert done.skipped_steps == 1
+    assert hashes(lake) == sorted(record.hash for record in RECORDS)
+
+
+def test_an_ingest_can_be_completed_where_an_index_came_or_went(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Other cuts make other steps: numbers of committed ones then say nothing."""
+    bundle = write_bundle(tmp_path / "a.lace", RECORDS)
+    write_index(survey(str(bundle), cut_bytes=3_000))
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DeltaLog, "commit", before(DeltaLog.commit, 1))
+        with pytest.raises(Crash):
+            ingest(lake, [str(bundle)], step_bytes=50_000)
+    Path(f"{bundle}{INDEX_SUFFIX}").unlink()
+    write_index(survey(str(bundle), cut_bytes=45_000))
+    ingest(lake, [str(bundle)], step_bytes=50_000)
+    assert hashes(lake) == sorted(record.hash for record in RECORDS)
+
+
 def test_writers_at_the_same_time_do_not_double_anything(
     spark: SparkSession, tmp_path: Path, bundles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,12 +362,20 @@ def test_a_bundle_is_cut_at_records_and_the_cuts_can_be_kept(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     bundle = write_bundle(tmp_path / "a.lace", RECORDS)
-    found = survey(str(bundle), segment_bytes=20_000)
-    assert len(found.cuts) > 5
+    found = survey(str(bundle), cut_bytes=5_000)
+    assert len(found.cuts) > 20
     write_index(found)
     assert survey(str(bundle)) == found
+    for most in (1, 20_000, 50_000, 10**9):
+        segments = joined(found.segments(), most)
+        assert all(s.size <= max(most, 6_000) for s in segments)
+        assert [s.end for s in segments] == [*(s.start for s in segments[1:]), found.size]
+        assert {s.start for s in segments} <= {0, *found.cuts}
+        assert [s.final for s in segments] == [False] * (len(segments) - 1) + [True]
+    parts = joined(found.segments(), 20_000)
+    rows = [row for s in parts for b in read_segment(s) for row in b.to_pylist()]
+    assert [row["raw"] for row in rows] == [record.raw for record in RECORDS]
     frame = spark.read.format("lace").load(str(bundle))
-    assert frame.rdd.getNumPartitions() == len(found.cuts) + 1
     rows = frame.select("hash", "code").collect()
     assert sorted(row.hash for row in rows) == sorted(record.hash for record in RECORDS)
     moved = bundle.rename(tmp_path / "b.lace")
@@ -321,7 +383,22 @@ def test_a_bundle_is_cut_at_records_and_the_cuts_can_be_kept(
     assert survey(str(moved)).cuts == found.cuts
 
 
-def test_an_index_that_lies_is_found_out(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_index_of_the_first_format_is_read(tmp_path: Path) -> None:
+    """Such indexes lie beside archives: few cuts, a segment or more apart."""
+    bundle = write_bundle(tmp_path / "a.lace", RECORDS)
+    whole = survey(str(bundle), cut_bytes=40_000)
+    Path(f"{bundle}{INDEX_SUFFIX}").write_text(
+        f'{{"cuts": [{", ".join(map(str, whole.cuts))}], "digest": "{whole.digest}", "format": 1, '
+        f'"size": {whole.size}}}'
+    )
+    assert survey(str(bundle)) == whole
+    assert len(whole.segments()) == len(whole.cuts) + 1 > 2
+    assert len(bundle_module.cut(str(bundle))) == 1
+
+
+def test_an_index_that_lies_is_found_out(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inner = forge.plex(embedded=forge.blob(RECORDS[20].raw))
     bundle = tmp_path / "a.lace"
     bundle.write_bytes(inner + RECORDS[0].raw)
@@ -330,6 +407,7 @@ def test_an_index_that_lies_is_found_out(spark: SparkSession, tmp_path: Path) ->
     for cuts in ((within,), (within, len(inner)), (len(inner) + 1,)):
         write_index(type(honest)(honest.bundle, honest.size, honest.digest, cuts))
         lake = Lake.open(spark, str(tmp_path / f"lake{cuts[0]}{len(cuts)}"), create=True)
+        monkeypatch.setattr(ingest_module, "segment_bytes", lambda _total, _cores: 1)
         with pytest.raises(LakeError) as caught:
             ingest(lake, [str(bundle)])
         assert caught.value.code is Code.LAKE_INDEX

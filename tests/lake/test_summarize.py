@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rooms import AUTHORITY, PREFIX, room_records, write_bundle
@@ -14,6 +14,7 @@ from lace.datalog.source import MemorySource
 from lace.errors import LakeError
 from lace.interlace.advertise import Advertisement, advertise
 from lace.interlace.partition import Partitions, Summary
+from lace.lake.delta import DeltaLog
 from lace.lake.ingest import ingest
 from lace.lake.select import select
 from lace.lake.summarize import (
@@ -115,6 +116,31 @@ def test_summaries_follow_the_lake_and_compute_only_what_is_new(
     again = summarized(lake, advertising)
     assert (again.digested, again.rooted) == (0, 0)
     assert again.partitions == made.partitions
+
+
+def test_a_crash_between_digests_and_roots_is_made_good(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    advertising = Advertising(selection=MODULE.id, source=SOURCE, prefix_length=1)
+    ingest(lake, [str(write_bundle(tmp_path / "a.lace", RECORDS[:100]))])
+    summarized(lake, advertising)
+    ingest(lake, [str(write_bundle(tmp_path / "b.lace", RECORDS[100:]))])
+    commit = DeltaLog.commit
+
+    class Crash(BaseException):
+        """The process dies here."""
+
+    def dying(self: DeltaLog, *given: Any, **named: Any) -> int:
+        if self.root.endswith("partitions"):
+            raise Crash
+        return commit(self, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaLog, "commit", dying)
+        with pytest.raises(Crash):
+            summarized(lake, advertising)
+    assert summarized(lake, advertising).partitions == partitions(expected(RECORDS, None), 1)
 
 
 def test_a_lake_without_records_has_no_summaries(spark: SparkSession, tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def name_and_value(entry: str) -> tuple[str, str]:
     name, equals, value = entry.partition("=")
     if not equals:
         raise UsageError(
-            f"{entry!r} is not NAME=VALUE", code=Code.INPUT_KEY, hint="Write --field NAME=VALUE."
+            f"{entry!r} is not NAME=VALUE", code=Code.INPUT_KEY, hint="Put = before the value."
         )
     return name, value
 

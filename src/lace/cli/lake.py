@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ _ELSEWHERE: Final = {
     "summarize": "lace.cli.lake_rules:summarize_command",
     "export": "lace.cli.lake_exchange:export_command",
     "reconcile": "lace.cli.lake_exchange:reconcile_command",
-    "stream": "lace.cli.lake_exchange:stream_command",
+    "stream": "lace.cli.lake_stream:stream_command",
     "serve": "lace.cli.lake_peer:serve_command",
     "sync": "lace.cli.lake_peer:sync_command",
 }
@@ -101,6 +102,20 @@ class Spark:
             master=self.master, memory=self.memory, log=self.log, settings=self.settings,
             quick_start=small,
         )  # fmt: skip
+
+
+version_option = click.option(
+    "--version",
+    type=click.IntRange(0),
+    help="As of this version of the lake.  [default: the newest]",
+)
+
+
+def record_set(name: str) -> str:
+    """Return what a name names: the folder of a lace stands for its store."""
+    from lace.cli.settings import FILE, load
+
+    return str(load(Path(name)).store) if (Path(name) / FILE).is_file() else name
 
 
 def open_lake(name: str, spark: SparkSession, *, create: bool = False) -> Lake:
@@ -238,29 +253,66 @@ def index(bundles: tuple[str, ...]) -> None:
 @lake.command()
 @click.argument("name", metavar="LAKE")
 @click.argument("query")
-@click.option("--version", type=int, help="As of this version of the lake.  [default: the newest]")
+@click.option(
+    "--view",
+    "views",
+    multiple=True,
+    metavar="NAME=SELECTOR",
+    help="A table of what SELECTOR selects; repeatable.",
+)
+@click.option("--columns", metavar="NAME,NAME", help="Of views: fields, and Hash and Data too.")
+@version_option
 @spark_options
-def sql(name: str, query: str, version: int | None, spark: Spark) -> None:
+def sql(
+    name: str, query: str, views: tuple[str, ...], columns: str | None, version: int | None,
+    spark: Spark,
+) -> None:  # fmt: skip
     """Run an SQL QUERY over the tables of LAKE and print its rows as JSON lines.
 
     The tables are records, wide (records without their bytes), fields, links, embedded and
-    quarantine.
+    quarantine. A --view is a projection: one row a record that its selector selects, one column a
+    field, null where a record has none; of a field that occurs again, the first one counts.
 
     \b
     Example:
       lace lake sql notes.lake "SELECT app, count(*) AS n FROM wide GROUP BY app ORDER BY n DESC"
       lace lake sql notes.lake "SELECT code, bundle, offset FROM quarantine"
+      lace lake sql notes.lake "SELECT Tag, count(*) AS n FROM notes GROUP BY Tag"
+          --view notes=//notes-demo//notes// --columns Hash,Name,Tag
     """
+    from lace.lake.session import check_packages
+
+    check_packages()
+    chosen = [_view(entry) for entry in views]
+    if columns is not None and not views:
+        raise click.UsageError("--columns are those of a --view")
     session = spark.open(small=True)
     opened = open_lake(name, session)
     from lace.lake.jobs import job
     from lace.lake.tables import TABLES
 
+    snapshot = opened.snapshot(version)
     for table in TABLES:
-        opened.table(table, version).createOrReplaceTempView(table)
+        opened.table(table, snapshot.version.number).createOrReplaceTempView(table)
     with job("query"):
+        for view, program in chosen:
+            from lace.lake.select import select
+            from lace.projection import STANDARD
+
+            wanted = STANDARD if columns is None else tuple(dict.fromkeys(columns.split(",")))
+            select(snapshot, program).project(wanted).createOrReplaceTempView(view)
         for row in session.sql(query).toLocalIterator():
             print_json(_plain(row.asDict(recursive=True)))
+
+
+def _view(entry: str) -> tuple[str, Any]:
+    """Return the name and the program of a --view."""
+    from lace.lake.tables import TABLES
+
+    view, text = name_and_value(entry)
+    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,63}", view) or view.lower() in TABLES:
+        raise click.UsageError(f"a view cannot be named {view!r}")
+    return view, read_program(text, None)[0]
 
 
 def _plain(value: Any) -> Any:

@@ -1,13 +1,11 @@
-"""``lace lake export``, ``reconcile`` and ``stream``: records out of a lake, and into it."""
+"""``lace lake export`` and ``reconcile``: records out of a lake, and from one set to another."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import click
 
 from lace.cli.exitcodes import Exit
-from lace.cli.lake import Spark, open_lake, progress, read_program, spark_options
+from lace.cli.lake import Spark, open_lake, progress, read_program, record_set, spark_options
 
 _DATABASES = (".db", ".sqlite", ".sqlite3")
 
@@ -45,7 +43,7 @@ def export_command(
             records = select(snapshot, read_program(selector_text, None)[0]).records()
         report("writing")
         if into_store:
-            with SqliteStore(target) as store:
+            with SqliteStore(record_set(target)) as store:
                 done = export_to_store(records, store)
         else:
             done = export_bundles(records, target, bundles=bundles)
@@ -68,7 +66,7 @@ def reconcile_command(
     left: str, right: str, selector_text: str, is_applied: bool, is_listed: bool,
     spark: Spark
 ) -> int:  # fmt: skip
-    """Compare A and B: lakes, bundles, folders of bundles, or SQLite laces.
+    """Compare A and B: lakes, laces (folders or stores), bundles, or folders of bundles.
 
     Says how many of the records that SELECTOR selects each side lacks. With --apply they are
     transferred, each validated again. Bundles are never changed: what they lack becomes a new
@@ -83,8 +81,13 @@ def reconcile_command(
     session = spark.open()
     from lace.lake.reconcile import Reconciliation, open_sides, write_back
 
-    with progress(session) as report, open_sides(session, left, right) as (a, b):
+    names = (record_set(left), record_set(right))
+    with progress(session) as report, open_sides(session, *names) as (a, b):
         both = Reconciliation(a, b, program)
+        for side in (a, b):
+            if side.put_aside:
+                click.echo(f"{side.name}: {side.put_aside:,} parts are no records", err=True)
+        broken = Exit.SOME_REJECTED if a.put_aside or b.put_aside else Exit.OK
         if not is_applied:
             report("comparing")
             found = both.difference()
@@ -95,7 +98,7 @@ def reconcile_command(
                     rows = both.lacking(here, there).select("hash").orderBy("hash")
                     for row in rows.toLocalIterator():
                         click.echo(f"{sign} {row.hash}")
-            return Exit.OK
+            return broken
         report("transferring")
         before = [side.lake.snapshot().version.number for side in (a, b)]
         moved = both.transfer()
@@ -103,48 +106,4 @@ def reconcile_command(
             write_back(side, version)
     click.echo(f"{left} got {moved.left_lacks:,}")
     click.echo(f"{right} got {moved.right_lacks:,}")
-    return Exit.OK
-
-
-@click.command("stream")
-@click.argument("name", metavar="LAKE")
-@click.argument("folder", metavar="FOLDER")
-@click.option("--checkpoint", required=True, metavar="FOLDER", help="Where it notes how far it is.")
-@click.option("--once", is_flag=True, help="Take what is there now, then end.")
-@click.option("--interval", default="10 seconds", show_default=True, help="How often to look.")
-@spark_options
-def stream_command(
-    name: str, folder: str, checkpoint: str, once: bool, interval: str, spark: Spark
-) -> int:  # fmt: skip
-    """Take bundles into LAKE as they appear in FOLDER, each record once; Ctrl-C ends it.
-
-    A bundle must appear under its *.lace name in one step: write it under another name, then rename
-    it. The same checkpoint goes on where it ended.
-
-    \b
-    Example:
-      lace lake stream notes.lake incoming/ --checkpoint notes.checkpoint
-    """
-    Path(folder).mkdir(parents=True, exist_ok=True) if "://" not in folder else None
-    session = spark.open()
-    opened = open_lake(name, session, create=True)
-    from lace.lake.stream import LakeStream
-
-    def tell(number: int, result: object) -> None:
-        from lace.lake.ingest import StepResult
-
-        assert isinstance(result, StepResult)
-        click.echo(
-            f"batch {number}: {result.records:,} new, {result.duplicates:,} duplicates, "
-            f"{result.quarantined:,} put aside"
-        )
-
-    made = LakeStream(opened, folder, checkpoint, on_batch=tell)
-    made.start(interval=None if once else interval)
-    try:
-        while not made.wait(1):
-            pass
-    except KeyboardInterrupt:
-        click.echo("ending", err=True)
-        made.stop()
-    return Exit.OK
+    return broken

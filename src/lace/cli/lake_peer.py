@@ -97,14 +97,13 @@ def sync_command(
     Example:
       lace lake sync notes.lake tcp:example.com:4790 --selector //notes-demo//notes//
     """
-    if expect is not None and not is_verifier(expect):
-        raise click.UsageError("--expect takes a verifier, V.….H3")
+    expected = read_verifier(expect)
     with ThreadPoolExecutor(_WORKERS) as worker:
         host = _host(name, worker, **options)
         ended = asyncio.run(
             host.sync(
                 parse_address(address),
-                expected=None if expect is None else Verifier(expect),
+                expected=expected,
                 trust=None if trust is None else Path(trust),
             )
         )
@@ -121,8 +120,8 @@ def _host(
     phase_timeout: int,
     spark: Spark,
 ) -> LakeHost:
-    module = _module(selector_text)
-    exposure = _exposure(exposed)
+    module = read_module(selector_text)
+    exposure = read_exposure(exposed)
     key = None if key_file is None else read_key(key_file)
     session = spark.open()
     opened = open_lake(name, session, create=True)
@@ -147,13 +146,22 @@ def _tell(peer: str, event: m.Event) -> None:
             click.echo(f"{peer}: {event.detail} [{event.code}]", err=True)
 
 
-def _module(text: str) -> PolicyModule:
+def read_verifier(text: str | None) -> Verifier | None:
+    """Return whom --expect names."""
+    if text is not None and not is_verifier(text):
+        raise click.UsageError("--expect takes a verifier, V.….H3")
+    return None if text is None else Verifier(text)
+
+
+def read_module(text: str) -> PolicyModule:
+    """Return the selector that a text names: an address, rules, or a file of rules."""
     if text.startswith("//") or ":-" in text:
         return selector(text)
     return module_from_text(read_at_most(text, DEFAULT_LIMITS.lacegram_bytes + 1))
 
 
-def _exposure(choices: tuple[str, ...]) -> Exposure:
+def read_exposure(choices: tuple[str, ...]) -> Exposure:
+    """Return what --expose names."""
     words = {"none", "selected", "everything"}
     modules = tuple(
         module_from_text(read_at_most(file, DEFAULT_LIMITS.lacegram_bytes + 1), Facet.EXPOSE)

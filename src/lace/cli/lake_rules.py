@@ -13,6 +13,7 @@ from lace.cli.lake import (
     read_given,
     read_program,
     spark_options,
+    version_option,
 )
 from lace.cli.render import print_line
 from lace.text import fact_line, line_fault
@@ -31,7 +32,7 @@ _predicate_option = click.option(
 @_predicate_option
 @_given_option
 @click.option("--count", is_flag=True, help="Print only how many there are.")
-@click.option("--version", type=int, help="As of this version of the lake.  [default: the newest]")
+@version_option
 @spark_options
 def select_command(
     name: str, selector_text: str, predicate: str | None, facts_file: str | None, count: bool,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, cast
@@ -24,10 +24,16 @@ from lace.limits import DEFAULT_LIMITS, MIB, Limits
 from lace.record.split import BrokenFrame, RecordSplitter
 
 SEGMENT_BYTES: Final = 32 * MIB
+"""Of one task, and so of one file, where there is much to read."""
+CUT_BYTES: Final = 4 * MIB
+"""Between cuts: what a task has at least, where there is little."""
 SUFFIX: Final = ".lace"
 INDEX_SUFFIX: Final = ".cuts"
+_LACE: Final = "lace.toml"
+_DATABASE: Final = b"SQLite format 3\x00"
 _CHUNK: Final = 4 * MIB
 _FORMAT: Final = 1
+_SEGMENTS_A_CORE: Final = 4
 _INDEX_BYTES: Final = 256 * MIB
 
 
@@ -54,14 +60,14 @@ class Survey:
     size: int
     digest: str
     cuts: tuple[int, ...]
-    """Where segments begin, after the first; each is a record boundary."""
+    """Record boundaries at which the bundle can be cut."""
 
     def segments(self) -> list[Segment]:
-        edges = [0, *self.cuts, self.size]
-        pairs = list(pairwise(edges))
+        """Return what lies between the cuts; ``joined`` makes larger segments of them."""
+        pairs = pairwise([0, *self.cuts, self.size])
         return [
-            Segment(self.bundle, start, end, number == len(pairs) - 1)
-            for number, (start, end) in enumerate(pairs)
+            Segment(self.bundle, start, end, end == self.size)
+            for start, end in pairs
             if end > start
         ]
 
@@ -72,6 +78,22 @@ class Survey:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Survey:
         return cls(value["bundle"], value["size"], value["digest"], tuple(value["cuts"]))
+
+
+def joined(segments: Iterable[Segment], most: int) -> list[Segment]:
+    """Return the same bytes in fewer segments: neighbours together, up to so many bytes."""
+    made: list[Segment] = []
+    for segment in segments:
+        last = made[-1] if made else None
+        if (
+            last is not None
+            and (last.bundle, last.end) == (segment.bundle, segment.start)
+            and last.size + segment.size <= most
+        ):
+            made[-1] = Segment(last.bundle, last.start, segment.end, segment.final)
+        else:
+            made.append(segment)
+    return made
 
 
 def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
@@ -91,9 +113,13 @@ def list_bundles(paths: Sequence[str]) -> list[str]:
         scheme = path[: len(path) - len(inner)] if "://" in path else ""
         info = system.get_file_info(inner)
         if info.type == fs.FileType.File:
+            if is_database(path):
+                raise _lace(path)
             found.add(path)
         elif info.type == fs.FileType.Directory:
             inside = system.get_file_info(fs.FileSelector(inner, recursive=True))
+            if any(entry.path == f"{inner.rstrip('/')}/{_LACE}" for entry in inside):
+                raise _lace(path)
             found |= {
                 scheme + entry.path
                 for entry in inside
@@ -104,6 +130,18 @@ def list_bundles(paths: Sequence[str]) -> list[str]:
     if not found:
         raise LakeError(f"no bundles in {', '.join(paths)}", code=Code.LAKE_INPUT)
     return sorted(found)
+
+
+def _lace(path: str) -> LakeError:
+    hint = "Bring its records with lace lake reconcile --apply."
+    return LakeError(f"{path} is a lace, no bundle", code=Code.LAKE_INPUT, hint=hint)
+
+
+def is_database(bundle: str) -> bool:
+    """Whether a file is a SQLite lace, and no bundle."""
+    system, path = filesystem(bundle)
+    with system.open_input_file(path) as file:
+        return cast("bytes", file.read(len(_DATABASE))) == _DATABASE
 
 
 def bundle_size(bundle: str) -> int:
@@ -128,9 +166,7 @@ def read_range(bundle: str, start: int, end: int, chunk: int = _CHUNK) -> Iterat
             yield data
 
 
-def survey(
-    bundle: str, limits: Limits = DEFAULT_LIMITS, segment_bytes: int = SEGMENT_BYTES
-) -> Survey:
+def survey(bundle: str, limits: Limits = DEFAULT_LIMITS, cut_bytes: int = CUT_BYTES) -> Survey:
     """Return digest and cuts of a bundle; cuts of an index beside it are taken over."""
     size = bundle_size(bundle)
     indexed = read_index(bundle, size)
@@ -144,7 +180,7 @@ def survey(
             for frame in splitter.feed(chunk):
                 if isinstance(frame, BrokenFrame):
                     break
-                if frame.offset - last >= segment_bytes:
+                if frame.offset - last >= cut_bytes:
                     cuts.append(frame.offset)
                     last = frame.offset
     digest = encode(hasher.digest())
@@ -155,13 +191,18 @@ def survey(
     return Survey(bundle, size, digest, tuple(cuts))
 
 
-def cut(bundle: str, limits: Limits = DEFAULT_LIMITS) -> list[Segment]:
+def cut(bundle: str, limits: Limits = DEFAULT_LIMITS, most: int = SEGMENT_BYTES) -> list[Segment]:
     """Return the segments of a bundle; only a large one without an index has to be read for it."""
     size = bundle_size(bundle)
     indexed = read_index(bundle, size)
-    if indexed is None and size > SEGMENT_BYTES:
+    if indexed is None and size > most:
         indexed = survey(bundle, limits)
-    return (indexed or Survey(bundle, size, "", ())).segments()
+    return joined((indexed or Survey(bundle, size, "", ())).segments(), most)
+
+
+def segment_bytes(total: int, cores: int) -> int:
+    """Return how large segments should be, so that all cores end at about the same time."""
+    return max(CUT_BYTES, min(SEGMENT_BYTES, total // (_SEGMENTS_A_CORE * cores)))
 
 
 def write_index(found: Survey) -> str:

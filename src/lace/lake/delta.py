@@ -77,6 +77,13 @@ class DeltaLog:
 
     def version(self, number: int | None = None) -> TableVersion:
         with _errors(self.root):
+            if number is not None:
+                newest = DeltaTable(self.root).version()
+                if not 0 <= number <= newest:
+                    raise LakeError(
+                        f"{self.root} has no version {number}: the newest is {newest}",
+                        code=Code.LAKE_VERSION,
+                    )
             table = DeltaTable(self.root, version=number)
             actions = pa.table(table.get_add_actions(flatten=True))
             schema = pa.schema(table.schema().to_arrow())

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace.b64a import encode
 from lace.errors import Code, LakeError, Status
-from lace.lake.bundle import SEGMENT_BYTES, Survey, filesystem, write_index
+from lace.lake.bundle import CUT_BYTES, Survey, filesystem, write_index
 from lace.lake.jobs import carried, job
 from lace.lake.rows import SOURCE_SCHEMA, batches
 from lace.limits import MIB
@@ -91,7 +91,7 @@ def _writer(folder: str) -> Any:
                     if not validate_record(raw).ok:
                         rejected += 1
                         continue
-                    if size - last >= SEGMENT_BYTES:
+                    if size - last >= CUT_BYTES:
                         cuts.append(size)
                         last = size
                     file.write(raw)

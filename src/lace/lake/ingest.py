@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from lace.b64a import encode
 from lace.crypto.native import digest
 from lace.errors import Code, LakeError
-from lace.lake.bundle import Segment, Survey, filesystem, list_bundles, survey
+from lace.lake.bundle import Segment, Survey, filesystem, list_bundles, segment_bytes, survey
 from lace.lake.delta import DATA, Conflict, DataFile, DeltaLog
 from lace.lake.jobs import job
 from lace.lake.rows import QUARANTINE_SCHEMA, RECORDS_SCHEMA, SOURCE_SCHEMA
@@ -34,7 +34,7 @@ STEP_BYTES: Final = 4096 * MIB
 ROW_GROUP_BYTES: Final = 8 * MIB
 """What has to be read for one record."""
 _TRIES: Final = 20
-_IDENTITY: Final = b"lace-lake-ingest/v1"
+_IDENTITY: Final = b"lace-lake-ingest/v2"
 _PLANS: Final = "ingests"
 
 Report = Callable[[str], None]
@@ -83,8 +83,8 @@ def ingest(
     bundles = list_bundles(paths)
     report(f"reading {len(bundles)} bundles for their digests")
     surveys = survey_all(lake.spark, bundles)
-    name = ingest_id(surveys)
     steps = plan_steps(surveys, step_bytes)
+    name = ingest_id(surveys, steps)
     done = lake.records_log.done(_work(name))
     result = IngestResult(
         ingest=name, version=lake.records_log.version().number, skipped_steps=min(done, len(steps))
@@ -92,9 +92,13 @@ def ingest(
     if done >= len(steps):
         return result
     plan = _write_plan(lake, name, surveys, steps)
+    cores = lake.spark.sparkContext.defaultParallelism
     for number in range(done + 1, len(steps) + 1):
         report(f"step {number} of {len(steps)}: validating")
         source = lake.spark.read.format("lace").option("plan", plan).option("step", str(number))
+        # How a step is shared out among cores changes nothing of what it reads.
+        most = segment_bytes(sum(part.size for part in steps[number - 1]), cores)
+        source = source.option("segmentBytes", str(most))
         result += run_step(lake, source.load(), _work(name), number, name, report)
     return result
 
@@ -121,14 +125,19 @@ def survey_all(spark: SparkSession, bundles: Sequence[str]) -> list[Survey]:
     return [Survey.from_json(entry) for entry in found]
 
 
-def ingest_id(surveys: Sequence[Survey]) -> str:
-    """Return what identifies an ingest: names, sizes and content of its bundles."""
+def ingest_id(surveys: Sequence[Survey], steps: Sequence[Sequence[Segment]]) -> str:
+    """Return what identifies an ingest: names, sizes and content of its bundles, and its steps.
+
+    Steps are known by their numbers. Where the same bundles are cut into other steps (because an
+    index came or went) it is another ingest, so that no number ever stands for two things.
+    """
     entries = [[entry.bundle, entry.size, entry.digest] for entry in surveys]
-    return encode(digest(_IDENTITY + json.dumps(entries).encode()))
+    edges = [[step[0].bundle, step[0].start] for step in steps[1:]]
+    return encode(digest(_IDENTITY + json.dumps([entries, edges]).encode()))
 
 
 def plan_steps(surveys: Sequence[Survey], step_bytes: int) -> list[list[Segment]]:
-    """Return the segments of each step; the same bundles always make the same steps."""
+    """Return the segments of each step; the same cuts make the same steps on any machine."""
     steps: list[list[Segment]] = []
     size = 0
     for segment in (segment for entry in surveys for segment in entry.segments()):
@@ -154,9 +163,12 @@ def _write_plan(
         str(number): [[s.bundle, s.start, s.end, s.final] for s in step]
         for number, step in enumerate(steps, 1)
     }
-    content["inputs"] = [entry.to_json() for entry in surveys]
-    with system.open_output_stream(f"{root}/{_PLANS}/{name}.json") as file:
+    content["inputs"] = [[entry.bundle, entry.size, entry.digest] for entry in surveys]
+    path = f"{root}/{_PLANS}/{name}.json"
+    draft = f"{path}.{uuid4().hex}"  # another process may be at the same ingest, and reading
+    with system.open_output_stream(draft) as file:
         file.write(json.dumps(content).encode())
+    system.move(draft, path)
     return f"{lake.root}/{_PLANS}/{name}.json"
 
 

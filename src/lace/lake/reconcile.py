@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
 from lace.datalog.program import RuleProgram
 from lace.errors import Code, LakeError
+from lace.lake.bundle import is_database
 from lace.lake.export import export_bundles, export_to_store, validated
 from lace.lake.ingest import ingest, run_step
 from lace.lake.jobs import job
@@ -28,8 +29,6 @@ from lace.recordstore.sqlite import SqliteStore
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_SQLITE: Final = b"SQLite format 3\x00"
-
 Kind = Literal["lake", "store", "bundle"]
 
 
@@ -40,6 +39,8 @@ class SideOfTwo:
     name: str
     kind: Kind
     lake: Lake
+    put_aside: int = 0
+    """Parts of a bundle that are no records."""
 
     def take(self, raws: DataFrame) -> int:
         """Bring in records by their bytes, validated; return how many were new."""
@@ -109,14 +110,15 @@ def _open(spark: SparkSession, name: str, scratch: Path) -> SideOfTwo:
         return SideOfTwo(name, kind, Lake.open(spark, name))
     scratch.mkdir()
     lake = Lake.open(spark, str(scratch / "lake"), create=True)
+    put_aside = 0
     if kind == "bundle":
-        ingest(lake, [name])
+        put_aside = ingest(lake, [name]).quarantined
     else:
         spool = scratch / "store.lace"
         _spool(Path(name), spool)
         if spool.stat().st_size:
-            ingest(lake, [str(spool)])
-    return SideOfTwo(name, kind, lake)
+            put_aside = ingest(lake, [str(spool)]).quarantined
+    return SideOfTwo(name, kind, lake, put_aside)
 
 
 def kind_of(name: str) -> Kind:
@@ -128,8 +130,7 @@ def kind_of(name: str) -> Kind:
         return "bundle"
     if not path.is_file():
         raise LakeError(f"there is no {name}", code=Code.LAKE_INPUT)
-    with path.open("rb") as file:
-        return "store" if file.read(len(_SQLITE)) == _SQLITE else "bundle"
+    return "store" if is_database(name) else "bundle"
 
 
 def _spool(store: Path, target: Path) -> None:

@@ -7,16 +7,19 @@ headers once, by the one function that knows how.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lace.errors import Code, Outcome
+from lace.ids import SUFFIX
 from lace.limits import MIB
-from lace.record.facts import links
-from lace.record.model import Record, Seal, Versioned
+from lace.record.facts import LINK_ENDING, RecordLink, link_of, numbered
+from lace.record.grammar import HEADERS
+from lace.record.model import Parts, Record, Seal, Versioned
 
 #: Fields with a column of their own: each occurs at most once in a record, at index 0.
 PROMOTED: Final = {
@@ -74,104 +77,104 @@ QUARANTINE_SCHEMA: Final = pa.schema([
     ("ingest", pa.string()),
 ])  # fmt: skip
 
+_LINK_ENDING: Final = LINK_ENDING.encode()
+_MALFORMED: Final = Code.RECORD_MALFORMED
 _BATCH_ROWS: Final = 8192
 _BATCH_BYTES: Final = 16 * MIB
 
 
 @dataclass(slots=True)
 class RowBatch:
-    """Rows under way to one Arrow batch; a flat list for each column, because that is quick."""
+    """Rows under way to one Arrow batch; made column by column, because that is quick."""
 
     bundle: str
-    _columns: dict[str, list[Any]] = field(
-        default_factory=lambda: {name: [] for name in SOURCE_SCHEMA.names}
-    )
-    _extras: tuple[list[int], list[str], list[int], list[str]] = field(
-        default_factory=lambda: ([0], [], [], [])
-    )
-    _links: tuple[list[int], list[str], list[int], list[str], list[str]] = field(
-        default_factory=lambda: ([0], [], [], [], [])
-    )
-    rows: int = 0
-    size: int = 0
+    _offsets: list[int] = field(default_factory=list)
+    _raws: list[bytes] = field(default_factory=list)
+    _outcomes: list[Outcome[Record]] = field(default_factory=list)
+    _size: int = 0
+
+    @property
+    def rows(self) -> int:
+        return len(self._raws)
 
     @property
     def full(self) -> bool:
-        return self.rows >= _BATCH_ROWS or self.size >= _BATCH_BYTES
+        return len(self._raws) >= _BATCH_ROWS or self._size >= _BATCH_BYTES
 
     def add(self, offset: int, raw: bytes, outcome: Outcome[Record]) -> None:
         """Add what was found at an offset: a record, or bytes that are none."""
-        record = outcome.value
-        columns = self._columns
-        columns["raw"].append(raw)
-        columns["offset"].append(offset)
-        self.rows += 1
-        self.size += len(raw)
-        if record is None:
-            columns["code"].append(str(outcome.code or Code.RECORD_MALFORMED))
-            columns["detail"].append(outcome.detail)
-            for name in ("hash", "type", "data_length"):
-                columns[name].append(None)
-        else:
-            columns["code"].append(None)
-            columns["detail"].append(None)
-            columns["hash"].append(record.hash)
-            columns["type"].append(record.type)
-            columns["data_length"].append(record.data_length)
-        if isinstance(record, Versioned):
-            columns["group"].append(record.group)
-            columns["app"].append(record.app)
-            columns["name"].append(record.name)
-            columns["tai"].append(record.tai)
-            columns["blob_hash"].append(record.blob_hash)
-            if record.parts[-3]:
-                self._add_headers(record)
-        else:
-            for name in ("group", "app", "name", "tai", "blob_hash"):
-                columns[name].append(None)
-        if isinstance(record, Seal):
-            columns["signed_by"].append(record.signed_by)
-            columns["signature"].append(record.signature)
-            columns["plex_hash"].append(record.plex_hash)
-        else:
-            for name in ("signed_by", "signature", "plex_hash"):
-                columns[name].append(None)
-        self._extras[0].append(len(self._extras[1]))
-        self._links[0].append(len(self._links[1]))
-
-    def _add_headers(self, record: Versioned) -> None:
-        _, names, indexes, values = self._extras
-        previous, index = "", 0
-        for name, value in record.extras:  # sorted, so that equal names are neighbours
-            index = index + 1 if name == previous else 0
-            previous = name
-            names.append(name)
-            indexes.append(index)
-            values.append(value)
-        if b"+Link: " in record.parts[-3]:
-            _, names, indexes, datas, targets = self._links
-            for link in links(record):
-                names.append(link.name)
-                indexes.append(link.index)
-                datas.append(link.data)
-                targets.append(link.target)
+        self._offsets.append(offset)
+        self._raws.append(raw)
+        self._outcomes.append(outcome)
+        self._size += len(raw)
 
     def take(self) -> pa.RecordBatch:
         """Return the batch and begin the next."""
-        columns = self._columns
-        columns["bundle"] = [self.bundle] * self.rows
-        arrays: dict[str, pa.Array] = {
-            column.name: pa.array(columns[column.name], column.type)
-            for column in SOURCE_SCHEMA
-            if column.name not in {"extras", "links"}
+        outcomes, raws = self._outcomes, self._raws
+        records = [outcome.value for outcome in outcomes]
+        parts = [None if r is None else r.parts for r in records]
+        placed = [r.parts if isinstance(r, Versioned) else None for r in records]
+        seals = [r.parts if isinstance(r, Seal) else None for r in records]
+        extras, links = _headers(placed)
+        codes = [None if o.value is not None else str(o.code or _MALFORMED) for o in outcomes]
+        # The parts of a record are the bytes of valid text: Arrow takes them as they are.
+        columns: dict[str, pa.Array] = {
+            "hash": _text([None if r is None else r.hash for r in records]),
+            "type": _text([None if r is None else r.type for r in records]),
+            "group": _text([None if p is None else p[-7] for p in placed]),
+            "app": _text([None if p is None else p[-6] for p in placed]),
+            "name": _text([None if p is None else p[-5] for p in placed]),
+            "tai": _text([None if p is None else p[-4] for p in placed]),
+            "signed_by": _identifiers("V", [None if p is None else p[1] for p in seals]),
+            "signature": _text([None if p is None else p[2] for p in seals]),
+            "data_length": _text([None if p is None else p[-1] for p in parts]).cast(pa.int64()),
+            "extras": extras,
+            "links": links,
+            "plex_hash": _identifiers("P", [None if p is None else p[3] for p in seals]),
+            "blob_hash": _identifiers("B", [None if p is None else p[-2] for p in placed]),
+            "raw": pa.array(raws, pa.binary()),
+            "bundle": pa.repeat(self.bundle, len(raws)),
+            "offset": pa.array(self._offsets, pa.int64()),
+            "code": _text(codes),
+            "detail": _text([None if o.value is not None else o.detail for o in outcomes]),
         }
-        arrays["extras"] = _lists(_EXTRA, *self._extras)
-        arrays["links"] = _lists(_LINK, *self._links)
-        batch = pa.RecordBatch.from_arrays(
-            [arrays[name] for name in SOURCE_SCHEMA.names], schema=SOURCE_SCHEMA
-        )
         self.__init__(self.bundle)  # type: ignore[misc]  # begin again
-        return batch
+        return pa.RecordBatch.from_arrays(
+            [columns[name] for name in SOURCE_SCHEMA.names], schema=SOURCE_SCHEMA
+        )
+
+
+def _headers(placed: list[Parts | None]) -> tuple[pa.ListArray, pa.ListArray]:
+    """Return the extra headers of each record, and the links among them."""
+    extras: tuple[list[bytes], list[int], list[bytes]] = ([], [], [])
+    found: list[RecordLink] = []
+    names, indexes, values = extras
+    extra_offsets, link_offsets = [0], [0]
+    for parts in placed:
+        if parts is not None and parts[-3]:
+            for name, index, value in numbered(HEADERS.findall(parts[-3])):
+                names.append(name)
+                indexes.append(index)
+                values.append(value)
+                if name.endswith(_LINK_ENDING):
+                    link = link_of(name.decode(), index, value.decode())
+                    if link is not None:
+                        found.append(link)
+        extra_offsets.append(len(names))
+        link_offsets.append(len(found))
+    links = [
+        [getattr(link, name) for link in found] for name in ("name", "index", "data", "target")
+    ]
+    return _lists(_EXTRA, extra_offsets, *extras), _lists(_LINK, link_offsets, *links)
+
+
+def _text(values: Sequence[str | bytes | None]) -> pa.Array:
+    return pa.array(values, pa.string())
+
+
+def _identifiers(letter: str, payloads: Sequence[bytes | None]) -> pa.Array:
+    """Return typed identifiers of payloads, put together by Arrow."""
+    return pc.binary_join_element_wise(f"{letter}.", _text(payloads), f".{SUFFIX}", "")
 
 
 def _lists(struct: pa.StructType, offsets: list[int], *columns: list[Any]) -> pa.ListArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,13 +17,15 @@ from lace.datalog.source import Fact, MemorySource, Row
 from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, Placement, evaluate_on_spark
 from lace.lake.facts import LakeFacts
 from lace.lake.jobs import job
+from lace.lake.rows import PROMOTED
 from lace.lake.slice import relevant_records
 from lace.lake.tables import Snapshot
 from lace.limits import Limits
+from lace.projection import DATA, HASH, STANDARD
 from lace.record.facts import facts as facts_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,24 @@ class Selection:
     def records(self) -> DataFrame:
         """Return the selected records with all their columns; what is not here is left out."""
         return self.snapshot.records.join(self.hashes(), "hash", "left_semi")
+
+    def project(self, columns: Sequence[str] = STANDARD) -> DataFrame:
+        """Return the rows that ``lace.Projection`` makes of the selected records."""
+        return self.records().select(*map(_projected, columns))
+
+
+def _projected(name: str) -> Column:
+    if name == HASH:
+        made = F.col("hash")
+    elif name == DATA:
+        length = F.col("data_length").cast("int")
+        made = F.substring("raw", F.length("raw") - length + 1, length)
+    elif name in PROMOTED:
+        made = F.col(PROMOTED[name]).cast("string")
+    else:
+        first = F.filter("extras", lambda x: (x["name"] == name) & (x["index"] == 0))
+        made = F.get(first, F.lit(0))["value"]
+    return made.alias(name)
 
 
 def select(

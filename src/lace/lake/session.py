@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from lace.errors import Code, LakeError
 from lace.lake.java import Java, find_java
+from lace.limits import MIB
+from lace.text import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +29,14 @@ if TYPE_CHECKING:
 MASTER_VARIABLE: Final = "LACE_LAKE_MASTER"
 PACKAGES: Final = ("pyspark", "deltalake", "pyarrow", "pandas")
 _TAIL_LINES: Final = 20
+_LEAST_HEAP: Final = 512 * MIB
+_HEAP: Final = re.compile(r"([1-9][0-9]{0,15})([kmgt]?)b?")
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_MASTER: Final = re.compile(
+    r"local|local\[(?:\*|[1-9]\d{0,4})(?:,\s*[1-9]\d*)?\]|local-cluster\[[\d,\s]+\]"
+    r"|yarn|(?:spark|k8s)://.+"
+)
+_CAUSE: Final = re.compile(r"^(?:Caused by: |: )?[\w.$]*(?:Exception|Error): (.+)$", re.MULTILINE)
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)\])?")
 _TASK_FAILURES: Final = 4
 
@@ -124,11 +134,27 @@ def master_of(options: SparkOptions) -> str:
     return f"local[{local.group(1) or 1},{_TASK_FAILURES}]" if local else master
 
 
+def check_options(options: SparkOptions) -> None:
+    """Raise ``LakeError`` for what Spark could not start with, before it takes seconds to find."""
+    master = options.master or os.environ.get(MASTER_VARIABLE) or "local[*]"
+    if not _MASTER.fullmatch(master):
+        raise LakeError(f"no master of Spark: {shown(master)}", code=Code.LAKE_SETTING)
+    heap = _HEAP.fullmatch(options.memory.lower())
+    if heap is None:
+        raise LakeError(f"no amount of memory: {shown(options.memory)}", code=Code.LAKE_SETTING)
+    if int(heap[1]) * _UNITS[heap[2]] < _LEAST_HEAP:
+        raise LakeError(
+            f"{shown(options.memory)} of memory is too little: Spark needs 512m",
+            code=Code.LAKE_SETTING,
+        )
+
+
 def _start(options: SparkOptions) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    check_options(options)
     problem = foreign_spark_home()
     if problem is not None:
         raise LakeError(problem, code=Code.LAKE_SPARK_HOME)
@@ -146,9 +172,10 @@ def _start(options: SparkOptions) -> SparkSession:
             gateway = launch_gateway(conf, {"stdout": stream, "stderr": stream})  # type: ignore[no-untyped-call]
             SparkContext(conf=conf, gateway=gateway)
             session = SparkSession.builder.getOrCreate()
+            session.range(0)  # settings are looked at when they are first needed
         except Exception as error:
             raise LakeError(
-                f"Spark did not start with {java.origin}: {error}\n{_tail(log)}",
+                f"Spark did not start with {java.origin}: {_cause(error)}\n{_tail(log)}",
                 code=Code.LAKE_START,
             ) from error
     if options.log is None:
@@ -176,6 +203,14 @@ def _settings(options: SparkOptions, java: Java) -> dict[str, str]:
     return settings
 
 
+def _cause(error: Exception) -> str:
+    """Return what Java gave as the first cause, without where it was noticed."""
+    text = str(error)
+    found = _CAUSE.findall(text)
+    return str(found[-1] if found else text.partition("\n")[0])
+
+
 def _tail(log: Path) -> str:
-    lines = log.read_text("utf-8", "replace").splitlines()[-_TAIL_LINES:]
-    return "\n".join([f"The last lines of {log}:", *lines])
+    lines = log.read_text("utf-8", "replace").splitlines()
+    told = [line for line in lines if not line.startswith("\t")]  # where in Java helps nobody
+    return "\n".join([f"The last lines of {log}:", *told[-_TAIL_LINES:]])

@@ -7,6 +7,7 @@ what is no record becomes a row with a code. The bytes cross from Python to Java
 from __future__ import annotations
 
 import json
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
@@ -29,7 +30,16 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from lace.errors import Code, LakeError, Outcome, Status
-from lace.lake.bundle import Segment, cut, filesystem, list_bundles, read_range
+from lace.lake.bundle import (
+    Segment,
+    bundle_size,
+    cut,
+    filesystem,
+    joined,
+    list_bundles,
+    read_range,
+    segment_bytes,
+)
 from lace.lake.jobs import carried
 from lace.lake.rows import SOURCE_SCHEMA, batches
 from lace.limits import DEFAULT_LIMITS, MIB
@@ -83,10 +93,13 @@ class LaceReader(DataSourceReader):
             system, path = filesystem(plan)
             with system.open_input_file(path) as file:
                 entries = json.loads(cast("bytes", file.read()))
-            yield from (Segment(*entry) for entry in entries[self._options["step"]])
+            parts = (Segment(*entry) for entry in entries[self._options["step"]])
+            yield from joined(parts, int(self._options["segmentbytes"]))
             return
-        for bundle in list_bundles([_path(self._options)]):
-            yield from cut(bundle)
+        bundles = list_bundles([_path(self._options)])
+        most = segment_bytes(sum(map(bundle_size, bundles)), os.cpu_count() or 1)
+        for bundle in bundles:
+            yield from cut(bundle, most=most)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self._columns)
@@ -115,11 +128,13 @@ class LaceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxFiles(self._most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._last = self._bundles()
+        with carried():
+            self._last = self._bundles()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        bundles = self._bundles() if self._last is None else self._last
-        done = self._position(bundles, start)
+        with carried():
+            bundles = self._bundles() if self._last is None else self._last
+            done = self._position(bundles, start)
         end = len(bundles)
         if isinstance(limit, ReadMaxFiles):
             end = min(end, done + limit.max_files)
@@ -154,7 +169,7 @@ class LaceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known: list[str] = []
         if system.get_file_info(path).type == FileType.File:
             with system.open_input_file(path) as file:
-                known = json.loads(cast("bytes", file.read()))
+                known = _names(self._log, cast("bytes", file.read()))
         seen = set(known)
         new = [bundle for bundle in there if bundle not in seen]
         if new:
@@ -163,6 +178,16 @@ class LaceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 file.write(json.dumps(known).encode())
             system.move(f"{path}.new", path)
         return known
+
+
+def _names(log: str, text: bytes) -> list[str]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise LakeError(f"{log} is no list of bundles", code=Code.LAKE_STREAM)
+    return found
 
 
 def _path(options: dict[str, str]) -> str:

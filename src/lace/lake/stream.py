@@ -19,6 +19,7 @@ from lace.lake.bundle import filesystem
 from lace.lake.ingest import StepResult, run_step
 from lace.lake.jobs import job
 from lace.lake.tables import Lake
+from lace.text import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _SEEN: Final = "bundles.json"
 _FOR: Final = "lake.json"
+_MOST_BYTES: Final = 65536
 
 
 @dataclass(slots=True)
@@ -37,23 +39,26 @@ class LakeStream:
     checkpoint: str
     """Where the stream remembers how far it is; never used for two streams."""
     bundles_per_batch: int = 100
+    origin: str = ""
+    """Where the bundles come from, if not from the folder itself."""
     on_batch: Callable[[int, StepResult], None] = lambda _number, _result: None
     _query: StreamingQuery | None = field(default=None, init=False)
 
     def start(self, *, interval: str | None = None) -> None:
         """Begin: batch by batch for ever, or (without an interval) until all is read."""
-        self._check()
-        source = self.lake.spark.readStream.format("lace")
-        source = source.option("log", f"{self.checkpoint}/{_SEEN}")
-        source = source.option("maxFilesPerTrigger", str(self.bundles_per_batch))
-        writer = source.load(self.folder).writeStream.foreachBatch(self._batch)
-        writer = writer.option("checkpointLocation", f"{self.checkpoint}/spark")
-        writer = (
-            writer.trigger(availableNow=True)
-            if interval is None
-            else writer.trigger(processingTime=interval)
-        )
-        self._query = writer.start()
+        self.check()
+        with job("stream"):
+            source = self.lake.spark.readStream.format("lace")
+            source = source.option("log", f"{self.checkpoint}/{_SEEN}")
+            source = source.option("maxFilesPerTrigger", str(self.bundles_per_batch))
+            writer = source.load(self.folder).writeStream.foreachBatch(self._batch)
+            writer = writer.option("checkpointLocation", f"{self.checkpoint}/spark")
+            writer = (
+                writer.trigger(availableNow=True)
+                if interval is None
+                else writer.trigger(processingTime=interval)
+            )
+            self._query = writer.start()
 
     def wait(self, seconds: int | None = None) -> bool:
         """Wait for the end, at most so long; return whether it has come."""
@@ -81,7 +86,7 @@ class LakeStream:
         with system.open_input_file(root) as file:
             return str(json.loads(cast("bytes", file.read()))["id"])
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Refuse a checkpoint that was made for another lake or folder."""
         if "://" not in self.checkpoint:
             self.checkpoint = str(Path(self.checkpoint).absolute())
@@ -89,14 +94,18 @@ class LakeStream:
             self.folder = str(Path(self.folder).absolute())
         system, root = filesystem(self.checkpoint)
         system.create_dir(root, recursive=True)
-        expected = {"lake": self.lake.root, "folder": self.folder}
+        expected = {"lake": self.lake.root, "folder": self.origin or self.folder}
         if system.get_file_info(f"{root}/{_FOR}").type == fs.FileType.File:
             with system.open_input_file(f"{root}/{_FOR}") as file:
-                found = json.loads(cast("bytes", file.read()))
-            if found != expected:
+                text = cast("bytes", file.read(_MOST_BYTES))
+            try:
+                found = json.loads(text)
+                made_for = f"{found['folder']} into {found['lake']}"
+            except (ValueError, KeyError, TypeError, RecursionError):
+                made_for = "something else"
+            if made_for != f"{expected['folder']} into {expected['lake']}":
                 raise LakeError(
-                    f"{self.checkpoint} is for {found.get('folder')} into {found.get('lake')}",
-                    code=Code.LAKE_STREAM,
+                    f"{self.checkpoint} is for {shown(made_for, 400)}", code=Code.LAKE_STREAM
                 )
             return
         with system.open_output_stream(f"{root}/{_FOR}") as file:

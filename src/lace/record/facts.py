@@ -6,9 +6,9 @@ cannot reach the rules.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import AnyStr, Final
 
 from lace.ids import LinkTarget, is_link_target
 from lace.record.model import Record, Seal, Versioned
@@ -16,7 +16,7 @@ from lace.record.model import Record, Seal, Versioned
 Fact = tuple[str, ...]
 """Predicate, then its arguments."""
 
-_LINK_ENDING: Final = "+Link"
+LINK_ENDING: Final = "+Link"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +61,22 @@ def links(record: Record) -> Iterator[RecordLink]:
     if not isinstance(record, Versioned) or not record.may_have_links:
         return
     for name, index, value in numbered(record.extras):
-        if name.endswith(_LINK_ENDING):
-            data, _, target = value.rpartition(" ")
-            if data and is_link_target(target):
-                yield RecordLink(name, index, data, LinkTarget(target))
+        if name.endswith(LINK_ENDING):
+            link = link_of(name, index, value)
+            if link is not None:
+                yield link
 
 
-def numbered(extras: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, int, str]]:
+def link_of(name: str, index: int, value: str) -> RecordLink | None:
+    """Return the link that a header is, or None if it is a plain field."""
+    data, _, target = value.rpartition(" ")
+    well_formed = name.endswith(LINK_ENDING) and data and is_link_target(target)
+    return RecordLink(name, index, data, LinkTarget(target)) if well_formed else None
+
+
+def numbered(extras: Iterable[tuple[AnyStr, AnyStr]]) -> Iterator[tuple[AnyStr, int, AnyStr]]:
     """Yield extra headers with their index among those of one name."""
-    previous, index = "", 0
+    previous, index = None, 0
     for name, value in extras:  # sorted, so that equal names are neighbours
         index = index + 1 if name == previous else 0
         previous = name

@@ -1,0 +1,160 @@
+"""``lace lake stream``: records flow into a lake from a folder, or from a peer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lace.cli.exitcodes import Exit
+from lace.cli.lake import Spark, open_lake, spark_options
+from lace.cli.settings import is_address
+from lace.interlace import messages as m
+from lace.limits import DEFAULT_LIMITS
+
+if TYPE_CHECKING:
+    from lace.lake.ingest import StepResult
+    from lace.lake.live import LiveSource
+    from lace.lake.stream import LakeStream
+
+
+def _peer_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--selector", "selector_text", metavar="SELECTOR",
+                     help="From a peer: what to take; an address, rules, or a file of rules."),
+        click.option("--expose", "exposed", multiple=True, default=("selected",),
+                     show_default=True, metavar="none|selected|everything|FILE",
+                     help="What the peer's rules may see; files are expose modules."),
+        click.option("--key", "key_file", metavar="FILE", help="Prove this key to the peer."),
+        click.option("--expect", metavar="VERIFIER", help="Whom the peer must prove to be."),
+        click.option("--trust", metavar="FILE", help="One more certificate that wss believes."),
+        click.option("--phase-timeout", type=click.IntRange(1), default=300, show_default=True,
+                     help="Seconds that the peer may take for one phase."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command("stream")
+@click.argument("name", metavar="LAKE")
+@click.argument("source", metavar="FOLDER|ADDRESS")
+@click.option("--checkpoint", required=True, metavar="FOLDER", help="Where it notes how far it is.")
+@click.option("--once", is_flag=True, help="Take what is there now, then end.")
+@click.option("--interval", default="10 seconds", show_default=True, help="How often to look.")
+@_peer_options
+@spark_options
+def stream_command(
+    name: str, source: str, checkpoint: str, once: bool, interval: str, spark: Spark, **peer: Any
+) -> int:
+    """Take records into LAKE as they come, each once, until Ctrl-C.
+
+    From a FOLDER come bundles. One must appear under its *.lace name in one step: write it under
+    another name, then rename it. From a peer at an ADDRESS comes what SELECTOR selects, over an
+    exchange that stays open, and is made again when the connection breaks. The same checkpoint goes
+    on where it ended.
+
+    \b
+    Example:
+      lace lake stream notes.lake incoming/ --checkpoint notes.checkpoint
+      lace lake stream notes.lake tcp:example.com:4790 --selector //notes-demo//notes//
+          --checkpoint notes.checkpoint
+    """
+    live = is_address(source)
+    if live != (peer["selector_text"] is not None):
+        raise click.UsageError(
+            "a peer needs --selector" if live else "--selector is for a peer at an address"
+        )
+    with ExitStack() as stack:
+        made = _live_source(source, checkpoint, **peer) if live else None
+        session = spark.open()
+        opened = open_lake(name, session, create=True)
+        from lace.lake.stream import LakeStream
+
+        if made is None:
+            Path(source).mkdir(parents=True, exist_ok=True) if "://" not in source else None
+            stream = LakeStream(opened, source, checkpoint, on_batch=_tell)
+            stream.check()
+            return _run(stream, once, interval)
+        stream = LakeStream(
+            opened, made.folder, checkpoint, on_batch=_tell, origin=str(made.address)
+        )
+        stream.check()
+        return _run_live(stack.enter_context(made), stream, once, interval)
+
+
+def _live_source(
+    address: str, checkpoint: str, *, selector_text: str, exposed: tuple[str, ...],
+    key_file: str | None, expect: str | None, trust: str | None, phase_timeout: int,
+) -> LiveSource:  # fmt: skip
+    from lace.cli.files import read_key
+    from lace.cli.lake_peer import read_exposure, read_module, read_verifier
+    from lace.lake.session import check_packages
+    from lace.transport.address import parse_address
+
+    module, exposure = read_module(selector_text), read_exposure(exposed)
+    check_packages()
+    from lace.lake.live import LiveSource
+
+    return LiveSource(
+        address=parse_address(address),
+        checkpoint=checkpoint,
+        module=module,
+        exposure=exposure,
+        key=None if key_file is None else read_key(key_file),
+        expected=read_verifier(expect),
+        trust=None if trust is None else Path(trust),
+        limits=replace(DEFAULT_LIMITS, phase_timeout=phase_timeout),
+        retry=lambda seconds, why: click.echo(f"{why}; trying again in {seconds:.1f} s", err=True),
+    )
+
+
+def _run(stream: LakeStream, once: bool, interval: str) -> int:
+    stream.start(interval=None if once else interval)
+    try:
+        while not stream.wait(1):
+            pass
+    except KeyboardInterrupt:
+        click.echo("ending", err=True)
+        stream.stop()
+    return Exit.OK
+
+
+def _run_live(live: LiveSource, stream: LakeStream, once: bool, interval: str) -> int:
+    if once:
+        ended = live.sync()
+        live.drain()
+        _run(stream, True, interval)
+        return _how_it_ended(ended)
+    stream.start(interval=interval)
+    live.start()
+    try:
+        while live.ended() is None:
+            live.drain()
+            if stream.wait(1):
+                return Exit.OK
+    except KeyboardInterrupt:
+        click.echo("ending", err=True)
+    finally:
+        live.stop()
+        stream.stop()
+    live.drain()
+    _run(stream, True, interval)  # what has come meanwhile
+    return _how_it_ended(live.ended())
+
+
+def _how_it_ended(ended: m.Closed | m.Aborted | None) -> int:
+    if not isinstance(ended, m.Aborted):
+        return Exit.OK
+    click.echo(f"lace: {ended.detail} [{ended.code}]\n  {ended.code.fix}", err=True)
+    return Exit.ABORTED
+
+
+def _tell(number: int, result: StepResult) -> None:
+    click.echo(
+        f"batch {number}: {result.records:,} new, {result.duplicates:,} duplicates, "
+        f"{result.quarantined:,} put aside"
+    )
