@@ -81,19 +81,31 @@ class Survey:
 
 
 def joined(segments: Iterable[Segment], most: int) -> list[Segment]:
-    """Return the same bytes in fewer segments: neighbours together, up to so many bytes."""
+    """Return the same bytes in fewer segments: neighbours together, all of about the same size.
+
+    There are as many as are needed for so many bytes each; one may have a cut more than that.
+    """
     made: list[Segment] = []
-    for segment in segments:
-        last = made[-1] if made else None
-        if (
-            last is not None
-            and (last.bundle, last.end) == (segment.bundle, segment.start)
-            and last.size + segment.size <= most
-        ):
-            made[-1] = Segment(last.bundle, last.start, segment.end, segment.final)
-        else:
-            made.append(segment)
+    for run in _runs(segments):
+        start, size = run[0].start, max(1, run[-1].end - run[0].start)
+        count = -(-size // most)
+        parts: dict[int, list[Segment]] = {}
+        for segment in run:
+            parts.setdefault((segment.start - start) * count // size, []).append(segment)
+        made += (Segment(p[0].bundle, p[0].start, p[-1].end, p[-1].final) for p in parts.values())
     return made
+
+
+def _runs(segments: Iterable[Segment]) -> list[list[Segment]]:
+    """Return segments that follow one another in their bundle together."""
+    runs: list[list[Segment]] = []
+    for segment in segments:
+        last = runs[-1][-1] if runs else None
+        if last is not None and (last.bundle, last.end) == (segment.bundle, segment.start):
+            runs[-1].append(segment)
+        else:
+            runs.append([segment])
+    return runs
 
 
 def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
@@ -202,7 +214,8 @@ def cut(bundle: str, limits: Limits = DEFAULT_LIMITS, most: int = SEGMENT_BYTES)
 
 def segment_bytes(total: int, cores: int) -> int:
     """Return how large segments should be, so that all cores end at about the same time."""
-    return max(CUT_BYTES, min(SEGMENT_BYTES, total // (_SEGMENTS_A_CORE * cores)))
+    each = max(_SEGMENTS_A_CORE, -(-total // (SEGMENT_BYTES * cores)))
+    return max(CUT_BYTES, -(-total // (each * cores)))
 
 
 def write_index(found: Survey) -> str:

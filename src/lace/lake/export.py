@@ -20,7 +20,7 @@ from lace.b64a import encode
 from lace.errors import Code, LakeError, Status
 from lace.lake.bundle import CUT_BYTES, Survey, filesystem, write_index
 from lace.lake.jobs import carried, job
-from lace.lake.rows import SOURCE_SCHEMA, batches
+from lace.lake.rows import SOURCE_SCHEMA, Found, batches
 from lace.limits import MIB
 from lace.record.validate import reread, validate_record
 from lace.recordstore.base import RecordStore
@@ -134,11 +134,14 @@ def validated(raws: DataFrame) -> DataFrame:
     def each(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in found:
             columns = (batch.column(name).to_pylist() for name in ("bundle", "offset", "raw"))
-            by_bundle: dict[str, list[tuple[int, bytes]]] = {}
+            by_bundle: dict[str, Found] = {}
             for bundle, offset, raw in zip(*columns, strict=True):
-                by_bundle.setdefault(bundle, []).append((offset, raw))
+                offsets, raws, outcomes = by_bundle.setdefault(bundle, ([], [], []))
+                offsets.append(offset)
+                raws.append(raw)
+                outcomes.append(validate_record(raw))
             for bundle, entries in by_bundle.items():
-                yield from batches(bundle, ((o, raw, validate_record(raw)) for o, raw in entries))
+                yield from batches(bundle, [entries])
 
     return raws.select("raw", "bundle", "offset").mapInArrow(each, from_arrow_schema(SOURCE_SCHEMA))
 

@@ -83,6 +83,10 @@ _BATCH_ROWS: Final = 8192
 _BATCH_BYTES: Final = 16 * MIB
 
 
+Found = tuple[list[int], list[bytes], list[Outcome[Record]]]
+"""Offsets, the bytes there, and what they are."""
+
+
 @dataclass(slots=True)
 class RowBatch:
     """Rows under way to one Arrow batch; made column by column, because that is quick."""
@@ -107,6 +111,14 @@ class RowBatch:
         self._raws.append(raw)
         self._outcomes.append(outcome)
         self._size += len(raw)
+
+    def extend(self, found: Found) -> None:
+        """Add what was found at several offsets."""
+        offsets, raws, outcomes = found
+        self._offsets += offsets
+        self._raws += raws
+        self._outcomes += outcomes
+        self._size += sum(map(len, raws))
 
     def take(self) -> pa.RecordBatch:
         """Return the batch and begin the next."""
@@ -185,13 +197,11 @@ def _lists(struct: pa.StructType, offsets: list[int], *columns: list[Any]) -> pa
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), inner, type=kind)
 
 
-def batches(
-    bundle: str, found: Iterable[tuple[int, bytes, Outcome[Record]]]
-) -> Iterator[pa.RecordBatch]:
+def batches(bundle: str, found: Iterable[Found]) -> Iterator[pa.RecordBatch]:
     """Yield Arrow batches of what was found at offsets of a bundle."""
     batch = RowBatch(bundle)
-    for offset, raw, outcome in found:
-        batch.add(offset, raw, outcome)
+    for some in found:
+        batch.extend(some)
         if batch.full:
             yield batch.take()
     if batch.rows:

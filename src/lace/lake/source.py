@@ -29,6 +29,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from lace import collector
 from lace.errors import Code, LakeError, Outcome, Status
 from lace.lake.bundle import (
     Segment,
@@ -41,7 +42,7 @@ from lace.lake.bundle import (
     segment_bytes,
 )
 from lace.lake.jobs import carried
-from lace.lake.rows import SOURCE_SCHEMA, batches
+from lace.lake.rows import SOURCE_SCHEMA, Found, batches
 from lace.limits import DEFAULT_LIMITS, MIB
 from lace.record.model import Record
 from lace.record.split import BrokenFrame, Frame, RecordSplitter
@@ -203,7 +204,7 @@ def _read(partition: InputPartition, columns: list[str]) -> Iterator[pa.RecordBa
     # A task that is tried again may have killed its worker: this time each record is judged in a
     # process apart, so that the one that does it is found and put aside.
     careful = context is not None and context.attemptNumber() > 0
-    with carried():
+    with carried(), collector.paused():
         for batch in read_segment(partition.segment, careful=careful):
             yield batch.select(columns)
 
@@ -213,17 +214,17 @@ def read_segment(segment: Segment, *, careful: bool = False) -> Iterator[pa.Reco
     return batches(segment.bundle, _outcomes(segment, careful))
 
 
-def _outcomes(segment: Segment, careful: bool) -> Iterator[tuple[int, bytes, Outcome[Record]]]:
+def _outcomes(segment: Segment, careful: bool) -> Iterator[Found]:
+    """Yield what is in a segment, some megabytes at a time."""
     splitter = RecordSplitter(DEFAULT_LIMITS)
     for chunk in read_range(segment.bundle, segment.start, segment.end):
         frames = [frame for frame in splitter.feed(chunk) if isinstance(frame, Frame)]
         raws = [frame.raw for frame in frames]
         if careful:
-            outcomes = validate_frames(raws, workers=_CAREFUL_WORKERS)
+            outcomes = list(validate_frames(raws, workers=_CAREFUL_WORKERS))
         else:
-            outcomes = map(validate_record, raws)
-        for frame, outcome in zip(frames, outcomes, strict=True):
-            yield segment.start + frame.offset, frame.raw, outcome
+            outcomes = [validate_record(raw) for raw in raws]
+        yield [segment.start + frame.offset for frame in frames], raws, outcomes
         if splitter.broken is not None:
             break
     splitter.close()
@@ -237,14 +238,12 @@ def _outcomes(segment: Segment, careful: bool) -> Iterator[tuple[int, bytes, Out
     yield from _unreadable(segment, broken)
 
 
-def _unreadable(
-    segment: Segment, broken: BrokenFrame
-) -> Iterator[tuple[int, bytes, Outcome[Record]]]:
+def _unreadable(segment: Segment, broken: BrokenFrame) -> Iterator[Found]:
     """Yield the rest of a bundle in pieces: no boundary can be known, and no byte is lost."""
     offset = segment.start + broken.offset
     fault: Outcome[Record] = Outcome(Status.REJECTED, None, broken.code, broken.detail)
     for piece in read_range(segment.bundle, offset, segment.end, _PIECE):
-        yield offset, piece, fault
+        yield [offset], [piece], [fault]
         offset += len(piece)
         detail = f"follows the broken record at byte {segment.start + broken.offset}"
         fault = Outcome(Status.REJECTED, None, Code.LAKE_UNREADABLE, detail)
