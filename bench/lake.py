@@ -13,7 +13,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Process
 from pathlib import Path
@@ -78,40 +77,14 @@ def main() -> None:
 
 
 def least(job: Callable[[], object], rounds: int = ROUNDS) -> float:
-    found = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        job()
-        found.append(time.perf_counter() - start)
-    return min(found)
+    return min(timed(job) for _ in range(rounds))
 
 
-@dataclass(frozen=True)
-class Spent:
-    wall: float
-    cpu: float
-    """Of this process and all that it started."""
-
-
-def timed(job: Callable[[], object]) -> Spent:
-    before, start = _cpu_seconds(), time.perf_counter()
+def timed(job: Callable[[], object]) -> float:
+    """Return how long a job takes by the wall clock."""
+    start = time.perf_counter()
     job()
-    return Spent(time.perf_counter() - start, _cpu_seconds() - before)
-
-
-def _cpu_seconds() -> float:
-    """Return the CPU time of this process and everything below it, as far as the system tells."""
-    stats: dict[int, tuple[int, int]] = {}
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            entries = file.read_text().rpartition(")")[2].split()
-            stats[int(file.parent.name)] = int(entries[1]), sum(map(int, entries[11:15]))
-    mine: set[int] = set()
-    found = {os.getpid()}
-    while found - mine:
-        mine |= found
-        found = {pid for pid, (parent, _) in stats.items() if parent in mine}
-    return sum(stats[pid][1] for pid in mine if pid in stats) / os.sysconf("SC_CLK_TCK")
+    return time.perf_counter() - start
 
 
 # --- validation ---------------------------------------------------------------------------------
@@ -132,8 +105,7 @@ def validation(spark: SparkSession, folder: Path, amounts: Amounts) -> None:
     # In turns, so that whatever else the machine does disturbs all of them alike.
     spent = [(timed(read), timed(lambda: _validate(frames)), timed(lambda: _apart(frames)))
              for _ in range(ROUNDS)]  # fmt: skip
-    on_spark, alone, apart = (min(job.wall for job in jobs) for jobs in zip(*spent, strict=True))
-    cpu, cpu_alone, cpu_apart = (min(job.cpu for job in jobs) for jobs in zip(*spent, strict=True))
+    on_spark, alone, apart = map(min, zip(*spent, strict=True))
     rate = len(frames) / on_spark
     print(
         f"  Spark, {CORES} cores      {rate:,.0f} records/s ({rows.rdd.getNumPartitions()} tasks)"
@@ -143,10 +115,6 @@ def validation(spark: SparkSession, folder: Path, amounts: Amounts) -> None:
     print(f"  Spark over {CORES} x one process   {alone / CORES / on_spark:.2f}   (target 0.75)")
     print(
         f"  Spark over {CORES} processes       {apart / on_spark:.2f}   (what this machine allows)"
-    )
-    print(
-        f"  by CPU time                 {cpu_alone / cpu:.2f}, over {CORES} processes "
-        f"{cpu_apart / cpu:.2f}   (Java and its workers together)"
     )
     lake = Lake.open(spark, str(folder / f"ingest-{time.time_ns()}"), create=True)
     start = time.perf_counter()
