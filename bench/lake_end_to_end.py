@@ -116,6 +116,8 @@ def run(folder: Path, count: int) -> int:
         store.save(theirs)
         with timed("lake and SQLite lace over TCP"):
             ended = asyncio.run(meet(LakeStore(lake), store, worker))
+        if isinstance(ended, m.Aborted):
+            print(f"  aborted: {ended.code}, {ended.detail}")
         check("exchange", isinstance(ended, m.Closed))
         stored = {entry.hash for entry in store.read(0, 1 << 40)}  # type: ignore[arg-type]
         check("the lace", stored == all_of(right))
