@@ -220,7 +220,8 @@ class LakePolicy(LocalPolicy):
             self._lake_adopted.discard(hash)
         for advert in asked.advertised:
             self._lake_adverts[advert.record] = advert
-        self._adopt(asked, snapshot)
+        if not asked.plan.adverts_stand_alone:  # else what is said of records here changes nothing
+            self._adopt(asked, snapshot)
         over = PlanOverLake(
             snapshot=snapshot,
             plan=asked.plan,
