@@ -30,19 +30,32 @@ if TYPE_CHECKING:
 _WORKERS = 4
 
 
-def _exchange_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option("--selector", "selector_text", required=True, metavar="SELECTOR",
-                     help="What the lake exchanges: an address, rules, or a file of rules."),
+def exchange_options(
+    *, required: bool = True, calls: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return what exchanges of a lake have in common; ``calls`` adds whom a caller believes."""
+    options = [
+        click.option("--selector", "selector_text", required=required, metavar="SELECTOR",
+                     help="What is exchanged: an address, rules, or a file of rules."),
         click.option("--expose", "exposed", multiple=True, default=("selected",),
                      show_default=True, metavar="none|selected|everything|FILE",
                      help="What a peer's rules may see; files are expose modules."),
         click.option("--key", "key_file", metavar="FILE", help="Prove this key to peers."),
         click.option("--phase-timeout", type=click.IntRange(1), default=300, show_default=True,
                      help="Seconds that a peer may take for one phase."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+    ]  # fmt: skip
+    if calls:
+        options += [
+            click.option("--expect", metavar="VERIFIER", help="Whom the peer must prove to be."),
+            click.option("--trust", metavar="FILE", help="One more certificate that wss believes."),
+        ]
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in options:
+            command = option(command)
+        return command
+
+    return add
 
 
 @click.command("serve")
@@ -51,7 +64,7 @@ def _exchange_options(command: Callable[..., Any]) -> Callable[..., Any]:
               metavar="ADDRESS", help="Where to take connections.")  # fmt: skip
 @click.option("--certificate", metavar="FILE", help="For wss: the certificate chain.")
 @click.option("--certificate-key", metavar="FILE", help="For wss: its private key.")
-@_exchange_options
+@exchange_options()
 @spark_options
 def serve_command(
     name: str, address: str, certificate: str | None, certificate_key: str | None,
@@ -84,9 +97,7 @@ def serve_command(
 @click.command("sync")
 @click.argument("name", metavar="LAKE")
 @click.argument("address")
-@click.option("--expect", metavar="VERIFIER", help="Whom the peer must prove to be.")
-@click.option("--trust", metavar="FILE", help="One more certificate that wss believes.")
-@_exchange_options
+@exchange_options(calls=True)
 @spark_options
 def sync_command(
     name: str, address: str, expect: str | None, trust: str | None, **options: Any

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 
 from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, open_lake, spark_options
+from lace.cli.lake_peer import exchange_options, read_exposure, read_module, read_verifier
 from lace.cli.settings import is_address
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
@@ -22,30 +22,13 @@ if TYPE_CHECKING:
     from lace.lake.stream import LakeStream
 
 
-def _peer_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option("--selector", "selector_text", metavar="SELECTOR",
-                     help="From a peer: what to take; an address, rules, or a file of rules."),
-        click.option("--expose", "exposed", multiple=True, default=("selected",),
-                     show_default=True, metavar="none|selected|everything|FILE",
-                     help="What the peer's rules may see; files are expose modules."),
-        click.option("--key", "key_file", metavar="FILE", help="Prove this key to the peer."),
-        click.option("--expect", metavar="VERIFIER", help="Whom the peer must prove to be."),
-        click.option("--trust", metavar="FILE", help="One more certificate that wss believes."),
-        click.option("--phase-timeout", type=click.IntRange(1), default=300, show_default=True,
-                     help="Seconds that the peer may take for one phase."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
 @click.command("stream")
 @click.argument("name", metavar="LAKE")
 @click.argument("source", metavar="FOLDER|ADDRESS")
 @click.option("--checkpoint", required=True, metavar="FOLDER", help="Where it notes how far it is.")
 @click.option("--once", is_flag=True, help="Take what is there now, then end.")
 @click.option("--interval", default="10 seconds", show_default=True, help="How often to look.")
-@_peer_options
+@exchange_options(required=False, calls=True)
 @spark_options
 def stream_command(
     name: str, source: str, checkpoint: str, once: bool, interval: str, spark: Spark, **peer: Any
@@ -91,7 +74,6 @@ def _live_source(
     key_file: str | None, expect: str | None, trust: str | None, phase_timeout: int,
 ) -> LiveSource:  # fmt: skip
     from lace.cli.files import read_key
-    from lace.cli.lake_peer import read_exposure, read_module, read_verifier
     from lace.lake.session import check_packages
     from lace.transport.address import parse_address
 

@@ -326,11 +326,9 @@ class InterlaceMachine:
             case Phase.HELLO:
                 self._conclude_hello(facts)
             case Phase.ADVERTISE:
-                self._asked = (
-                    []
-                    if self._settled
-                    else self._adverts.take_advertise(facts, start, self._listed)
-                )
+                self._asked = []
+                if self._settled is None:
+                    self._asked = self._adverts.take_advertise(facts, start, self._listed)
             case Phase.ASK:
                 self._peer_asks = facts
                 return Occasion.ASKED if facts or self._asked else Occasion.NOTHING
@@ -423,10 +421,7 @@ class InterlaceMachine:
         self._transfer.tally.cursor_updated = bool(heard)
         key = self._opening.cursor_key
         if key is not None and heard:
-            alike, known, gone = (
-                frozenset(record for record, how in heard.items() if how is meant)
-                for meant in (Heard.ALIKE, Heard.OTHERWISE, Heard.GONE)
-            )
+            alike, known, gone = (heard[how] for how in (Heard.ALIKE, Heard.OTHERWISE, Heard.GONE))
             self._do(m.Remember(key, alike, known, gone))
         self._do(m.Emit(m.FixedPoint(self._result())))
         if not self._side.open:
@@ -554,20 +549,9 @@ class InterlaceMachine:
         self._do(m.Emit(self._ending(self._result())), m.Close())
 
     def _result(self) -> m.InterlaceResult:
-        tally, opening = self._transfer.tally, self._opening
-        return m.InterlaceResult(
-            link=opening.proven_link,
-            plan=opening.plan.id if opening.has_plan else None,
-            peer=opening.proven,
-            received=tuple(tally.received),
-            rejected=tuple(tally.rejected),
-            not_available=tuple(tally.not_available),
-            sent=tuple(tally.sent),
-            bytes_received=tally.bytes_received,
-            bytes_sent=tally.bytes_sent,
-            loops=tally.loops,
-            cursor_updated=tally.cursor_updated,
-        )
+        opening = self._opening
+        plan = opening.plan.id if opening.has_plan else None
+        return self._transfer.tally.result(opening.proven_link, plan, opening.proven)
 
     # --- small things ---
 

@@ -182,10 +182,13 @@ class PeerAdverts:
         self._withdrawn, self._advertised, self._adopted = [], [], []
         return changes
 
-    def take_heard(self) -> dict[str, Heard]:
-        """Return what was heard of records since this was last asked."""
+    def take_heard(self) -> dict[Heard, frozenset[str]]:
+        """Return what was heard of records since this was last asked; nothing if nothing was."""
         heard, self._heard = self._heard, {}
-        return heard
+        return {
+            meant: frozenset(record for record, how in heard.items() if how is meant)
+            for meant in (Heard if heard else ())
+        }
 
     def _parse(self, facts: list[Fact]) -> list[Summary]:
         summaries = [parse_summary(f) for f in facts if f[0] == "AdvertisementPartition"]

@@ -10,8 +10,10 @@ from typing import Final
 from lace.codes import Code
 from lace.datalog.source import Fact
 from lace.errors import LimitExceeded, ProtocolError, Status
+from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.limits import Limits
+from lace.policy.plan import PlanId
 from lace.record.model import Record
 from lace.record.validate import validate_record
 
@@ -35,6 +37,24 @@ class Tally:
     bytes_sent: int = 0
     loops: int = 0
     cursor_updated: bool = False
+
+    def result(
+        self, link: bytes | None, plan: PlanId | None, peer: Verifier | None
+    ) -> m.InterlaceResult:
+        """Return the tally as an application hears it."""
+        return m.InterlaceResult(
+            link=link,
+            plan=plan,
+            peer=peer,
+            received=tuple(self.received),
+            rejected=tuple(self.rejected),
+            not_available=tuple(self.not_available),
+            sent=tuple(self.sent),
+            bytes_received=self.bytes_received,
+            bytes_sent=self.bytes_sent,
+            loops=self.loops,
+            cursor_updated=self.cursor_updated,
+        )
 
 
 @dataclass(slots=True)

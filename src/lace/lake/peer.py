@@ -23,6 +23,7 @@ from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, advertise
 from lace.interlace.machine import Side
+from lace.interlace.partition import Partitions
 from lace.lake.bundle import filesystem, read_range
 from lace.lake.delta import DATA, Conflict, DataFile
 from lace.lake.evaluate import LAKE_LIMITS
@@ -350,7 +351,7 @@ class LakePolicy(LocalPolicy):
         self._schema = asked.schema
         return m.Recalled()
 
-    def remember(self, told: m.Remember) -> None:
+    def remember(self, told: m.Remember, tables: tuple[Partitions, Partitions]) -> None:
         """Keep nothing."""
 
     def rest(self) -> None:

@@ -262,12 +262,14 @@ class LocalPolicy:
             with suppress(StoreError):  # whatever is wrong with it, it is not used again
                 self.store.move_cursor(asked.link, {}, ())
             return None
-        self._forgets = self._look()
+        forgets = self._look()
         assert self._snapshot is not None
         setting = setting_of(asked.plan, asked.schema, self.exposure, asked.runtime)
-        stored = self._snapshot.high_water, self._forgets
-        self._is_held = (setting, *stored) == (mark.setting, mark.high_water, mark.forgets)
-        return mark.settled if self._is_held else None
+        now = setting, self._snapshot.high_water, forgets
+        if now != (mark.setting, mark.high_water, mark.forgets):
+            return None
+        self._is_held, self._forgets = True, forgets
+        return mark.settled
 
     def _wake_up(self, asked: m.Recall) -> tuple[Partitions, Partitions] | None:
         """Go on from where the last exchange over this link left off, if that is still at hand."""
@@ -279,18 +281,7 @@ class LocalPolicy:
         self._seen, self._runtime, self._forgets = found.seen, found.runtime, found.forgets
         return found.own, found.peers
 
-    def leave(self, link: bytes, own: Partitions, peers: Partitions) -> None:
-        """Leave behind what this exchange knows; it is at a fixed point, and ends there."""
-        if self.resting is not None and self.policy is not None and not self._forgot:
-            assert self._mentions is not None
-            plan, runtime = self.policy.plan, self._runtime
-            setting = setting_of(plan, self._schema, self.exposure, runtime)
-            side = AtRest(
-                setting, self.policy, self._mentions, self._seen, self._forgets, runtime, own, peers
-            )
-            self.resting.put(link, side)
-
-    def remember(self, told: m.Remember) -> None:
+    def remember(self, told: m.Remember, tables: tuple[Partitions, Partitions]) -> None:
         """Keep a cursor; what the peer says in our own words is kept as a mere name."""
         assert self.policy is not None
         source = self.policy.peer.source_label
@@ -302,11 +293,23 @@ class LocalPolicy:
         with suppress(StoreError):  # without it the next exchange has more to do, and no more
             if kept or told.gone:
                 self.store.move_cursor(told.link, kept, told.gone)
-            if told.settled is not None and not self._forgot:
-                plan, runtime = self.policy.plan, self._runtime
-                setting = setting_of(plan, self._schema, self.exposure, runtime)
-                mark = Mark(setting, self._seen, self._forgets, told.settled)
-                self.store.set_mark(told.link, mark.encode())
+        if told.settled is not None and not self._forgot:
+            self._leave(told.link, told.settled, *tables)
+
+    def _leave(self, link: bytes, settled: Settled, own: Partitions, peers: Partitions) -> None:
+        """Leave behind what this exchange knows; it is at a fixed point, and ends there."""
+        assert self.policy is not None
+        assert self._mentions is not None
+        setting = setting_of(self.policy.plan, self._schema, self.exposure, self._runtime)
+        with suppress(StoreError):
+            mark = Mark(setting, self._seen, self._forgets, settled)
+            self.store.set_mark(link, mark.encode())
+        if self.resting is not None:
+            side = AtRest(
+                setting, self.policy, self._mentions, self._seen, self._forgets, self._runtime,
+                own, peers,
+            )  # fmt: skip
+            self.resting.put(link, side)
 
     # --- the end ---
 

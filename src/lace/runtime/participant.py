@@ -99,9 +99,7 @@ class Participant:
                 self.timer = None
                 self.local.close()
             case m.Remember():
-                self.local.remember(effect)
-                if effect.settled is not None:
-                    self.local.leave(effect.link, *self.machine.tables)
+                self.local.remember(effect, self.machine.tables)
             case _:
                 return self._answers(effect)
         return None
