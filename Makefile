@@ -1,77 +1,97 @@
-# Every target sets up what it needs in .venv and may be run again without harm.
+# Every target sets up what it needs in $(VENV) and may be run again without harm.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench bench-lake docs workbench bundle screenshots fuzz soak lake-cluster
-.PHONY: clean help
+.PHONY: demo demo-room test test-quick check-bare lint bench bench-lake docs workbench bundle
+.PHONY: screenshots fuzz soak lake-cluster lock release-check clean help
 .DEFAULT_GOAL := help
 
+# $(call set-up,test lint): tools/set_up.py decides what is left to do, and says it.
+NEEDS := lace needs Python 3.11 or later. Choose one, for example: make PYTHON=python3.12
+define set-up
+@command -v "$(PYTHON)" > /dev/null || { echo "There is no $(PYTHON); $(NEEDS)"; exit 1; }
+@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11) and "This is Python %d.%d; $(NEEDS)" % sys.version_info[:2])'
+@"$(PYTHON)" tools/set_up.py --into "$(VENV)" $(1)
+endef
+
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-$(READY): pyproject.toml constraints.txt tools/ensure_java.py
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lace needs Python 3.11 or later: run make PYTHON=python3.11, or newer")'
-	@echo "setting up $(VENV) (once; about a minute)"
-	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) pip hatchling editables
-	@$(PIP) --no-build-isolation --editable . --group dev
-	@$(BIN)/python tools/ensure_java.py
-	@touch $@
+demo-room: ## a notes room between two processes, one of them killed on the way (a small set-up)
+	$(call set-up,base)
+	@"$(BIN)/lace" demo
 
-demo: $(READY) ## a notes room between two processes, one of them killed; then a small lake
-	@$(BIN)/lace demo
+demo: demo-room ## the same, then a small lake on Spark (about 650 MB to fetch, 1.3 GB on disk)
 	@echo
-	@echo "The same records in bulk, on Spark"
-	@$(BIN)/lace lake demo
+	@echo "Next: the same records in bulk, on Spark. Its set-up fetches up to 650 MB, once, and takes"
+	@echo "1.3 GB on disk. Whoever has seen enough can stop here: press Ctrl-C."
+	$(call set-up,lake)
+	@"$(BIN)/lace" lake demo
 
-test: $(READY) ## run all tests
-	@$(BIN)/python tools/ensure_browser.py
-	@$(BIN)/pytest
+# Tests run side by side on all cores; those with Spark share one session in one process.
+PYTEST := "$(BIN)/pytest" --numprocesses auto --dist loadgroup
+test: ## run all tests
+	$(call set-up,test)
+	@"$(BIN)/python" tools/ensure_browser.py
+	@$(PYTEST)
 
-lint: $(READY) ## check style, types and layers
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports
-	@$(BIN)/python tools/check_web.py
+test-quick: ## run the tests that need neither Spark nor a browser: under two minutes
+	$(call set-up,test-quick)
+	@$(PYTEST) -m "not spark and not browser" --ignore tests/lake --ignore tests/browser
 
-bench: $(READY) ## measure, as ratios against floors and competitors in the same run
-	@$(BIN)/python bench/run.py
-	@$(PIP) --group bench
-	@$(BIN)/python bench/rules
+check-bare: ## run the two commands of the README with an empty home and nothing cached
+	@"$(PYTHON)" tools/check_bare.py
 
-bench-lake: $(READY) ## measure the lake: validation, selection up to 5M records, recursion, summaries
-	@$(BIN)/python bench/lake.py
-	@$(BIN)/python bench/lake_end_to_end.py
+lint: ## check style, types and layers
+	$(call set-up,lint)
+	@"$(BIN)/ruff" check .
+	@"$(BIN)/ruff" format --check .
+	@"$(BIN)/mypy"
+	@"$(BIN)/lint-imports"
+	@"$(BIN)/python" tools/check_web.py
 
-lake-cluster: $(READY) ## run the lake on a Spark cluster of three processes, and compare
-	@$(BIN)/python tools/lake_cluster.py
+bench: ## measure, as ratios against floors and competitors in the same run
+	$(call set-up,bench)
+	@"$(BIN)/python" bench/run.py
+	@"$(BIN)/python" bench/rules
 
-docs: $(READY) ## write the generated pages again
-	@$(BIN)/python tools/generate_docs.py
-	@$(BIN)/python tools/record_first.py
+bench-lake: ## measure the lake: validation, selection up to 5M records, recursion, summaries
+	$(call set-up,bench)
+	@"$(BIN)/python" bench/lake.py
+	@"$(BIN)/python" bench/lake_end_to_end.py
 
-workbench: $(READY) ## see laces converge, step by step, in a browser
-	@$(BIN)/lace workbench
+lake-cluster: ## run the lake on a Spark cluster of three processes, and compare
+	$(call set-up,lake)
+	@"$(BIN)/python" tools/lake_cluster.py
 
-bundle: $(READY) ## make the browser bundle in dist/lace-browser (needs npm)
-	@$(BIN)/python web/bundle.py
+docs: ## write the generated pages again
+	$(call set-up,test)
+	@"$(BIN)/python" tools/generate_docs.py
+	@"$(BIN)/python" tools/record_first.py
 
-screenshots: $(READY) ## take the pictures of the documentation again
-	@$(BIN)/python tools/take_screenshots.py
+workbench: ## see laces converge, step by step, in a browser
+	$(call set-up,workbench)
+	@"$(BIN)/lace" workbench
+
+bundle: ## make the browser bundle in dist/lace-browser (needs npm)
+	$(call set-up,base)
+	@"$(BIN)/python" web/bundle.py
+
+screenshots: ## take the pictures of the documentation again
+	$(call set-up,test)
+	@"$(BIN)/python" tools/take_screenshots.py
 
 SECONDS_EACH ?= 120
-fuzz: $(READY) ## fuzz every target for SECONDS_EACH seconds (default 120)
-	@$(PIP) --group fuzz
-	@for target in fuzz/fuzz_*.py; do $(BIN)/python $$target -max_total_time=$(SECONDS_EACH) || exit 1; done
+fuzz: ## fuzz every target for SECONDS_EACH seconds (default 120)
+	$(call set-up,fuzz)
+	@for target in fuzz/fuzz_*.py; do "$(BIN)/python" $$target -max_total_time=$(SECONDS_EACH) || exit 1; done
 
 SECONDS ?= 60
-soak: $(READY) ## run seeded exchanges with an adversary for SECONDS seconds (default 60)
-	@$(BIN)/python tools/soak.py --seconds $(SECONDS)
+soak: ## run seeded exchanges with an adversary for SECONDS seconds (default 60)
+	$(call set-up,test-quick)
+	@"$(BIN)/python" tools/soak.py --seconds $(SECONDS)
 
 clean: ## remove everything that was set up or built
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf "$(VENV)" build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

