@@ -61,6 +61,10 @@ bench-lake: ## measure the lake: validation, selection up to 5M records, recursi
 	@"$(BIN)/python" bench/lake.py
 	@"$(BIN)/python" bench/lake_end_to_end.py
 
+lock: ## renew the pins in constraints.txt and locks/ (UPGRADE=yes takes the newest of everything)
+	$(call set-up,lake release)
+	@"$(BIN)/python" tools/lock.py $(if $(UPGRADE),--upgrade)
+
 lake-cluster: ## run the lake on a Spark cluster of three processes, and compare
 	$(call set-up,lake)
 	@"$(BIN)/python" tools/lake_cluster.py

@@ -73,7 +73,7 @@ STEPS: Final[Mapping[str, Step]] = {
     "lint": Step("linters and type checker", 30, 120, ["install", *_GROUPS["lint"]]),
     "bench": Step("competitors to measure beside", 100, 400, ["install", *_GROUPS["bench"]]),
     "fuzz": Step("the fuzzer", 20, 80, ["install", *_GROUPS["fuzz"]]),
-    "release": Step("release tools", 40, 150, ["install", *_GROUPS.get("release", [])]),
+    "release": Step("release tools", 40, 150, ["install", *_GROUPS["release"]]),
 }  # fmt: skip
 
 _LAKE: Final = ("spark", "tables", "java")

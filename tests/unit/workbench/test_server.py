@@ -249,15 +249,3 @@ def test_the_page_names_nothing_outside() -> None:
             text = path.read_text(encoding="utf-8")
             addresses = re.findall(r"https?://[^\s\"'`<>)]+", text)
             assert [a for a in addresses if not a.startswith("http://www.w3.org/")] == [], path
-
-
-def test_what_is_vendored_has_versions_and_licences() -> None:
-    vendor = STATIC / "vendor"
-    versions = json.loads((vendor / "versions.json").read_text(encoding="utf-8"))
-    licences = (vendor / "LICENSES.txt").read_text(encoding="utf-8")
-    wanted = json.loads((STATIC.parents[3] / "web/package.json").read_text(encoding="utf-8"))[
-        "dependencies"
-    ]
-    assert versions == wanted
-    for name, version in versions.items():
-        assert f"{name} {version} (" in licences
