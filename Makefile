@@ -36,9 +36,10 @@ test: ## run all tests
 	@"$(BIN)/python" tools/ensure_browser.py
 	@$(PYTEST)
 
-test-quick: ## run the tests that need neither Spark nor a browser: under two minutes
+QUICK := -m "not spark and not browser and not slow" --ignore tests/lake --ignore tests/browser
+test-quick: ## run most tests, without Spark and browser and with fewer random cases: two minutes
 	$(call set-up,test-quick)
-	@$(PYTEST) -m "not spark and not browser" --ignore tests/lake --ignore tests/browser
+	@LACE_TEST_EFFORT=0.25 $(PYTEST) $(QUICK)
 
 check-bare: ## run the two commands of the README with an empty home and nothing cached
 	@"$(PYTHON)" tools/check_bare.py

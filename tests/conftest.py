@@ -18,26 +18,25 @@ settings.register_profile("lace", deadline=None)
 settings.load_profile("lace")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs Spark or a browser, and put it last; workers share neither.
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what needs Spark or a browser, and keep it together.
 
     With several workers, all tests of a group run in one of them: there is one Spark session, and
     while Playwright is at work nothing else in its process can run an event loop.
     """
+    if "browser" in item.path.parts:
+        item.add_marker(pytest.mark.browser)
+        item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    elif "spark" in getattr(item, "fixturenames", ()) or "[spark" in item.name:
+        item.add_marker(pytest.mark.spark)
+        item.add_marker(pytest.mark.xdist_group("spark"))
 
-    def place(item: pytest.Item) -> int:
-        if "browser" in item.path.parts:
-            item.add_marker(pytest.mark.browser)
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
-            return 2
-        if "spark" in getattr(item, "fixturenames", ()) or "[spark" in item.name:
-            item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))
-            return 1
-        return 0
 
-    items.sort(key=place)
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put last what keeps something large running: Spark, then a browser with its event loop."""
+    last = ("spark", "browser")
+    items.sort(key=lambda item: [name in item.keywords for name in reversed(last)])
 
 
 @pytest.fixture(scope="session")

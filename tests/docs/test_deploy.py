@@ -202,6 +202,7 @@ def test_what_the_image_copies_exists_and_is_not_ignored() -> None:
     assert sorted(line[1:] for line in ignored if line.startswith("!")) == sorted(names)
 
 
+@pytest.mark.slow
 def test_what_the_build_stage_copies_is_enough_for_the_whole_wheel(tmp_path: Path) -> None:
     few = tmp_path / "source"
     few.mkdir()

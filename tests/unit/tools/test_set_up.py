@@ -42,6 +42,7 @@ def run(folder: Path, *targets: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_set_up_is_whole_and_a_second_one_has_nothing_to_do(tmp_path: Path) -> None:
     folder = tmp_path / "an environment with spaces and ö"
     first = run(folder, "base")
@@ -57,6 +58,7 @@ def test_a_set_up_is_whole_and_a_second_one_has_nothing_to_do(tmp_path: Path) ->
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_what_was_killed_is_done_again(tmp_path: Path) -> None:
     """Killed while pip writes: the next run ends with an environment that works."""
     command: list[str | Path] = [sys.executable, TOOL, "--into", tmp_path, "base"]
@@ -151,6 +153,7 @@ def breaking_index(breaks: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str
         thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("breaks", ["pip-", "websockets-"])  # the pip of Python, and the new one
 def test_half_a_download_is_said_and_the_next_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaking_index: str
@@ -169,6 +172,7 @@ def test_half_a_download_is_said_and_the_next_run_goes_on(
     assert run(tmp_path, "base").returncode == 0
 
 
+@pytest.mark.slow
 def test_no_network_is_said_in_plain_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
@@ -181,6 +185,7 @@ def test_no_network_is_said_in_plain_words(tmp_path: Path, monkeypatch: pytest.M
     assert "Connection refused" in (tmp_path / "set-up.log").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_too_little_room_is_said_before_anything_is_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
