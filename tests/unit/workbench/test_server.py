@@ -23,6 +23,8 @@ from lace.workbench.export import export
 from lace.workbench.server import STATIC
 from lace.workbench.single import single_page
 
+PACKAGE = Path(__file__).parents[3] / "web" / "package.json"
+
 
 @pytest.fixture(scope="module")
 def link() -> Iterator[str]:
@@ -255,9 +257,7 @@ def test_what_is_vendored_has_versions_and_licences() -> None:
     vendor = STATIC / "vendor"
     versions = json.loads((vendor / "versions.json").read_text(encoding="utf-8"))
     licences = (vendor / "LICENSES.txt").read_text(encoding="utf-8")
-    wanted = json.loads((STATIC.parents[3] / "web/package.json").read_text(encoding="utf-8"))[
-        "dependencies"
-    ]
+    wanted = json.loads(PACKAGE.read_text(encoding="utf-8"))["dependencies"]
     assert versions == wanted
     for name, version in versions.items():
         assert f"{name} {version} (" in licences
