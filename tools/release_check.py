@@ -21,6 +21,7 @@ from packages import ROOT, Built
 DIST = ROOT / "dist"
 # What runs without Spark and without a browser.
 QUICK_TESTS = ("tests", "--ignore=tests/lake", "--ignore=tests/browser", "-k", "not spark")
+_TAIL_LINES = 40
 BY_HAND = f"""
 Left to do by hand for version {__version__}:
   1. Set the version in src/lace/_version.py, and run this again.
@@ -83,7 +84,8 @@ def check(report: Report, folder: Path) -> None:
     python = install(built.wheel, folder / "env")
     report.step("the wheel is installed, and is what the tests import", imported(python, folder))
     print("    the quick tests run: this takes some minutes", flush=True)
-    report.step("the quick tests pass from the sdist, on the wheel", quick_tests(python, tree))
+    said, faults = quick_tests(python, tree)
+    report.step(f"the quick tests pass from the sdist, on the wheel: {said}", faults)
 
 
 def uncommitted() -> list[str]:
@@ -146,10 +148,12 @@ def imported(python: Path, folder: Path) -> list[str]:
     return [f"the tests would import {place or done.stderr.strip()}"]
 
 
-def quick_tests(python: Path, tree: Path) -> list[str]:
-    """Run the quick tests of a tree; return the end of what they said if they do not pass."""
+def quick_tests(python: Path, tree: Path) -> tuple[str, list[str]]:
+    """Run the quick tests of a tree; return how many there were, and what failed."""
     done = _run([python, "-m", "pytest", "-q", *QUICK_TESTS], tree)
-    return [] if done.returncode == 0 else done.stdout.splitlines()[-40:] + done.stderr.splitlines()
+    told = done.stdout.splitlines()
+    said = told[-1].strip("= ") if told else "nothing was run"
+    return said, [] if done.returncode == 0 else told[-_TAIL_LINES:] + done.stderr.splitlines()
 
 
 def _run(command: list[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
