@@ -66,6 +66,10 @@ lock: ## renew the pins in constraints.txt and locks/ (UPGRADE=yes takes the new
 	$(call set-up,lake release)
 	@"$(BIN)/python" tools/lock.py $(if $(UPGRADE),--upgrade)
 
+release-check: ## build the packages, look at them and try them; say what is left to do by hand
+	$(call set-up,release)
+	@"$(BIN)/python" tools/release_check.py
+
 lake-cluster: ## run the lake on a Spark cluster of three processes, and compare
 	$(call set-up,lake)
 	@"$(BIN)/python" tools/lake_cluster.py

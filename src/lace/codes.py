@@ -9,6 +9,11 @@ from enum import StrEnum
 from typing import Self
 
 
+def install_line(extra: str) -> str:
+    """Return what to do where an optional part of Lace is not installed."""
+    return f'Run: pip install "lace-engine[{extra}]".'
+
+
 class Code(StrEnum):
     """The registry of stable codes: text, what it means, what to do about it."""
 
@@ -623,8 +628,8 @@ class Code(StrEnum):
     )
     DEPENDENCY_MISSING = (
         "dependency.missing",
-        "An optional package is needed for this.",
-        "Install the package that the message names.",
+        "A package is needed that comes with an extra of Lace, and is not installed.",
+        'Run the line that the message ends with, such as: pip install "lace-engine[pandas]".',
     )
 
     # --- stores ---------------------------------------------------------------------------------
@@ -678,7 +683,7 @@ class Code(StrEnum):
     LAKE_MISSING = (
         "lake.missing",
         "The packages that the lake needs are not installed.",
-        'Run: pip install "lace-engine[lake]".',
+        install_line("lake"),
     )
     LAKE_JAVA = (
         "lake.java",
@@ -805,7 +810,7 @@ class Code(StrEnum):
     WORKBENCH_MISSING = (
         "workbench.missing",
         "The libraries of the workbench's server are not installed.",
-        "Install them: pip install 'lace-engine[workbench]'.",
+        install_line("workbench"),
     )
 
     # --- input of commands ----------------------------------------------------------------------

@@ -31,6 +31,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from lace.codes import Code as Code  # noqa: PLC0414  (errors and their codes come together)
+from lace.codes import install_line
 
 T = TypeVar("T")
 
@@ -99,6 +100,14 @@ class LaceError(Exception):
 
 class UsageError(LaceError):
     """The caller asked for something that cannot be."""
+
+
+class MissingExtra(UsageError):
+    """An optional part of Lace is not installed; ``hint`` holds the line that installs it."""
+
+    def __init__(self, extra: str, message: str, *, code: Code) -> None:
+        super().__init__(message, code=code, hint=install_line(extra))
+        self.extra = extra
 
 
 class EncodingError(LaceError):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
+from lace.extras import require
 from lace.record.facts import fields
 from lace.record.model import Record
 
@@ -43,6 +44,7 @@ class Projection:
 
     def to_arrow(self) -> Any:
         """Return a ``pyarrow.Table``."""
+        require("arrow", "Projection.to_arrow")
         import pyarrow as pa
 
         types = [pa.binary() if name == DATA else pa.string() for name in self.columns]
@@ -52,6 +54,7 @@ class Projection:
 
     def to_pandas(self) -> Any:
         """Return a ``pandas.DataFrame``, with the hash as its index if it is a column."""
+        require("pandas", "Projection.to_pandas")
         import pandas as pd
 
         frame = pd.DataFrame(list(self.rows), columns=list(self.columns))
@@ -59,6 +62,7 @@ class Projection:
 
     def to_polars(self) -> Any:
         """Return a ``polars.DataFrame``."""
+        require("polars", "Projection.to_polars")
         import polars as pl
 
         types = {name: pl.Binary if name == DATA else pl.String for name in self.columns}

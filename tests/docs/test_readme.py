@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from command import lace
 
+from lace.extras import PACKAGES
+
 ROOT = Path(__file__).parents[2]
 README = "".join(
     (ROOT / name).read_text(encoding="utf-8")
@@ -36,12 +38,26 @@ def test_command_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         words = shlex.split(line, comments=True)
         if words[:1] == ["make"]:
             assert re.search(rf"^{words[1]}:", makefile, flags=re.MULTILINE)
+        elif words[:2] == ["pip", "install"]:
+            assert words[2:] == ["lace-engine"]  # tests/packaging installs what was built
         elif words:
             assert words[0] == "lace", line
             done = lace(*words[1:], cwd=tmp_path)
             assert done.returncode == 0, (line, done.stderr)
             ran += 1
     assert ran >= 3
+
+
+def test_the_extras_of_the_pages_are_those_that_exist() -> None:
+    extras = {*PACKAGES, "all"}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| (`.*?`) \|", readme, flags=re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(table))) == extras
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for line in re.findall(r"pip install .?lace-engine\[.*?\].?", page.read_text("utf-8")):
+            named = re.fullmatch(r'pip install "lace-engine\[(\w+)\]"', line)
+            assert named is not None, f"{page.name}: {line}"
+            assert named[1] in extras, f"{page.name}: {line}"
 
 
 def test_links_lead_somewhere() -> None:

@@ -188,6 +188,9 @@ def ingest(name: str, bundles: tuple[str, ...], spark: Spark) -> int:
     Example:
       lace lake ingest notes.lake archive/ more.lace
     """
+    from lace.lake.session import check_packages
+
+    check_packages()
     from lace.lake.bundle import bundle_size, list_bundles
     from lace.lake.ingest import ingest as run
 

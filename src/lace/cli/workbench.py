@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lace.errors import Code, UsageError
+from lace.extras import require
 from lace.scenario.library import library, scenario_text
 
 if TYPE_CHECKING:
@@ -59,12 +60,9 @@ def workbench(name: str, port: int, host: str, directory: Path | None, engine: P
         click.echo(f"{directory / 'index.html'}: serve this folder with any web server")
         click.echo(f"{directory / 'workbench.html'}: all of it in one file, to open or to send")
         return
-    try:
-        from lace.workbench.server import Workbench, serve
-    except ImportError:
-        raise UsageError(
-            "the workbench's server is not installed", code=Code.WORKBENCH_MISSING
-        ) from None
+    require("workbench", "the workbench's server")
+    from lace.workbench.server import Workbench, serve
+
     serve(Workbench(name, port, host, fragment=fragment), _ready)
 
 

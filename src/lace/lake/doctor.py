@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lace.codes import install_line
 from lace.errors import LaceError
+from lace.extras import PACKAGES
 from lace.lake.java import find_java
 from lace.lake.session import (
-    PACKAGES,
     SparkOptions,
     foreign_spark_home,
     master_of,
@@ -35,10 +36,10 @@ def examine(options: SparkOptions) -> Iterator[Finding]:
     """Yield what was found; the later steps are left out where an earlier one failed."""
     yield Finding("Python", ok=True, detail=f"{platform.python_version()}, {sys.executable}")
     missing = False
-    for name in PACKAGES:
+    for name in PACKAGES["lake"]:
         version = package_version(name)
         missing = missing or version is None
-        fix = "" if version else 'Run: pip install "lace-engine[lake]".'
+        fix = "" if version else install_line("lake")
         yield Finding(name, ok=version is not None, detail=version or "not installed", fix=fix)
     java_ok = True
     try:
@@ -47,7 +48,7 @@ def examine(options: SparkOptions) -> Iterator[Finding]:
     except LaceError as error:
         java_ok = False
         yield Finding("Java", ok=False, detail=error.message, fix=error.hint)
-    home = foreign_spark_home()
+    home = None if missing else foreign_spark_home()
     if home is not None:
         yield Finding("SPARK_HOME", ok=False, detail=home, fix="Unset SPARK_HOME.")
     if missing or not java_ok or home is not None:

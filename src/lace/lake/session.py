@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lace.errors import Code, LakeError
+from lace.extras import require
 from lace.lake.java import Java, find_java
 from lace.limits import MIB
 from lace.text import shown
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MASTER_VARIABLE: Final = "LACE_LAKE_MASTER"
-PACKAGES: Final = ("pyspark", "deltalake", "pyarrow", "pandas")
 _TAIL_LINES: Final = 20
 _LEAST_HEAP: Final = 512 * MIB
 _HEAP: Final = re.compile(r"([1-9][0-9]{0,15})([kmgt]?)b?")
@@ -83,7 +83,10 @@ class SparkOptions:
 
 
 def open_session(options: SparkOptions | None = None) -> SparkSession:
-    """Return the running session, or a new one; raise ``LakeError`` if there can be none."""
+    """Return the running session, or a new one; raise ``LakeError`` if there can be none.
+
+    Raises ``MissingExtra`` where the packages of the lake are not installed.
+    """
     check_packages()
     from pyspark.sql import SparkSession
 
@@ -99,10 +102,8 @@ def open_session(options: SparkOptions | None = None) -> SparkSession:
 
 
 def check_packages() -> None:
-    """Raise ``LakeError`` naming every package that is missing."""
-    missing = [name for name in PACKAGES if package_version(name) is None]
-    if missing:
-        raise LakeError(f"not installed: {', '.join(missing)}", code=Code.LAKE_MISSING)
+    """Raise ``MissingExtra`` naming every package that is missing."""
+    require("lake", "the lake")
 
 
 def package_version(name: str) -> str | None:

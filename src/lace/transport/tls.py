@@ -7,7 +7,8 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from lace.errors import Code, TransportError, UsageError
+from lace.errors import Code, TransportError
+from lace.extras import require
 
 _DEV_DAYS = 90
 
@@ -67,18 +68,13 @@ def development_certificate(folder: Path) -> Certificate:
 
 
 def _make() -> tuple[bytes, bytes]:
-    try:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-    except ImportError:
-        raise UsageError(
-            "making a certificate needs the package cryptography",
-            code=Code.DEPENDENCY_MISSING,
-            hint="Install it with: pip install 'lace-engine[devcert]'",
-        ) from None
+    require("devcert", "making a certificate")
     from datetime import UTC, datetime, timedelta
     from ipaddress import ip_address
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "lace development: localhost")])

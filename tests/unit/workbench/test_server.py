@@ -23,6 +23,8 @@ from lace.workbench.export import export
 from lace.workbench.server import STATIC
 from lace.workbench.single import single_page
 
+PACKAGE = Path(__file__).parents[3] / "web" / "package.json"
+
 
 @pytest.fixture(scope="module")
 def link() -> Iterator[str]:
