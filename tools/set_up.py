@@ -238,13 +238,13 @@ class Environment:
     def _do_what_is_left(self, wanted: list[str]) -> None:
         done = self._done()
         left = [name for name in wanted if done.get(name) != self._marks(name)]
-        if "environment" in left:
-            left = wanted  # a new environment is empty
         if not left:
             return
-        megabytes = sum(STEPS[name].download for name in left)
+        if "environment" in left:  # a new environment is empty
+            left, done = wanted, {}
+        megabytes = sum(STEPS[name].download for name in left if name not in done)
         version = ".".join(map(str, sys.version_info[:3]))
-        self._say(f"Setting up {self.name} with Python {version}: up to {megabytes} MB to fetch")
+        self._say(f"Setting up {self.name} with Python {version}: about {megabytes} MB to fetch")
         for name in left:
             if name == "environment":
                 self._make()
