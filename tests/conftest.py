@@ -19,7 +19,7 @@ settings.load_profile("lace")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what needs Spark or a browser, and keep it together.
+    """Mark what needs Spark or a browser, and keep together what shares something costly.
 
     With several workers, all tests of a group run in one of them: there is one Spark session, and
     while Playwright is at work nothing else in its process can run an event loop.
@@ -27,6 +27,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if "browser" in item.path.parts:
         item.add_marker(pytest.mark.browser)
         item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    elif "packaging" in item.path.parts:
+        item.add_marker(pytest.mark.xdist_group("packaging"))
     elif "spark" in getattr(item, "fixturenames", ()) or "[spark" in item.name:
         item.add_marker(pytest.mark.spark)
         item.add_marker(pytest.mark.xdist_group("spark"))

@@ -13,6 +13,8 @@ from lace.cli.lake import lake
 from lace.extras import PACKAGES
 from packages import BASE
 
+pytestmark = pytest.mark.slow
+
 RULES = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
 PLACE = "//notes-demo//notes//"
 

@@ -120,6 +120,7 @@ def test_a_marker_is_kept_only_where_versions_differ() -> None:
     assert lock.without_needless_markers(lines) == "\n".join(["a==1", *lines[1:]]) + "\n"
 
 
+@pytest.mark.slow
 def test_the_base_lock_installs_without_a_network_and_is_all_that_lace_needs(
     tmp_path: Path,
 ) -> None:

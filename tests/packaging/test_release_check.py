@@ -10,6 +10,8 @@ import pytest
 import release_check
 from packages import ROOT, Built
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_step_is_one_line_and_each_fault_another(capsys: pytest.CaptureFixture[str]) -> None:
     report = release_check.Report()
