@@ -210,6 +210,7 @@ def test_what_the_build_stage_copies_is_enough_for_the_whole_wheel(tmp_path: Pat
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, few / name)
         else:
+            (few / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / name, few / name)
     names = []
     for source, out in ((few, tmp_path / "few"), (ROOT, tmp_path / "all")):
