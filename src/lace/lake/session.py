@@ -155,6 +155,8 @@ def _start(options: SparkOptions) -> SparkSession:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    from lace.lake.source import LaceDataSource
+
     check_options(options)
     problem = foreign_spark_home()
     if problem is not None:
@@ -174,6 +176,8 @@ def _start(options: SparkOptions) -> SparkSession:
             SparkContext(conf=conf, gateway=gateway)
             session = SparkSession.builder.getOrCreate()
             session.range(0)  # settings are looked at when they are first needed
+            # Spark finds pyspark_lace by itself, but not where the path of Python has a space.
+            session.dataSource.register(LaceDataSource)
         except Exception as error:
             raise LakeError(
                 f"Spark did not start with {java.origin}: {_cause(error)}\n{_tail(log)}",
