@@ -22,10 +22,10 @@ demo-room: ## a notes room between two processes, one of them killed on the way 
 	$(call set-up,base)
 	@"$(BIN)/lace" demo
 
-demo: demo-room ## the same, then a small lake on Spark (about 650 MB to fetch, 1.3 GB on disk)
+demo: demo-room ## the same, then a small lake on Spark (about 630 MB to fetch, 1.1 GB on disk)
 	@echo
-	@echo "Next: the same records in bulk, on Spark. Its set-up fetches up to 650 MB, once, and takes"
-	@echo "1.3 GB on disk. Whoever has seen enough can stop here: press Ctrl-C."
+	@echo "Next: the same records in bulk, on Spark. Its set-up fetches up to 630 MB, once, and takes"
+	@echo "1.1 GB on disk. Whoever has seen enough can stop here: press Ctrl-C."
 	$(call set-up,lake)
 	@"$(BIN)/lace" lake demo
 

@@ -46,7 +46,7 @@ def install() -> bool:
 def main() -> int:
     browser = find_browser()
     if browser is None:
-        print("Chromium: none found; installing Debian's package")
+        print("Chromium: none found; installing Debian's package, about 110 MB", flush=True)
         install()
         browser = find_browser()
     print(f"Chromium: {browser}" if browser else ADVICE)

@@ -328,9 +328,10 @@ def complaints(folder: Path, unit: str, changes: str = "") -> list[str]:
     tool = shutil.which("systemd-analyze")
     if tool is None:
         pytest.skip("NOT tested by systemd itself: systemd-analyze is not here")
-    (folder / "lace.service").write_text(unit.replace(INSTALLED, sys.executable), encoding="utf-8")
+    here = f'"{sys.executable}"'
+    (folder / "lace.service").write_text(unit.replace(INSTALLED, here), encoding="utf-8")
     (folder / "lace.service.d").mkdir(exist_ok=True)
-    changed = changes.replace(INSTALLED, sys.executable)
+    changed = changes.replace(INSTALLED, here)
     (folder / "lace.service.d" / "override.conf").write_text(changed, encoding="utf-8")
     done = subprocess.run(
         [tool, "verify", folder / "lace.service"], capture_output=True, text=True, check=False

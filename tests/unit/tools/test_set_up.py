@@ -33,7 +33,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(WHEELS))
+    monkeypatch.setenv("PIP_FIND_LINKS", WHEELS.as_uri())  # pip splits paths at spaces
     monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
 
 
