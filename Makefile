@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# A path that is not ASCII is read as it was written; modules of other projects stay out.
+export PYTHONUTF8 := 1
+unexport PYTHONPATH PYTHONHOME
 
 .PHONY: demo demo-room test test-quick check-bare lint bench bench-lake docs workbench bundle
 .PHONY: screenshots fuzz soak lake-cluster lock release-check clean help
@@ -20,17 +23,17 @@ help: ## show this list
 
 demo-room: ## a notes room between two processes, one of them killed on the way (a small set-up)
 	$(call set-up,base)
-	@"$(BIN)/lace" demo
+	@"$(BIN)/python" -m lace demo
 
 demo: demo-room ## the same, then a small lake on Spark (about 630 MB to fetch, 1.1 GB on disk)
 	@echo
 	@echo "Next: the same records in bulk, on Spark. Its set-up fetches up to 630 MB, once, and takes"
 	@echo "1.1 GB on disk. Whoever has seen enough can stop here: press Ctrl-C."
 	$(call set-up,lake)
-	@"$(BIN)/lace" lake demo
+	@"$(BIN)/python" -m lace lake demo
 
 # Tests run side by side on all cores; those with Spark share one session in one process.
-PYTEST := "$(BIN)/pytest" --numprocesses auto --dist loadgroup
+PYTEST := "$(BIN)/python" -m pytest --numprocesses auto --dist loadgroup
 test: ## run all tests
 	$(call set-up,test)
 	@"$(BIN)/python" tools/ensure_browser.py
@@ -46,9 +49,9 @@ check-bare: ## run the two commands of the README with an empty home and nothing
 
 lint: ## check style, types and layers
 	$(call set-up,lint)
-	@"$(BIN)/ruff" check .
-	@"$(BIN)/ruff" format --check .
-	@"$(BIN)/mypy"
+	@"$(BIN)/python" -m ruff check .
+	@"$(BIN)/python" -m ruff format --check .
+	@"$(BIN)/python" -m mypy
 	@"$(BIN)/lint-imports"
 	@"$(BIN)/python" tools/check_web.py
 
@@ -81,7 +84,7 @@ docs: ## write the generated pages again
 
 workbench: ## see laces converge, step by step, in a browser
 	$(call set-up,workbench)
-	@"$(BIN)/lace" workbench
+	@"$(BIN)/python" -m lace workbench
 
 bundle: ## make the browser bundle in dist/lace-browser (needs npm)
 	$(call set-up,base)
@@ -102,5 +105,6 @@ soak: ## run seeded exchanges with an adversary for SECONDS seconds (default 60)
 	@"$(BIN)/python" tools/soak.py --seconds $(SECONDS)
 
 clean: ## remove everything that was set up or built
-	rm -rf "$(VENV)" build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	test ! -e "$(VENV)/pyvenv.cfg" || rm -rf "$(VENV)"
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -85,7 +85,10 @@ def _run_hatchling(source: Path, folder: Path, *more: str) -> None:
 def unpack(sdist: Path, folder: Path) -> Path:
     """Unpack an sdist; return the tree in it."""
     with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):
+            archive.extractall(folder, filter="data")
+        else:  # Python before 3.11.4; the archive is our own
+            archive.extractall(folder)  # noqa: S202
     return folder / sdist.name.removesuffix(".tar.gz")
 
 
@@ -108,7 +111,9 @@ def tracked_files(root: Path = ROOT) -> set[str] | None:
     if git is None or not (root / ".git").exists():
         return None
     command = [git, "-C", str(root), "ls-files", "-z"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"git cannot list the files of {root}: {done.stderr.strip()}")
     return {name for name in done.stdout.split("\0") if name and (root / name).exists()}
 
 

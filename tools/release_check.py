@@ -25,12 +25,17 @@ QUICK_TESTS = (
     "--ignore", "tests/browser", "-m", "not spark and not browser and not slow",
 )  # fmt: skip
 _TAIL_LINES = 40
+FRAGMENTS = ROOT / "changes"
+NOT_YET = """
+Left to do by hand, because changes/ still has fragments: this commit is no release.
+  1. Set the version X.Y.Z in src/lace/_version.py.
+  2. Gather the fragments: python -m towncrier build --version X.Y.Z
+  3. Commit both, and run this again.
+"""
 BY_HAND = f"""
 Left to do by hand for version {__version__}:
-  1. Set the version in src/lace/_version.py, and run this again.
-  2. Gather the fragments of changes/ into CHANGELOG.md, under the version and the day.
-  3. Commit, and tag the commit v{__version__}.
-  4. Upload: python -m twine upload dist/lace_engine-{__version__}*
+  1. Tag this commit: git tag v{__version__}
+  2. Upload: python -m twine upload dist/lace_engine-{__version__}*
 """
 
 
@@ -59,12 +64,12 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="lace-release-") as name:
             check(report, Path(name))
-    except Failed as error:
+    except (Failed, RuntimeError) as error:
         report.step("the check ended early", [str(error)])
     if report.failures:
         print(f"\n{report.failures} steps did not succeed: this is no release yet.")
         return 1
-    print(BY_HAND)
+    print(NOT_YET if any(FRAGMENTS.glob("[0-9]*.md")) else BY_HAND)
     return 0
 
 
@@ -97,6 +102,8 @@ def uncommitted() -> list[str]:
     if git is None or not (ROOT / ".git").exists():
         return ["this is no checkout of git: a release is made of a commit"]
     status = _run([git, "status", "--porcelain"], ROOT)
+    if status.returncode:
+        return [f"git says: {status.stderr.strip()}"]
     return [f"commit or remove: {line[3:]}" for line in status.stdout.splitlines()]
 
 

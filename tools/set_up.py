@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import hashlib
+import io
 import json
 import os
 import re
@@ -41,6 +42,9 @@ _BESIDE_SPARK: Final = [one for one in _EXTRAS["lake"] if one not in _SPARK]
 _WHEELS: Final = [
     *_PROJECT["project"]["dependencies"], *_PROJECT["build-system"]["requires"], "editables", "pip",
 ]  # fmt: skip
+
+
+_PYTHON: Final = f"{sys.version_info[0]}.{sys.version_info[1]} of {sys.base_prefix}"
 
 
 class SetUpError(Exception):
@@ -91,8 +95,9 @@ TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 # Settings that would send packages elsewhere or build them in another way.
 _NOT_FOR_PIP: Final = frozenset({
-    "PIP_CONSTRAINT", "PIP_NO_BUILD_ISOLATION", "PIP_NO_DEPS", "PIP_PREFIX", "PIP_QUIET",
-    "PIP_ROOT", "PIP_TARGET", "PIP_USER",
+    "PIP_CONSTRAINT", "PIP_DRY_RUN", "PIP_NO_BINARY", "PIP_NO_BUILD_ISOLATION", "PIP_NO_DEPS",
+    "PIP_PREFIX", "PIP_PYTHON", "PIP_QUIET", "PIP_REQUIREMENT", "PIP_REQUIRE_HASHES", "PIP_ROOT",
+    "PIP_TARGET", "PIP_USER",
 })  # fmt: skip
 _AGAIN: Final = "Then run the same command again; it goes on from here."
 _PLACE: Final = "choose another place: VENV=/a/folder make …"
@@ -211,13 +216,16 @@ class Environment:
     """A folder with a Python of its own, and a note of the steps that are done in it."""
 
     def __init__(self, folder: Path, out: IO[str] = sys.stdout) -> None:
-        self.folder = folder.absolute()
+        self.folder = folder.expanduser().absolute()
+        if self.folder.exists():
+            self.folder = self.folder.resolve()  # a link to another disk is as good as a folder
         self.python = self.folder / "bin" / "python"
         self._out = out
         self._note = self.folder / "set-up.json"
         self._log = self.folder / "set-up.log"
         self._lock = self.folder / "set-up.lock"
         self._temporary = self.folder / "tmp"
+        self._locks: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -228,6 +236,7 @@ class Environment:
     def prepare(self, targets: Sequence[str]) -> None:
         """Do every step of ``targets`` that is not done yet, or raise ``SetUpError``."""
         wanted = ["environment", "base", *(step for name in targets for step in TARGETS[name])]
+        self._check_place()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._alone():
@@ -235,12 +244,54 @@ class Environment:
         except OSError as error:
             raise SetUpError(f"{self.folder}: {explain(str(error))}\n{error}") from error
 
+    def _check_place(self) -> None:
+        """Raise ``SetUpError`` unless the folder is ours, or is there to be filled.
+
+        A new environment empties its folder: it must never be one that holds something else.
+        """
+        place = self.folder
+        if any(character in str(place) + str(ROOT) for character in ":\n"):
+            raise SetUpError(
+                f"Python cannot work in {str(place)!r}, because of a colon or a line break in its "
+                f"path. Move the clone, or {_PLACE}"
+            )
+        if ROOT.is_relative_to(place) or Path.home().is_relative_to(place):
+            raise SetUpError(f"{place} holds more than an environment. Instead, {_PLACE}")
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            raise SetUpError(f"{place} is no folder. Remove it, or {_PLACE}")
+        ours = self._note.exists() or self._lock.exists()
+        if place.exists() and not ours and any(place.iterdir()):
+            raise SetUpError(
+                f"{place} was not made by this set-up, and nothing in it is touched. "
+                f"Remove it yourself, or {_PLACE}"
+            )
+
+    def _check_python(self, done: Mapping[str, str]) -> None:
+        """Raise ``SetUpError`` if the environment has another Python that still works."""
+        made_with = done.get("python")
+        if made_with in {None, _PYTHON} or not self._runs():
+            return
+        raise SetUpError(
+            f"{self.name} was made with Python {made_with}, and this is Python {_PYTHON}. Use the "
+            f"former (make PYTHON=… …), remove the environment (make clean), or {_PLACE}"
+        )
+
+    def _runs(self) -> bool:
+        command = [str(self.python), "-c", "pass"]
+        try:
+            return subprocess.run(command, capture_output=True, check=False).returncode == 0
+        except OSError:
+            return False
+
     def _do_what_is_left(self, wanted: list[str]) -> None:
         done = self._done()
+        self._check_python(done)
         left = [name for name in wanted if done.get(name) != self._marks(name)]
         if not left:
             return
-        if "environment" in left:  # a new environment is empty
+        if "environment" in left:
+            if (self.folder / "pyvenv.cfg").exists():
+                self._say(f"{self.name} was moved, cut off, or its Python is gone: it is made anew")
             left, done = wanted, {}
         megabytes = sum(STEPS[name].download for name in left if name not in done)
         version = ".".join(map(str, sys.version_info[:3]))
@@ -261,7 +312,9 @@ class Environment:
                 shutil.rmtree(old)
             elif old != self._lock:
                 old.unlink()
-        command = [sys.executable, "-m", "venv", str(self.folder)]
+        # Where this runs in the very environment that it makes anew, that has no Python any more.
+        base = getattr(sys, "_base_executable", sys.executable)
+        command = [base, "-m", "venv", str(self.folder)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         printed = done.stdout + done.stderr
         if done.returncode and "ensurepip" in printed:
@@ -298,7 +351,7 @@ class Environment:
         progress.done()
 
     def _pip(self, step: Step, options: Sequence[str], progress: Progress) -> tuple[int, str]:
-        verb, *rest = (part.format(environment=self.folder) for part in step.command)
+        verb, *rest = (part.replace("{environment}", str(self.folder)) for part in step.command)
         command = [
             str(self.python), "-I", "-u", "-m", "pip", verb, "--disable-pip-version-check",
             "--no-input", "--constraint", str(CONSTRAINTS), *options, *rest,
@@ -312,6 +365,7 @@ class Environment:
             subprocess.Popen(
                 command, env=surroundings, cwd=ROOT, encoding="utf-8", errors="replace",
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                pass_fds=self._locks,  # whoever outlives this goes on to keep others waiting
             ) as pip,
         ):  # fmt: skip
             print(f"\n# {step.title}", file=log)
@@ -336,13 +390,14 @@ class Environment:
             return {}
         try:
             found = json.loads(self._note.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 
     def _keep(self, name: str) -> None:
         new = self._note.with_suffix(".new")
-        new.write_text(json.dumps(self._done() | {name: self._marks(name)}), encoding="utf-8")
+        note = self._done() | {name: self._marks(name), "python": _PYTHON}
+        new.write_text(json.dumps(note), encoding="utf-8")
         new.replace(self._note)
 
     def _marks(self, name: str) -> str:
@@ -357,7 +412,7 @@ class Environment:
             )
         if name == "java":
             parts += [shutil.which("java") or "", os.environ.get("JAVA_HOME", "")]
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        return hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -368,6 +423,7 @@ class Environment:
             except BlockingIOError:
                 self._say(f"Another set-up of {self.name} is at work; waiting for it")
                 fcntl.flock(lock, fcntl.LOCK_EX)
+            self._locks = (lock.fileno(),)
             yield
 
     def _say(self, words: str) -> None:
@@ -396,6 +452,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--into", type=Path, default=ROOT / ".venv", metavar="FOLDER",
                         help="the environment (default: .venv)")  # fmt: skip
     chosen = parser.parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a path may hold what is no text here
     try:
         Environment(chosen.into).prepare(chosen.targets)
     except SetUpError as error:

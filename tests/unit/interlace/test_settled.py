@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -105,10 +106,14 @@ class Meeting:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[RecordStore, RecordStore]:
+def stores(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[tuple[RecordStore, RecordStore]]:
     if request.param == "memory":
-        return MemoryStore(), MemoryStore()
-    return SqliteStore(tmp_path / "left"), SqliteStore(tmp_path / "right")
+        yield MemoryStore(), MemoryStore()
+        return
+    with SqliteStore(tmp_path / "left") as left, SqliteStore(tmp_path / "right") as right:
+        yield left, right
 
 
 @pytest.mark.req("050-CUR-01", "050-CUR-03")

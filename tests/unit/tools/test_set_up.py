@@ -246,3 +246,71 @@ def test_progress_counts_what_was_fetched(out: io.StringIO) -> None:
     assert progress.fetched == 4_203_000
     assert ("\r" in said) == out.isatty()
     assert said.count("\n") == 1
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(set_up.SetUpError) as caught:
+        set_up.Environment(folder, io.StringIO()).prepare(["base"])
+    return str(caught.value)
+
+
+def test_a_folder_that_holds_something_else_is_never_emptied(tmp_path: Path) -> None:
+    diary = tmp_path / "precious" / "diary.txt"
+    diary.parent.mkdir()
+    diary.write_text("Dear diary")
+    assert "was not made by this set-up" in refused(diary.parent)
+    (tmp_path / "link").symlink_to(diary.parent)
+    assert "was not made by this set-up" in refused(tmp_path / "link")
+    assert [path.name for path in diary.parent.iterdir()] == ["diary.txt"]
+    assert diary.read_text() == "Dear diary"
+
+
+@pytest.mark.parametrize("place", [set_up.ROOT, set_up.ROOT.parent, Path("/"), Path.home()])
+def test_what_holds_the_clone_or_a_home_is_no_environment(place: Path) -> None:
+    assert "holds more than an environment" in refused(place)
+
+
+def test_the_sources_are_no_environment() -> None:
+    assert "was not made by this set-up" in refused(set_up.ROOT / "src")
+
+
+def test_files_and_links_to_nothing_and_odd_paths_are_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    assert "is no folder" in refused(tmp_path / "file")
+    assert "is no folder" in refused(tmp_path / "dangling")
+    assert "a colon or a line break" in refused(tmp_path / "a:b")
+
+
+@pytest.mark.slow
+def test_a_link_to_an_empty_folder_is_filled_and_another_python_is_told(tmp_path: Path) -> None:
+    (tmp_path / "large disk").mkdir()
+    link = tmp_path / "{environment}{0}"
+    link.symlink_to(tmp_path / "large disk")
+    assert run(link, "base").returncode == 0
+    note = tmp_path / "large disk" / "set-up.json"
+    before = note.read_text(encoding="utf-8")
+    note.write_text(before.replace(set_up._PYTHON, "3.99 of /elsewhere"), encoding="utf-8")
+    assert "was made with Python 3.99 of /elsewhere" in refused(link)
+    assert (tmp_path / "large disk" / "bin" / "lace").exists()
+    (tmp_path / "large disk" / "bin" / "python").unlink()  # its Python was removed
+    again = run(link, "base")
+    assert again.returncode == 0, again.stderr
+    assert "its Python is gone: it is made anew" in again.stdout
+
+
+@pytest.mark.slow
+def test_a_pip_that_outlives_its_set_up_is_waited_for(tmp_path: Path) -> None:
+    command: list[str | Path] = [sys.executable, TOOL, "--into", tmp_path, "base"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        while not list(tmp_path.glob("lib/python*/site-packages/pip/__main__.py")):
+            assert process.poll() is None
+            time.sleep(0.005)
+        while not (tmp_path / "tmp").exists():
+            assert process.poll() is None
+            time.sleep(0.005)
+        time.sleep(0.2)  # pip is at work
+        process.kill()
+    again = run(tmp_path, "base")
+    assert again.returncode == 0, again.stderr + again.stdout
+    assert run(tmp_path, "base").stdout == ""
