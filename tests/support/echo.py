@@ -32,6 +32,9 @@ async def behave(stream: ByteStream) -> None:
                 await stream.finish()
     except TransportError:
         stream.abort()
+    except asyncio.CancelledError:
+        stream.abort()  # nobody else has this end
+        raise
 
 
 async def main() -> None:
