@@ -168,3 +168,4 @@ def test_an_exported_workbench_with_the_engine_in_it_changes_things(
         plan = record_run(find_scenario("cache-fill"))["scenes"][0]["plan"]["id"]
         page.locator("#tab-plan").click()
         expect(page.locator(".plan h3")).to_contain_text(plan)  # the same plan as here
+        page.goto("about:blank")  # before its server ends

@@ -381,6 +381,7 @@ def test_a_link_of_an_unchanged_scenario_is_whole_and_opens_by_the_command(
         expect(page.locator(".story h2")).to_have_text("Cache fill")
         is_at(page, 7)
         assert "z=" in page.url
+        page.goto("about:blank")
 
 
 @pytest.mark.parametrize(
@@ -434,6 +435,7 @@ def test_a_file_of_ones_own_survives_reloading_and_can_be_left_and_found_again(
         expect(page.locator(".story h2")).to_have_text("Embargo")
         page.select_option("#scenario", "mine")
         expect(page.locator(".story h2")).to_have_text("Mine, again")
+        page.goto("about:blank")  # a page asks its server for the icon again and again
 
 
 def test_a_toml_file_is_opened_and_one_that_is_too_large_is_refused(
