@@ -2,9 +2,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# A path that is not ASCII is read as it was written; modules of other projects stay out.
-export PYTHONUTF8 := 1
+# Modules of other projects stay out. A path that is not ASCII is read as it was written, also in the
+# C locale: there Python chooses a better one by itself, unless LC_ALL forbids it.
 unexport PYTHONPATH PYTHONHOME
+ifneq ($(filter C POSIX,$(LC_ALL)),)
+unexport LC_ALL
+endif
 
 .PHONY: demo demo-room test test-quick check-bare lint bench bench-lake docs workbench bundle
 .PHONY: screenshots fuzz soak lake-cluster lock release-check clean help
