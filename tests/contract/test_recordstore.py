@@ -28,6 +28,7 @@ from lace.recordstore import (
     StoreRecordId,
     base,
 )
+from lace.recordstore.base import LinkChange, LinkMemory
 from lace.urc import Coordinate, parse_urc
 
 STORES: dict[str, Callable[[Path], RecordStore]] = {
@@ -255,39 +256,72 @@ def test_a_save_that_fails_keeps_nothing_of_itself(store: RecordStore) -> None:
 
 
 @pytest.mark.req("050-CUR-01")
-def test_cursors_and_marks_are_kept_by_link(store: RecordStore) -> None:
-    records = [plex(second=i) for i in range(1, 4)]
+def test_what_is_known_of_a_link_is_one_value(store: RecordStore) -> None:
+    assert store.link(b"link") is None
+    store.keep_link(b"link", LinkChange(b"one", {b"a": b"1", b"b": b"2"}))
+    store.keep_link(b"other", LinkChange(b"two", {}))
+    assert store.link(b"link") == LinkMemory(b"one", {b"a": b"1", b"b": b"2"})
+    assert store.link(b"other") == LinkMemory(b"two", {})
+    change = LinkChange(b"three", {b"b": b"3", b"c": b"4"}, frozenset((b"a", b"none")), b"one")
+    store.keep_link(b"link", change)
+    assert store.link(b"link") == LinkMemory(b"three", {b"b": b"3", b"c": b"4"})
+    store.keep_link(b"link", LinkChange(b"four", {b"d": b"5"}))  # begins from nothing
+    assert store.link(b"link") == LinkMemory(b"four", {b"d": b"5"})
+
+
+@pytest.mark.req("050-CUR-01")
+def test_a_change_that_begins_from_something_else_leaves_nothing(store: RecordStore) -> None:
+    """Two processes that know different things of a link do not mix them."""
+    store.keep_link(b"link", LinkChange(b"one", {b"a": b"1"}))
+    store.keep_link(b"link", LinkChange(b"two", {b"b": b"2"}, base=b"another"))
+    assert store.link(b"link") is None
+    store.keep_link(b"link", LinkChange(b"three", {b"c": b"3"}, base=b"one"))
+    assert store.link(b"link") is None
+    store.keep_link(b"link", LinkChange(b"four", {b"d": b"4"}))
+    assert store.link(b"link") == LinkMemory(b"four", {b"d": b"4"})
+
+
+@pytest.mark.req("050-STA-06")
+def test_what_was_forgotten_is_told_in_order(
+    store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [plex(second=i) for i in range(1, 8)]
     store.save(records)
     hashes = [record.hash for record in records]
-    store.move_cursor(b"link", {hashes[0]: b"", "P.x.H9": b"text"}, [])
-    store.move_cursor(b"link", {hashes[1]: b"more"}, [hashes[0], "P.unknown.H3"])
-    assert store.cursor(b"link") == {hashes[1]: b"more", "P.x.H9": b"text"}
-    assert store.cursor(b"other") == {}
-
-    assert store.mark(b"link") is None
-    store.set_mark(b"link", b"one")
-    store.set_mark(b"other", b"two")
-    store.set_mark(b"link", b"three")
-    assert (store.mark(b"link"), store.mark(b"other")) == (b"three", b"two")
-    store.move_cursor(b"link", {}, [])
-    assert (store.mark(b"link"), store.mark(b"other")) == (None, b"two")
+    start = store.forgets()
+    assert store.forgotten(start) == []
+    store.forget([hashes[0], hashes[1]])
+    store.forget([hashes[0]])  # it is not here any more
+    store.forget([hashes[2]])
+    assert store.forgets() == start + 2
+    told = store.forgotten(start)
+    assert told is not None
+    assert (set(told[:2]), told[2:]) == (set(hashes[:2]), [hashes[2]])
+    assert store.forgotten(start + 1) == [hashes[2]]
+    store.save(records[:1])
+    store.forget([hashes[0]])
+    assert store.forgotten(start + 2) == [hashes[0]]
+    monkeypatch.setattr(base, "MOST_FORGOTTEN", 2)
+    store.forget([hashes[3]])
+    store.forget([hashes[4]])
+    assert store.forgotten(start) is None  # too long ago
+    assert store.forgotten(store.forgets() - 1) == [hashes[4]]
 
 
 def test_what_is_remembered_of_links_has_a_limit(
     store: RecordStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "MOST_LINKS", 3)
-    for link in (b"a", b"b", b"c"):
-        store.move_cursor(link, {"P.x.H9": b"text"}, [])
-    store.set_mark(b"a", b"used")
-    store.set_mark(b"d", b"one more")
-    assert {link for link in (b"a", b"b", b"c", b"d") if store.cursor(link) or store.mark(link)} == {
-        b"a", b"c", b"d",
-    }  # fmt: skip
-    monkeypatch.setattr(base, "CURSOR_BYTES", 5000)
-    store.move_cursor(b"d", {"P.y.H9": b"x" * 4960}, [])
-    assert [len(store.cursor(link)) for link in (b"a", b"c", b"d")] == [0, 0, 1]
-    store.move_cursor(b"d", {"P.z.H9": b"x" * 4960}, [])
-    assert store.cursor(b"d") == {}  # more than there is room for
-    store.move_cursor(b"d", {"P.z.H9": b"x"}, [])
-    assert len(store.cursor(b"d")) == 1
+    links = (b"a", b"b", b"c", b"d")
+    for link in links[:3]:
+        store.keep_link(link, LinkChange(b"head", {b"x": b"text"}))
+    store.keep_link(b"a", LinkChange(b"used", {}, base=b"head"))
+    store.keep_link(b"d", LinkChange(b"one more", {}))
+    assert [link for link in links if store.link(link)] == [b"a", b"c", b"d"]
+    monkeypatch.setattr(base, "LINK_BYTES", 5000)
+    store.keep_link(b"d", LinkChange(b"more", {b"x": b"x" * 4990}, base=b"one more"))
+    assert [link for link in links if store.link(link)] == [b"d"]
+    store.keep_link(b"d", LinkChange(b"most", {b"y": b"x" * 4990}, base=b"more"))
+    assert store.link(b"d") is None  # more than there is room for
+    store.keep_link(b"d", LinkChange(b"less", {b"y": b"x"}))
+    assert store.link(b"d") == LinkMemory(b"less", {b"y": b"x"})

@@ -8,11 +8,14 @@ from lace.codes import Code
 from lace.crypto import SigningKey
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
+from lace.interlace.partition import STANDARD_PREFIX
 from lace.limits import Limits
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.record import Record, build_plex
 from lace.recordstore import MemoryStore
+from lace.recordstore.base import RecordStore
+from lace.runtime.memory import read_known
 from lace.runtime.pair import Participant
 from lace.selectors import selector
 from lace.tai import Tai
@@ -48,6 +51,13 @@ def participant(
 
 def stored(side: Participant) -> set[str]:
     return {s.hash for s in side.store.read(0, 10**6)}  # type: ignore[arg-type]
+
+
+def remembered(store: RecordStore, link: bytes) -> set[str]:
+    """Return what a store remembers that the peer of a link advertised."""
+    kept = store.link(link)
+    known = None if kept is None else read_known(kept, STANDARD_PREFIX)
+    return set() if known is None else set(known.state.peers.records(""))
 
 
 def result(side: Participant) -> m.InterlaceResult:

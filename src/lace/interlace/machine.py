@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
 
 from lace.codes import Code
 from lace.datalog.source import Fact
@@ -20,15 +19,14 @@ from lace.interlace.facts import check_facts, read_block
 from lace.interlace.listing import Listing, read_listing
 from lace.interlace.opening import Epoch, Opening
 from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
-from lace.interlace.partition import Partitions, Settled
+from lace.interlace.partition import Partitions
 from lace.interlace.phases import FACTS, Occasion, Phase, next_phase
-from lace.interlace.reconcile import Heard, OwnAdverts, PeerAdverts, Saying
+from lace.interlace.reconcile import OwnAdverts, PeerAdverts, Saying
 from lace.interlace.tick import Ticking
 from lace.interlace.transfer import Transfer
 from lace.policy.module import PolicyModule
 from lace.tai import NS_PER_SECOND, Tai, add_ns, difference_ns
 
-_DESCRIBE_AT_ONCE: Final = 1000
 _Said = m.PeerFacts | m.PeerTuples | m.PeerRecord | m.PeerValidated | m.PeerPhaseEnd
 _Ending = Callable[[m.InterlaceResult], m.Event]
 
@@ -52,19 +50,20 @@ class InterlaceMachine:
         # The epoch: one plan, and everything that goes by it.
         self._module = side.module
         self._next_module: PolicyModule | None = None
-        self._opening = Opening(side, self._module, side.peer_verifier)
+        self._opening = Opening(side, self._module, side.peer_verifier, None)
         self._epoch: Epoch | None = None
         self._passing_over = False  # an advertise phase that crossed with our set-up
-        self._own = OwnAdverts({})
+        self._own: OwnAdverts | None = None
         self._peers: PeerAdverts | None = None
         self._ticking: Ticking | None = None
-        self._settled: Settled | None = None  # as long as nothing is known but that
         self._asked: list[Fact] = []
         self._peer_asks: list[Fact] = []
         # The round.
-        self._transfer = Transfer(side.limits, side.limits.max_total_transferred_bytes)
+        most = side.limits.max_total_transferred_bytes
+        self._transfer = Transfer(side.limits, side.parameters, most)
         self._evaluated = False  # just before this loop began
         self._woken = False
+        self._tick_fired = False
         self._ending: _Ending | None = None
         self._crossing = False  # we woke, and the peer has not said anything since
 
@@ -90,7 +89,9 @@ class InterlaceMachine:
     @property
     def tables(self) -> tuple[Partitions, Partitions]:
         """What this side and the peer advertise."""
-        return self._own.table, Partitions() if self._peers is None else self._peers.table
+        if self._own is None or self._peers is None:
+            return Partitions(), Partitions()
+        return self._own.table, self._peers.table
 
     def peer_advertises(self, record: str) -> bool:
         """Whether the peer claims, as far as was heard, to have a record."""
@@ -186,7 +187,7 @@ class InterlaceMachine:
 
     def _take_timer(self) -> None:
         if self.phase is Phase.IDLE:
-            self._woken = True  # a tick may have been reached
+            self._woken = self._tick_fired = True  # a tick was reached
         else:
             detail = f"{self.phase} took too long"
             self._abort(Code.INTERLACE_TIMEOUT, detail, m.Blame.LINK)
@@ -207,23 +208,14 @@ class InterlaceMachine:
             self._awaiting.popleft()
         match given:
             case m.Evaluated():
-                self._own.remove(given.unsendable)
-                self._own.put(given.sendable)
-                self._adverts.expect_no_more(given.unsendable)
-                self._adverts.expect(given.expected)
+                self._adverts_of_own.table.remove(given.unsendable)
+                self._adverts_of_own.table.put(given.sendable)
                 self._transfer.take_evaluation(given)
-                if not given.more:
-                    self._own.fill()
-                    if self.phase is Phase.IDLE:
-                        self._consider_waking(now)
+                if not given.more and self.phase is Phase.IDLE:
+                    self._consider_waking(now)
             case m.Recalled():
-                self._settled = given.settled
-                if given.settled is None:
-                    if given.tables is not None:
-                        self._own.table, self._adverts.table = given.tables
-                    self._adverts.recall(given.adverts)
-                    if self.phase is not Phase.SETUP:  # else there is another plan to come
-                        self._evaluate()
+                if given.state is not None:
+                    self._take_state(given.state)
             case m.Described():
                 facts = tuple(fact for advert in given.adverts for fact in advert.facts())
                 text = b"".join(advert.canonical() for advert in given.adverts)
@@ -249,9 +241,6 @@ class InterlaceMachine:
                 continue
             if not (self._ended and self._peer_ended):
                 return
-            if not self._is_settled_still():
-                self._recall(settles=False)
-                continue
             facts, self._facts = self._facts, []
             occasion = self._conclude(facts)
             self._go(occasion, now)
@@ -260,7 +249,7 @@ class InterlaceMachine:
         following = next_phase(self.phase, occasion)
         if following is None:
             raise ProtocolError(f"{occasion} in {self.phase}", code=Code.INTERLACE_PHASE)
-        if following is Phase.ADVERTISE and self._next_module is not None and self._epoch:
+        if following is Phase.ADVERTISE and self._next_module is not None:
             self._begin_epoch(own=True)
             return
         self._enter(following, now)
@@ -274,8 +263,8 @@ class InterlaceMachine:
         self._do(m.SetTimer(self._limit("phase_timeout")))
         if phase is Phase.ADVERTISE:
             self._begin_loop()
-        elif phase is Phase.REQUEST and self._settled is None:
-            self._evaluate()
+        elif phase is Phase.REQUEST or (phase is Phase.TRANSFER and self._transfer.is_serving):
+            self._evaluate()  # what leaves is decided by what is known after it was asked for
 
     def _can_speak(self) -> bool:
         return self.phase is not Phase.SETUP or self._opening.has_both_modules
@@ -283,7 +272,7 @@ class InterlaceMachine:
     def _speak(self, now: Tai) -> None:
         """Say one piece of this phase, and end it when there is no more."""
         if self.phase is Phase.TRANSFER:
-            self._do(*self._transfer.serve(self._own.table))
+            self._do(*self._transfer.serve(self._adverts_of_own.table))
             if not self._awaiting and not self._transfer.is_serving:
                 self._end()
             return
@@ -293,9 +282,10 @@ class InterlaceMachine:
                 self._do(m.SendFacts(tuple(self._saying.facts)))
         listing = self._saying.listing
         if listing:
-            batch = tuple(listing[:_DESCRIBE_AT_ONCE])
-            del listing[:_DESCRIBE_AT_ONCE]
-            self._do(m.Describe(batch))
+            most = self._side.parameters.describe_at_once
+            batch = tuple(listing[:most])
+            del listing[:most]
+            self._do(m.Describe(self._opening.plan, batch))
         else:
             self._end()
 
@@ -305,15 +295,13 @@ class InterlaceMachine:
                 return Saying(self._opening.setup_facts())
             case Phase.HELLO:
                 return Saying(self._opening.hello_facts(now))
-            case Phase.ADVERTISE if self._settled is not None:
-                return Saying([*self._tick_facts(now), *self._own.stand(self._settled.own)])
             case Phase.ADVERTISE:
-                saying = self._own.advertise(self._limit("partition_prefix_start"))
+                saying = self._adverts_of_own.advertise(self._limit("partition_prefix_start"))
                 return Saying(self._tick_facts(now) + saying.facts, saying.listing)
             case Phase.ASK:
                 return Saying(list(self._asked))
             case Phase.ANSWER:
-                return self._own.answer(self._peer_asks)
+                return self._adverts_of_own.answer(self._peer_asks)
             case _:
                 return Saying(self._request_facts())
 
@@ -326,11 +314,9 @@ class InterlaceMachine:
             case Phase.HELLO:
                 self._conclude_hello(facts)
             case Phase.ADVERTISE:
-                self._asked = []
-                if self._settled is None:
-                    self._asked = self._adverts.take_advertise(facts, start, self._listed)
+                self._asked = self._adverts.take_advertise(facts, start, self._listed)
             case Phase.ASK:
-                self._peer_asks = facts
+                self._peer_asks = list(dict.fromkeys(facts))  # a phase may come in many blocks
                 return Occasion.ASKED if facts or self._asked else Occasion.NOTHING
             case Phase.ANSWER:
                 self._asked = self._adverts.take_answer(facts, start, self._listed)
@@ -352,7 +338,8 @@ class InterlaceMachine:
         The peer can be ahead by its advertise phase and no more, because it waits for ours.
         """
         self._module, self._next_module = self._next_module or self._module, None
-        self._opening = Opening(self._side, self._module, self._opening.proven)
+        tick = None if self._ticking is None else self._ticking.now
+        self._opening = Opening(self._side, self._module, self._opening.proven, tick)
         self._clear(Phase.SETUP)
         self._passing_over = own
         self._say_module()
@@ -362,44 +349,38 @@ class InterlaceMachine:
         opening.conclude_hello(facts)
         agreement = opening.agreement
         self._ticking = Ticking.begin(agreement.start, agreement.tick_interval)
-        epoch = opening.epoch
-        if epoch == self._epoch:  # the same plan in the same words: go on from what is known
-            self._own.begin_again()
+        before, self._epoch = self._epoch, opening.epoch
+        if before == self._epoch:  # nothing that is known depends on anything that changed
+            self._adverts_of_own.begin_again()
             self._adverts.begin_again()
         else:
-            self._epoch = epoch
-            self._own = OwnAdverts(agreement.limits)
-            self._peers = PeerAdverts(opening.theirs.source_label, agreement.limits)
-            self._transfer = Transfer(self._side.limits, self._limit("max_total_transferred_bytes"))
-            self._recall(settles=self._side.settles and not self._limit("partition_prefix_start"))
+            self._forget_epoch()
         self._begin_round()
 
-    # --- going by the last fixed point ---
+    def _forget_epoch(self) -> None:
+        """Begin with what is known of the link under its new plan, or with nothing."""
+        opening = self._opening
+        agreement = opening.agreement
+        parameters, standard = self._side.parameters, self._side.parameters.standard_prefix
+        own, peers = Partitions(2, standard=standard), Partitions(standard=standard)
+        source = opening.theirs.source_label
+        self._own = OwnAdverts(agreement.limits, parameters, own)
+        self._peers = PeerAdverts(source, agreement.limits, parameters, own, peers)
+        self._transfer = self._transfer.next_epoch(self._limit("max_total_transferred_bytes"))
+        self._do(m.Recall(opening.link, opening.plan, agreement.fields))
 
-    def _recall(self, *, settles: bool) -> None:
-        """Ask for what was known of this link; an evaluation follows, unless that is enough."""
-        self._settled = None
-        opening, key = self._opening, self._opening.cursor_key
-        if key is not None:
-            runtime = opening.runtime_facts(self._ticks.now)
-            self._do(m.Recall(key, opening.plan, opening.agreement.fields, runtime, settles))
-
-    def _is_settled_still(self) -> bool:
-        """Whether what the peer has said in this phase needs no more than the last fixed point."""
-        if self._settled is None:
-            return True
-        if self.phase is Phase.ADVERTISE:
-            return self._adverts.confirms(self._facts, self._settled.peers, self._listed)
-        return not self._facts
-
-    @property
-    def _is_recalling(self) -> bool:
-        return any(isinstance(question, m.Recall) for question in self._awaiting)
+    def _take_state(self, state: m.LinkState) -> None:
+        """Begin where the link stood when it was last used."""
+        own, peers = state.own.copy(), state.peers.copy()
+        self._adverts_of_own.table = self._adverts.own = own
+        self._adverts.table = peers
+        self._transfer.recall(state.wanted)
 
     # --- rounds and loops ---
 
     def _begin_round(self) -> None:
         self._transfer.begin_round()
+        self._adverts_of_own.begin_round()
         self._adverts.begin_round()
         self._crossing = False
 
@@ -410,19 +391,18 @@ class InterlaceMachine:
         if self._transfer.tally.loops > limit:
             self._close(f"limit max_loop_iterations of {limit} was reached")
             return
-        self._own.begin_loop()
+        self._adverts_of_own.begin_loop()
         if self._evaluated:
             self._evaluated = False  # just now, on waking
-        elif self._settled is None and not self._is_recalling:
+        else:
             self._evaluate()
 
     def _reach_fixed_point(self, now: Tai) -> None:
-        heard = self._adverts.take_heard()
-        self._transfer.tally.cursor_updated = bool(heard)
-        key = self._opening.cursor_key
-        if key is not None and heard:
-            alike, known, gone = (heard[how] for how in (Heard.ALIKE, Heard.OTHERWISE, Heard.GONE))
-            self._do(m.Remember(key, alike, known, gone))
+        self._transfer.tally.cursor_updated = self._adverts.take_changed()
+        if self._opening.link is not None:
+            own, peers = self.tables
+            state = m.LinkState(own.copy(), peers.copy(), self._transfer.wanted)
+            self._do(m.Remember(self._opening.link, state))
         self._do(m.Emit(m.FixedPoint(self._result())))
         if not self._side.open:
             self._close("fixed point")
@@ -436,16 +416,14 @@ class InterlaceMachine:
             return True
         if self._woken:
             self._woken = False
-            if self._settled is None:
-                self._evaluate()
-            else:
-                self._recall(settles=False)
+            self._evaluate()
             return True
         return False
 
     def _consider_waking(self, now: Tai) -> None:
         """Begin a loop if it could change anything; what the peer may not know wakes nobody."""
-        if self._own.has_changed or self._requestable() or self._is_tick_due(now):
+        ticked, self._tick_fired = self._tick_fired and self._is_tick_due(now), False
+        if self._adverts_of_own.has_changed or self._requestable() or ticked:
             self._begin_round()
             self._crossing = True
             self._evaluated = True
@@ -468,7 +446,7 @@ class InterlaceMachine:
         return [("TickReady", self._ticks.local_ready)]
 
     def _is_tick_due(self, now: Tai) -> bool:
-        if not self._side.open:
+        if not self._side.open or not self._opening.wants_ticks:
             return False
         return self._ticks.reached(now).local_ready > self._ticks.local_ready
 
@@ -507,7 +485,7 @@ class InterlaceMachine:
         records = self._requestable()
         self._transfer.ask(records)
         facts: list[Fact] = [("MayRequest", record) for record in records]
-        self._again = self._own.has_changed
+        self._again = self._adverts_of_own.has_changed
         if self._again:
             facts.append(("TickReady", self._ticks.local_ready))
         return facts
@@ -520,10 +498,6 @@ class InterlaceMachine:
     # --- ends ---
 
     def _close(self, reason: str) -> None:
-        key = self._opening.cursor_key if self.phase is Phase.IDLE else None
-        if key is not None and self._settled is None and self._transfer.is_complete:
-            settled = Settled(self._own.table.summary(""), self._adverts.table.summary(""))
-            self._do(m.Remember(key, settled=settled))
         self._finish_by(lambda result: m.Closed(reason, result))
 
     def _abort(self, code: Code, detail: str, blame: m.Blame) -> None:
@@ -575,6 +549,11 @@ class InterlaceMachine:
         if self._opening.has_agreement:
             return self._opening.agreement.limits[name]
         return int(getattr(self._side.limits, name))
+
+    @property
+    def _adverts_of_own(self) -> OwnAdverts:
+        assert self._own is not None
+        return self._own
 
     @property
     def _adverts(self) -> PeerAdverts:

@@ -18,7 +18,7 @@ from lace.errors import Outcome
 from lace.ids import RecordHash, Verifier
 from lace.interlace.advertise import Advertisement
 from lace.interlace.facts import block
-from lace.interlace.partition import Partitions, Settled
+from lace.interlace.partition import Partitions
 from lace.interlace.phases import Phase
 from lace.policy.module import PolicyModule
 from lace.policy.plan import ExchangePlan, PlanId
@@ -132,13 +132,15 @@ class Evaluated:
     """The answer to ``Evaluate``: how the local policy's decisions changed."""
 
     sendable: Mapping[str, bytes] = field(default_factory=dict)
-    """Records that may now be sent, with the digests of their advertisements."""
-    expected: Mapping[str, bytes] = field(default_factory=dict)
-    """The same records, with the digests they would have if the peer advertised them."""
+    """Records that may now be sent, with two digests each: of the advertisement that this side
+    makes, and of the one that the peer would make."""
     unsendable: frozenset[str] = frozenset()
+    """Records that may not be sent any more, or are not here any more."""
     requestable: frozenset[str] = frozenset()
     """Records that may now be requested and are not here."""
     unrequestable: frozenset[str] = frozenset()
+    forgotten: frozenset[str] = frozenset()
+    """Records that were here and are gone; only another exchange may ask for them again."""
     more: bool = False
     """Another part of the answer follows."""
 
@@ -152,14 +154,19 @@ class EvaluationFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
-    """The answer to ``Recall``: advertisements that the peer made last time, by digest."""
+class LinkState:
+    """How a link stands: what both sides advertise, and what is wanted and was not to be had."""
 
-    adverts: Mapping[str, bytes] = field(default_factory=dict)
-    settled: Settled | None = None
-    """How things stood at the last fixed point, in place of advertisements, if nothing changed."""
-    tables: tuple[Partitions, Partitions] | None = None
-    """What this side and the peer advertised then, if this side has all of it at hand."""
+    own: Partitions
+    peers: Partitions
+    wanted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """The answer to ``Recall``: how the link stood at its last fixed point, if that is known."""
+
+    state: LinkState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,20 +259,22 @@ class Evaluate:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Say what the peer advertised when this link was last used."""
+    """Begin an epoch: say how the link stood when it was last used under the same plan.
 
-    link: bytes
+    Whatever was known of another epoch is let go.
+    """
+
+    link: bytes | None
+    """None if nothing is kept for this link."""
     plan: ExchangePlan
     schema: frozenset[str] | None
-    runtime: tuple[Fact, ...] = ()
-    settles: bool = True
-    """Whether it is enough to hear that nothing here has changed since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Describe:
     """Make the advertisements of records that may be sent, as of the last evaluation."""
 
+    plan: ExchangePlan
     records: tuple[str, ...]
 
 
@@ -287,16 +296,10 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Keep for the next use of this link what the peer advertises now; no answer is needed."""
+    """Keep how the link stands, for its next use; no answer is needed."""
 
     link: bytes
-    alike: frozenset[str] = frozenset()
-    """What it advertises exactly as this side would."""
-    known: frozenset[str] = frozenset()
-    """What it advertises in words of its own."""
-    gone: frozenset[str] = frozenset()
-    settled: Settled | None = None
-    """How things stand, if there is nothing left to do."""
+    state: LinkState
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,17 @@ from lace.interlace.negotiate import (
     negotiate,
     parse_hello,
 )
-from lace.interlace.partition import STANDARD_PREFIX
+from lace.interlace.parameters import DEFAULT_PARAMETERS, Parameters
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule, facet_of, module_from_peer
 from lace.policy.origin import (
     Operand,
     Party,
-    SourceLabel,
     bind_verifier,
     check_announced_origin,
     label_operands,
 )
-from lace.policy.plan import ExchangePlan, PlanId
+from lace.policy.plan import ExchangePlan
 from lace.tai import NS_PER_SECOND, Tai
 
 _TICK: Final = 10 * NS_PER_SECOND
@@ -58,26 +57,37 @@ class Side:
     """In nanoseconds."""
     ticks: bool = False
     """Ask for ticks even if the plan does not look at TickTAI, because an exposure does."""
-    settles: bool = True
-    """Go by the mark of the last fixed point for as long as neither side has anything new."""
     coarse: bool = True
     """Offer to start reconciliation at one root partition."""
+    remembers: bool = True
+    """Begin from how the link stood when it was last used; without, from nothing."""
     link: bytes | None = None
     """Where to keep the cursor of a link without two proven verifiers; never proof of anything."""
     limits: Limits = DEFAULT_LIMITS
+    parameters: Parameters = DEFAULT_PARAMETERS
 
 
-Epoch = tuple[PlanId, SourceLabel, SourceLabel, frozenset[str] | None]
-"""What a state of advertisements belongs to: the plan, both labels, the schema."""
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """What both sides agreed on, as far as tables of advertisements depend on it (050-EPO-02)."""
+
+    plan: ExchangePlan
+    fields: frozenset[str] | None
+    formats: frozenset[str]
+    limits: dict[str, int]
+    link: bytes | None
 
 
 class Opening:
     """One epoch's set-up and hello."""
 
-    def __init__(self, side: Side, module: PolicyModule, proven: Verifier | None) -> None:
+    def __init__(
+        self, side: Side, module: PolicyModule, proven: Verifier | None, not_before: Tai | None
+    ) -> None:
         self._side = side
         self._module = module
         self.proven = proven
+        self._not_before = not_before  # the tick of the epoch before: time never goes back
         self._operands: tuple[Operand, Operand] | None = None
         self._plan: ExchangePlan | None = None
         self._hello: Hello | None = None
@@ -127,7 +137,8 @@ class Opening:
     def hello_facts(self, now: Tai) -> list[Fact]:
         side = self._side
         offers = {name: int(getattr(side.limits, name)) for name in WIRE_LIMITS}
-        offers["partition_prefix_start"] = 0 if side.coarse else STANDARD_PREFIX
+        offers["partition_prefix_start"] = 0 if side.coarse else side.parameters.standard_prefix
+        now = max(now, self._not_before or now)
         self._hello = Hello(
             plan=self.plan.id, tai=now, tick_interval=side.tick_interval, signer=side.verifier,
             fields=self.plan.required_fields,  # no more than the plan looks at
@@ -181,11 +192,6 @@ class Opening:
         return self._operands[1 - self._side.index]
 
     @property
-    def epoch(self) -> Epoch:
-        mine, theirs = self.mine.source_label, self.theirs.source_label
-        return self.plan.id, mine, theirs, self.agreement.fields
-
-    @property
     def proven_link(self) -> bytes | None:
         """The Link-Id, if both verifiers are proven (050-LNK-01)."""
         mine, theirs = self._side.verifier, self.proven
@@ -194,11 +200,21 @@ class Opening:
         return link_id(mine, theirs, self.plan.id)
 
     @property
-    def cursor_key(self) -> bytes | None:
-        """Where the cursor of this link is kept, if anywhere."""
+    def link(self) -> bytes | None:
+        """Under what the state of this link is kept, if anywhere."""
+        if not self._side.remembers:
+            return None
         if self.proven_link is None and self._side.link is not None:
             return self._side.link + self.plan.id.encode()
         return self.proven_link
+
+    @property
+    def epoch(self) -> Epoch:
+        """Return what the state of an epoch depends on; another value begins another one."""
+        agreement = self.agreement
+        return Epoch(
+            self.plan, agreement.fields, agreement.formats, dict(agreement.limits), self.link
+        )
 
     def runtime_facts(self, tick: Tai) -> tuple[Fact, ...]:
         """Return every runtime fact that holds at a tick."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 from lace import b64a
@@ -71,28 +71,23 @@ def parse_summary(fact: Fact) -> Summary:
     return Summary(prefix, number, b64a.decode(root))
 
 
-class Standing(IntEnum):
-    """What is known of an entry: merely expected, or said and checked."""
-
-    EXPECTED = 0
-    KNOWN = 1
-
-
 class Partitions:
-    """Digests of advertisements by record, compact: 66 bytes a record, and little else.
+    """Digests of advertisements by record, compact: 33 bytes of name, and the digests.
 
-    Entries lie sorted in one run of bytes for each prefix of two characters. A change makes the
-    runs that it touches anew; the rest stays as it is. Hashes of other formats, which only a peer
-    can bring up, are few and kept aside.
+    Entries lie sorted in one run of bytes for each standard partition. A change makes the runs that
+    it touches anew; the rest stays as it is, also in copies. Hashes of other formats, which only a
+    peer can bring up, are few and kept aside.
     """
 
-    __slots__ = ("_made", "_odd", "_runs")
+    __slots__ = ("_entry", "_made", "_odd", "_runs", "_standard")
 
-    def __init__(self) -> None:
-        self._runs: list[bytes] = [b""] * _RUNS
-        self._odd: dict[str, dict[str, tuple[bytes, Standing]]] = {}
-        self._made: dict[tuple[str, bool], Summary] = {}
-        """Summaries of large partitions, without and with what is merely expected."""
+    def __init__(self, digests: int = 1, *, standard: int = STANDARD_PREFIX) -> None:
+        self._entry = _KEY + digests * _DIGEST
+        self._standard = standard
+        self._runs: list[bytes] = [b""] * 64**standard
+        self._odd: dict[str, bytes] = {}
+        self._made: dict[str, Summary] = {}
+        """Summaries of partitions that are larger than a standard one."""
 
     @classmethod
     def of(cls, digests: Mapping[str, bytes]) -> Partitions:
@@ -100,74 +95,74 @@ class Partitions:
         made.put(digests)
         return made
 
+    @classmethod
+    def kept(
+        cls,
+        digests: int,
+        standard: int,
+        whole: Summary,
+        runs: Mapping[int, bytes],
+        odd: Mapping[str, bytes],
+    ) -> Partitions:
+        """Return a table as it was when its runs were kept; its summary is believed."""
+        made = cls(digests, standard=standard)
+        for run, data in runs.items():
+            made._runs[run] = data
+        made._odd.update(odd)
+        made._made[""] = whole
+        return made
+
+    def copy(self) -> Partitions:
+        """Return a table that changes by itself; what does not change is shared."""
+        made = copy(self)
+        made._runs, made._odd, made._made = list(self._runs), dict(self._odd), dict(self._made)  # noqa: SLF001 (its own)
+        return made
+
     def __len__(self) -> int:
-        return sum(map(len, self._runs)) // _ENTRY + sum(map(len, self._odd.values()))
+        return sum(map(len, self._runs)) // self._entry + len(self._odd)
 
     @property
     def memory(self) -> int:
         """About how many bytes this takes."""
-        return sum(map(len, self._runs)) + _ODD_BYTES * sum(map(len, self._odd.values()))
+        return sum(map(len, list(self._runs))) + _ODD_BYTES * len(self._odd)
 
     def __contains__(self, record: object) -> bool:
-        return isinstance(record, str) and self.standing(record) is Standing.KNOWN
+        return isinstance(record, str) and self.find(record) is not None
 
-    def digest(self, record: str) -> bytes | None:
-        """Return the digest of a record, known or expected."""
+    def digest(self, record: str, column: int = 0) -> bytes | None:
+        """Return a digest of a record, or None if it is not here."""
         found = self.find(record)
-        return None if found is None else found[0]
-
-    def standing(self, record: str) -> Standing | None:
-        found = self.find(record)
-        return None if found is None else found[1]
+        return None if found is None else found[_DIGEST * column : _DIGEST * (column + 1)]
 
     # --- changes ---
 
-    def put(self, digests: Mapping[str, bytes], standing: Standing = Standing.KNOWN) -> None:
+    def put(self, digests: Mapping[str, bytes]) -> None:
         """Set the digests of records."""
-        state = bytes((standing,))
         runs: dict[int, dict[bytes, bytes]] = {}
-        for record, leaf in digests.items():
+        for record, leaves in digests.items():
             key = _key(record)
             if key is None:
-                run = payload(record)[:STANDARD_PREFIX]
-                self._odd.setdefault(run, {})[record] = leaf, standing
-                self._unmake(run)
+                self._odd[record] = leaves
+                self._unmake(payload(record))
             else:
-                runs.setdefault(_run_of(key), {})[key] = leaf + state
+                runs.setdefault(self._run_of(key), {})[key] = leaves
         for number, entries in runs.items():
             self._set(number, self._entries(number) | entries)
-
-    def adopt(self, prefix: str) -> list[str]:
-        """Know what was merely expected in a partition; return the records."""
-        found = list(self.records(prefix, Standing.EXPECTED))
-        if len(prefix) > STANDARD_PREFIX:
-            self.put({record: self.digest(record) or EMPTY for record in found})
-            return found
-        known = bytes((Standing.KNOWN,))
-        for run in range(*_runs_of(prefix).indices(_RUNS)):
-            entries = self._entries(run)
-            if entries:
-                self._set(run, {key: rest[:-1] + known for key, rest in entries.items()})
-        for aside in [run for run in self._odd if run.startswith(prefix)]:
-            held = self._odd[aside].items()
-            self._odd[aside] = {record: (leaf, Standing.KNOWN) for record, (leaf, _) in held}
-            self._unmake(aside)
-        return found
 
     def remove(self, records: Iterable[str]) -> None:
         """Forget records; those that are not here are passed over."""
         runs: dict[int, set[bytes]] = {}
         for record in records:
             key = _key(record)
-            if key is None:
-                aside = payload(record)[:STANDARD_PREFIX]
-                self._odd.get(aside, {}).pop(record, None)
-                self._unmake(aside)
-            else:
-                runs.setdefault(_run_of(key), set()).add(key)
+            if key is not None:
+                runs.setdefault(self._run_of(key), set()).add(key)
+            elif self._odd.pop(record, None) is not None:
+                self._unmake(payload(record))
         for run, gone in runs.items():
-            kept = {key: rest for key, rest in self._entries(run).items() if key not in gone}
-            self._set(run, kept)
+            entries = self._entries(run)
+            kept = {key: rest for key, rest in entries.items() if key not in gone}
+            if len(kept) != len(entries):
+                self._set(run, kept)
 
     # --- what is in a partition ---
 
@@ -175,31 +170,52 @@ class Partitions:
         """Return the state of each standard partition; equal bytes mean an equal partition."""
         return tuple(self._runs)
 
-    def records(self, prefix: str, standing: Standing | None = Standing.KNOWN) -> Iterator[str]:
-        """Yield the records of a partition in order; with None those merely expected too."""
-        for entry in self._within(prefix):
-            if standing is None or entry[_STATE] == standing:
-                yield f"{chr(entry[32])}.{b64a.encode(entry[:32])}.H3"
-        for record, _, state in self._odd_within(prefix):
-            if standing in {None, state}:
-                yield record
+    @property
+    def standard(self) -> int:
+        """The length of the prefixes of standard partitions."""
+        return self._standard
 
-    def summary(self, prefix: str, *, expected: bool = False) -> Summary:
-        """Return the summary of a partition; ``expected`` counts what is merely expected too."""
-        if (prefix, expected) in self._made:
-            return self._made[prefix, expected]
-        leaves = [e[33:65] for e in self._within(prefix) if expected or e[_STATE]]
-        leaves += [leaf for _, leaf, state in self._odd_within(prefix) if expected or state]
+    @property
+    def odd(self) -> Mapping[str, bytes]:
+        """What is kept aside: records of other formats."""
+        return self._odd
+
+    def standard_prefix(self, run: int) -> str:
+        """Return the prefix of a standard partition by its number."""
+        digits = [run >> 6 * place & 63 for place in reversed(range(self._standard))]
+        return "".join(_CHARACTERS[digit] for digit in digits)
+
+    def records(self, prefix: str) -> Iterator[str]:
+        """Yield the records of a partition in order."""
+        for entry in self._within(prefix):
+            yield f"{chr(entry[32])}.{b64a.encode(entry[:32])}.H3"
+        yield from (record for record, _ in self._odd_within(prefix))
+
+    def leaves(self, prefix: str, column: int = 0) -> dict[str | bytes, bytes]:
+        """Return the digests of a partition, by what stands for the record inside tables."""
+        start = _KEY + _DIGEST * column
+        found: dict[str | bytes, bytes] = {
+            entry[:_KEY]: entry[start : start + _DIGEST] for entry in self._within(prefix)
+        }
+        found |= {r: d[start - _KEY :][:_DIGEST] for r, d in self._odd_within(prefix)}
+        return found
+
+    def summary(self, prefix: str) -> Summary:
+        """Return the summary of a partition, by the first digest of each record."""
+        if prefix in self._made:
+            return self._made[prefix]
+        leaves = [entry[_KEY : _KEY + _DIGEST] for entry in self._within(prefix)]
+        leaves += [digests[:_DIGEST] for _, digests in self._odd_within(prefix)]
         made = Summary(prefix, len(leaves), merkle_root(leaves))
-        if len(prefix) < STANDARD_PREFIX:
-            self._made[prefix, expected] = made
+        if len(prefix) < self._standard:
+            self._made[prefix] = made
         return made
 
     def summaries(self, length: int) -> Iterator[Summary]:
         """Yield the summaries of all non-empty partitions of this prefix length, in order."""
-        if length <= STANDARD_PREFIX:
-            runs = {standard_prefix(run) for run, data in enumerate(self._runs) if data}
-            prefixes = {run[:length] for run in runs | self._odd.keys()}
+        if length <= self._standard:
+            runs = [self.standard_prefix(run) for run, data in enumerate(self._runs) if data]
+            prefixes = {run[:length] for run in runs} | {payload(r)[:length] for r in self._odd}
         else:
             prefixes = {payload(record)[:length] for record in self.records("")}
         for prefix in sorted(prefixes):
@@ -216,57 +232,72 @@ class Partitions:
             if found.count:
                 yield found
 
-    # --- entries: 32 bytes of hash, type letter, 32 bytes of digest, standing ---
+    # --- entries: 32 bytes of hash, type letter, digests ---
 
-    def find(self, record: str) -> tuple[bytes, Standing] | None:
-        """Return digest and standing of a record, or None."""
+    def find(self, record: str) -> bytes | None:
+        """Return the digests of a record, or None."""
         key = _key(record)
         if key is None:
-            return self._odd.get(payload(record)[:STANDARD_PREFIX], {}).get(record)
-        run = self._runs[_run_of(key)]
-        at = _position(run, key) * _ENTRY
-        if run[at : at + _KEY] != key:
-            return None
-        return run[at + _KEY : at + _STATE], Standing(run[at + _STATE])
+            return self._odd.get(record)
+        run = self._runs[self._run_of(key)]
+        at = self._position(run, key) * self._entry
+        return run[at + _KEY : at + self._entry] if run[at : at + _KEY] == key else None
 
     def _entries(self, run: int) -> dict[bytes, bytes]:
         data = self._runs[run]
-        cuts = range(0, len(data), _ENTRY)
-        return {data[i : i + _KEY]: data[i + _KEY : i + _ENTRY] for i in cuts}
+        cuts = range(0, len(data), self._entry)
+        return {data[i : i + _KEY]: data[i + _KEY : i + self._entry] for i in cuts}
 
-    def _unmake(self, run: str) -> None:
-        for length in range(STANDARD_PREFIX):
-            for expected in (False, True):
-                self._made.pop((run[:length], expected), None)
+    def _unmake(self, name: str) -> None:
+        for length in range(self._standard):
+            self._made.pop(name[:length], None)
 
     def _set(self, run: int, entries: dict[bytes, bytes]) -> None:
-        self._unmake(standard_prefix(run))
+        self._unmake(self.standard_prefix(run))
         self._runs[run] = b"".join([key + entries[key] for key in sorted(entries)])
 
-    def _odd_within(self, prefix: str) -> Iterator[tuple[str, bytes, Standing]]:
-        run = prefix[:STANDARD_PREFIX]
-        whole = len(prefix) < STANDARD_PREFIX
-        for aside in sorted(self._odd) if whole else [run] if run in self._odd else []:
-            for record, (leaf, standing) in sorted(self._odd[aside].items()):
-                if payload(record).startswith(prefix):
-                    yield record, leaf, standing
+    def _odd_within(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        for record, digests in sorted(self._odd.items()):
+            if payload(record).startswith(prefix):
+                yield record, digests
 
     def _within(self, prefix: str) -> Iterator[bytes]:
-        for data in filter(None, self._runs[_runs_of(prefix)]):
+        for data in filter(None, self._runs[self._runs_of(prefix)]):
             start, stop = 0, len(data)
-            if len(prefix) > STANDARD_PREFIX:
+            if len(prefix) > self._standard:
                 first, last = _bounds(prefix)
-                start = _position(data, first) * _ENTRY
-                stop = _position(data, last) * _ENTRY
-            for at in range(start, stop, _ENTRY):
-                yield data[at : at + _ENTRY]
+                start = self._position(data, first) * self._entry
+                stop = self._position(data, last) * self._entry
+            for at in range(start, stop, self._entry):
+                yield data[at : at + self._entry]
+
+    def _run_of(self, key: bytes) -> int:
+        # Each character of a payload is six bits of the hash.
+        return int.from_bytes(key[:3], "big") >> 24 - 6 * self._standard
+
+    def _runs_of(self, prefix: str) -> slice:
+        missing = max(0, self._standard - len(prefix))
+        number = _number(prefix[: self._standard]) << 6 * missing
+        return slice(number, number + 64**missing)
+
+    def _position(self, run: bytes, key: bytes) -> int:
+        entry = self._entry
+        entries = range(len(run) // entry)
+        return bisect_left(entries, key, key=lambda i: run[i * entry : i * entry + _KEY])
+
+
+def joined_summary(peers: Partitions, own: Partitions, prefix: str, count: int) -> Summary | None:
+    """Return the summary of a partition if the peer has all of ours too; None if not so many.
+
+    ``own`` has a second digest for each record: that of the advertisement that the peer would make.
+    """
+    leaves = own.leaves(prefix, 1) | peers.leaves(prefix)
+    return Summary(prefix, count, merkle_root(leaves.values())) if len(leaves) == count else None
 
 
 _ODD_BYTES: Final = 400
 _KEY: Final = 33
-_STATE: Final = 65
-_ENTRY: Final = 66
-_RUNS: Final = 64**STANDARD_PREFIX
+_DIGEST: Final = 32
 
 
 def _key(record: str) -> bytes | None:
@@ -274,26 +305,6 @@ def _key(record: str) -> bytes | None:
     if not is_record_hash(record):
         return None
     return b64a.decode_trusted(record[2:-3].encode("ascii")) + record[:1].encode("ascii")
-
-
-def _run_of(key: bytes) -> int:
-    return key[0] << 4 | key[1] >> 4  # the first two characters are the first twelve bits
-
-
-def _position(run: bytes, key: bytes) -> int:
-    entries = range(len(run) // _ENTRY)
-    return bisect_left(entries, key, key=lambda i: run[i * _ENTRY : i * _ENTRY + _KEY])
-
-
-def standard_prefix(run: int) -> str:
-    """Return the prefix of a standard partition by its number."""
-    return _CHARACTERS[run >> 6] + _CHARACTERS[run & 63]
-
-
-def _runs_of(prefix: str) -> slice:
-    missing = max(0, STANDARD_PREFIX - len(prefix))
-    number = _number(prefix[:STANDARD_PREFIX]) << 6 * missing
-    return slice(number, number + 64**missing)
 
 
 def _bounds(prefix: str) -> tuple[bytes, bytes]:
@@ -314,14 +325,6 @@ def _number(prefix: str) -> int:
     for character in prefix:
         number = number << 6 | _CHARACTERS.index(character)
     return number
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What both sides advertise at a fixed point, each as one partition."""
-
-    own: Summary
-    peers: Summary
 
 
 def check_listing(summary: Summary, digests: dict[str, bytes]) -> None:

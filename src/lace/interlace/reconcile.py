@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final
 
 from lace.codes import Code
@@ -18,23 +17,19 @@ from lace.datalog.source import Fact
 from lace.errors import LimitExceeded, ProtocolError
 from lace.interlace.advertise import ADVERT_FACTS, Advertisement, gather
 from lace.interlace.listing import Listing
+from lace.interlace.parameters import Parameters
 from lace.interlace.partition import (
-    STANDARD_PREFIX,
     Partitions,
-    Standing,
     Summary,
     check_listing,
     is_prefix,
-    merkle_root,
+    joined_summary,
     parse_summary,
     payload,
-    standard_prefix,
 )
 from lace.policy.origin import SourceLabel
 
-_LIST_UP_TO: Final = 8  # a listing of so many costs less than another round trip
-_LIST_AT_ONCE: Final = 20_000  # held in memory at one time
-_CHILDREN: Final = 64
+_CHILDREN: Final = 64  # a prefix has so many that are longer by one character
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +44,16 @@ class AdvertChanges:
         return bool(self.withdrawn or self.advertised or self.adopted)
 
 
-class Heard(Enum):
-    """How a peer speaks of a record now."""
-
-    ALIKE = 1
-    """Exactly as this side would."""
-    OTHERWISE = 2
-    GONE = 3
-
-
 @dataclass(slots=True)
 class PeerAdverts:
     """The current advertisements of the peer: claims, never more."""
 
     source: SourceLabel
     limits: Mapping[str, int]
-    table: Partitions = field(default_factory=Partitions)
+    parameters: Parameters
+    own: Partitions
+    """What this side advertises; the second digests are those that the peer would have."""
+    table: Partitions
     _to_list: list[Summary] = field(default_factory=list)
     """Partitions whose listing is still to be asked for."""
     _listing: dict[str, Summary] = field(default_factory=dict)
@@ -74,58 +63,19 @@ class PeerAdverts:
     _withdrawn: list[str] = field(default_factory=list)
     _advertised: list[Advertisement] = field(default_factory=list)
     _adopted: list[str] = field(default_factory=list)
-    _heard: dict[str, Heard] = field(default_factory=dict)
-    """What was heard of records since the cursor was last kept."""
+    _has_changed: bool = False
     _summaries: int = 0
     _first: bool = True
+
+    def begin_again(self) -> None:
+        """Expect the peer to speak of all that it advertises."""
+        self._first = True
 
     def begin_round(self) -> None:
         """Start counting summaries anew (A31)."""
         self._summaries = 0
 
-    def begin_again(self) -> None:
-        """Hear everything anew, starting from what is known."""
-        self._first = True
-        self._to_list, self._listing, self._narrowing = [], {}, {}
-
-    # --- what is expected, and what is remembered ---
-
-    def expect(self, digests: Mapping[str, bytes]) -> None:
-        """Expect the peer to advertise these, if it advertises them at all."""
-        fresh: dict[str, bytes] = {}
-        for record, leaf in digests.items():
-            found = self.table.find(record)
-            if found is None or found[1] is not Standing.KNOWN:
-                fresh[record] = leaf
-            elif found[0] == leaf and record in self._heard:
-                self._heard[record] = Heard.ALIKE
-        self.table.put(fresh, Standing.EXPECTED)
-
-    def expect_no_more(self, records: Iterable[str]) -> None:
-        table = self.table
-        table.remove([r for r in records if table.standing(r) is Standing.EXPECTED])
-
-    def recall(self, digests: Mapping[str, bytes]) -> None:
-        """Start from what the peer advertised when the link was last used."""
-        self.table.put(digests)
-
     # --- what the peer says ---
-
-    def confirms(self, facts: list[Fact], settled: Summary, listing: Listing) -> bool:
-        """Whether the peer's advertise phase says what it said at a fixed point before."""
-        summaries = self._parse(facts)
-        listed = self._gather(facts, listing)
-        if summaries or listed:
-            digests = [leaf for _, leaf in listed.values()]
-            told = summaries or [Summary("", len(listed), merkle_root(digests))]
-            same = told == [settled]
-        else:
-            same = not settled.count or not self._first
-        if same:
-            self._first = False
-        else:
-            self._summaries -= len(summaries)  # they will be counted when they are compared
-        return same
 
     def take_advertise(self, facts: list[Fact], start: int, listing: Listing) -> list[Fact]:
         """Take the peer's advertise phase; return what has to be asked."""
@@ -140,21 +90,21 @@ class PeerAdverts:
             return []
         if listed:
             raise ProtocolError("summaries and a listing in one", code=Code.INTERLACE_BLOCK)
-        lengths = {start} if first else {start, STANDARD_PREFIX}
-        if any(len(summary.prefix) not in lengths for summary in summaries):
+        lengths = {start} if first else {start, self.parameters.standard_prefix}
+        if any(len(s.prefix) not in lengths for s in summaries if s.prefix or s.count):
             raise ProtocolError("partitions of another length", code=Code.INTERLACE_SUMMARY)
         if first and start:
             # The first summaries name every partition that is not empty.
             named = {summary.prefix for summary in summaries}
             known = list(self.table.records(""))
             self._withdraw(r for r in known if payload(r)[:start] not in named)
-        return self._compare(summaries, depth=0)
+        self._compare(summaries, depth=0)
+        return self._ask()
 
     def take_answer(self, facts: list[Fact], start: int, listing: Listing) -> list[Fact]:
         """Take the peer's answers; return what has to be asked next."""
         summaries = self._parse(facts)
         self._take_listings(self._gather(facts, listing))
-        asks: list[Fact] = []
         narrowing, self._narrowing = self._narrowing, {}
         children: dict[str, list[Summary]] = {prefix: [] for prefix in narrowing}
         for summary in summaries:
@@ -169,8 +119,8 @@ class PeerAdverts:
             length = len(parent.prefix) + 1
             known = list(self.table.records(parent.prefix))
             self._withdraw(r for r in known if payload(r)[:length] not in named)
-            asks += self._compare(found, depth=length - start)
-        return asks or self._ask()
+            self._compare(found, depth=length - start)
+        return self._ask()
 
     # --- what follows from it ---
 
@@ -180,19 +130,17 @@ class PeerAdverts:
             tuple(self._withdrawn), tuple(self._advertised), tuple(self._adopted)
         )
         self._withdrawn, self._advertised, self._adopted = [], [], []
+        self._has_changed |= bool(changes)
         return changes
 
-    def take_heard(self) -> dict[Heard, frozenset[str]]:
-        """Return what was heard of records since this was last asked; nothing if nothing was."""
-        heard, self._heard = self._heard, {}
-        return {
-            meant: frozenset(record for record, how in heard.items() if how is meant)
-            for meant in (Heard if heard else ())
-        }
+    def take_changed(self) -> bool:
+        """Return whether anything has changed since this was last asked."""
+        changed, self._has_changed = self._has_changed, False
+        return changed
 
     def _parse(self, facts: list[Fact]) -> list[Summary]:
         summaries = [parse_summary(f) for f in facts if f[0] == "AdvertisementPartition"]
-        self._summaries += len(summaries)
+        self._summaries += sum(1 for summary in summaries if summary.prefix or summary.count)
         limit = self.limits["max_partition_summaries"]
         if self._summaries > limit:
             raise LimitExceeded(
@@ -202,11 +150,12 @@ class PeerAdverts:
             raise ProtocolError("two summaries of one partition", code=Code.INTERLACE_SUMMARY)
         return summaries
 
-    def _compare(self, summaries: list[Summary], *, depth: int) -> list[Fact]:
+    def _compare(self, summaries: list[Summary], *, depth: int) -> None:
+        """Settle what agrees; note of the rest whether it is to be narrowed or listed."""
         for summary in summaries:
             if self.table.summary(summary.prefix) == summary:
                 continue
-            if self.table.summary(summary.prefix, expected=True) == summary:
+            if joined_summary(self.table, self.own, summary.prefix, summary.count) == summary:
                 self._adopt(summary.prefix)
             elif not summary.count:
                 self._replace(summary.prefix, {})
@@ -215,7 +164,6 @@ class PeerAdverts:
                 self._to_list.append(summary)
             else:
                 self._narrowing[summary.prefix] = summary
-        return self._ask()
 
     def _is_to_be_listed(self, summary: Summary, depth: int) -> bool:
         if depth >= self.limits["max_narrowing_depth"]:
@@ -225,17 +173,21 @@ class PeerAdverts:
             > self.limits["max_partition_summaries"]
         ):
             return True  # narrowing on would break the limit
-        if summary.count > min(_LIST_AT_ONCE, self.limits["max_advertisement_records_listed"]):
+        most = self.limits["max_advertisement_records_listed"]
+        if summary.count > min(self.parameters.list_at_once, most):
             return False
-        if summary.count <= _LIST_UP_TO:
+        if summary.count <= self.parameters.list_up_to:
             return True
         # Where nothing of ours lies, there is nothing that narrowing could settle.
-        return next(self.table.records(summary.prefix, None), None) is None
+        tables = (self.table, self.own)
+        return all(next(table.records(summary.prefix), None) is None for table in tables)
 
     def _ask(self) -> list[Fact]:
+        """Return what to ask now, each question once: a peer answers none of them twice."""
         asks: list[Fact] = [("NarrowAdvertisementPartition", prefix) for prefix in self._narrowing]
         size = 0
-        while self._to_list and (not size or size + self._to_list[0].count <= _LIST_AT_ONCE):
+        most = self.parameters.list_at_once
+        while self._to_list and (not size or size + self._to_list[0].count <= most):
             summary = self._to_list.pop(0)
             size += summary.count
             self._listing[summary.prefix] = summary
@@ -282,18 +234,21 @@ class PeerAdverts:
         fresh = {r: leaf for r, leaf in digests.items() if known.get(r) != leaf}
         table.put(fresh)
         self._advertised += [listed[record][0] for record in fresh]
-        self._heard |= dict.fromkeys(fresh, Heard.OTHERWISE)
 
     def _adopt(self, prefix: str) -> None:
-        fresh = self.table.adopt(prefix)
+        """Know that the peer advertises what this side does, in the same words."""
+        fresh = {
+            record: self.own.digest(record, 1) or b""
+            for record in self.own.records(prefix)
+            if record not in self.table
+        }
+        self.table.put(fresh)
         self._adopted += fresh
-        self._heard |= dict.fromkeys(fresh, Heard.ALIKE)
 
     def _withdraw(self, records: Iterable[str]) -> None:
         gone = list(records)
         self.table.remove(gone)
         self._withdrawn += gone
-        self._heard |= dict.fromkeys(gone, Heard.GONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,69 +261,63 @@ class Saying:
 
 @dataclass(slots=True)
 class OwnAdverts:
-    """What this side advertises: exactly what it may send, under the negotiated schema."""
+    """What this side advertises: exactly what it may send, under the negotiated schema.
+
+    What a phase says follows from the table, from what was told in this exchange, and from the
+    agreement; never from how the table came to be known.
+    """
 
     limits: Mapping[str, int]
-    table: Partitions = field(default_factory=Partitions)
+    parameters: Parameters
+    table: Partitions
     _told: tuple[bytes, ...] | None = None
     """The partitions that the last advertise phase spoke of; None before the first."""
+    _summaries: int = 0
+    """How many were said in this round; the peer counts them too (A31)."""
     _answered: set[Fact] = field(default_factory=set)
     _start: int = 0
     """The length of the prefixes that the last advertise phase spoke of."""
-    _settled: Summary | None = None
-    """What was said in place of the table, before there was one."""
-    _anew: bool = False
-    """What was said so is no longer true: all of it is to be told again."""
+
+    def begin_again(self) -> None:
+        """Speak of everything in the next advertise phase."""
+        self._told = None
+
+    def begin_round(self) -> None:
+        """Start counting summaries anew (A31)."""
+        self._summaries = 0
 
     def begin_loop(self) -> None:
         """Let the peer ask anew."""
         self._answered = set()
 
-    def begin_again(self) -> None:
-        """Tell everything anew."""
-        self._told = None
-
-    def put(self, digests: Mapping[str, bytes]) -> None:
-        self.table.put(digests)
-
-    def remove(self, records: Iterable[str]) -> None:
-        self.table.remove(records)
-
     @property
     def has_changed(self) -> bool:
         """Whether there is anything that the peer has not been told."""
-        if self._settled is not None:
-            return False
         return self._told is None or bool(self._changed(self._told))
-
-    def fill(self) -> None:
-        """Take note that the table is there; what was said in its place may be true of it."""
-        if self._settled is not None:
-            self._anew = self.table.summary("") != self._settled
-            self._told = None if self._anew else self.table.runs()
-            self._settled = None
-
-    def stand(self, settled: Summary) -> list[Fact]:
-        """Say in one summary what was true at the last fixed point and is true still."""
-        self._settled = settled
-        return [settled.fact()] if settled.count else []
 
     def advertise(self, start: int) -> Saying:
         """Return an advertise phase: a short listing, or the summaries that changed."""
         told, self._told = self._told, self.table.runs()
-        self._start = start if told is None else STANDARD_PREFIX
-        if self._anew:
-            self._anew = False
-            return Saying([self.table.summary("").fact()])
         if told is None:
-            few = min(_LIST_UP_TO, self.limits["max_advertisement_records_listed"])
+            self._start = start
+            few = min(self.parameters.list_up_to, self.limits["max_advertisement_records_listed"])
             if len(self.table) <= few:
                 return Saying(listing=list(self.table.records("")))
-            summaries = list(self.table.summaries(start))
-        else:
-            summaries = [self.table.summary(standard_prefix(run)) for run in self._changed(told)]
-        if len(summaries) > self.limits["max_partition_summaries"]:
-            return Saying(listing=self._list(""))
+            return self._summarize(list(self.table.summaries(start)), start)
+        self._start = self.parameters.standard_prefix
+        prefixes = [self.table.standard_prefix(run) for run in self._changed(told)]
+        return self._summarize([self.table.summary(prefix) for prefix in prefixes], start)
+
+    def _summarize(self, summaries: list[Summary], start: int) -> Saying:
+        """Return summaries, or one for all, or a listing, as the peer's limit allows."""
+        room = self.limits["max_partition_summaries"] - self._summaries
+        if sum(1 for summary in summaries if summary.prefix or summary.count) > room:
+            if not len(self.table):
+                return Saying([self.table.summary("").fact()])  # no listing could say this
+            if start or room < 1:
+                return Saying(listing=self._list(""))
+            summaries, self._start = [self.table.summary("")], start
+        self._summaries += sum(1 for summary in summaries if summary.prefix or summary.count)
         return Saying([summary.fact() for summary in summaries])
 
     def answer(self, asks: list[Fact]) -> Saying:
@@ -387,6 +336,7 @@ class OwnAdverts:
             else:
                 self._check_depth(len(prefix) - self._start)
                 facts += [child.fact() for child in self.table.children(prefix)]
+        self._summaries += len(facts)
         return Saying(facts, listing)
 
     def _check_depth(self, steps: int) -> None:

@@ -12,6 +12,7 @@ from lace.datalog.source import Fact
 from lace.errors import LimitExceeded, ProtocolError, Status
 from lace.ids import Verifier
 from lace.interlace import messages as m
+from lace.interlace.parameters import Parameters
 from lace.limits import Limits
 from lace.policy.plan import PlanId
 from lace.record.model import Record
@@ -19,10 +20,6 @@ from lace.record.validate import validate_record
 
 _MARKLINE_START: Final = len("🖧: ".encode())
 _MARKLINE_END: Final = 100
-_REQUEST_AT_ONCE: Final = 100_000
-_LOAD_AT_ONCE: Final = 256
-_SAVE_AT_ONCE: Final = 1024
-_HOLD_BYTES: Final = 4 * 1024 * 1024  # record bytes held in memory at one time, either way
 
 
 @dataclass(slots=True)
@@ -62,6 +59,7 @@ class Transfer:
     """Decides on every single record that is asked for, sent or received."""
 
     limits: Limits
+    parameters: Parameters
     most_bytes: int
     """Most record bytes of one round, each way."""
     tally: Tally = field(default_factory=Tally)
@@ -69,6 +67,8 @@ class Transfer:
     """What MayRequest derives and the store lacks, by the last evaluation."""
     _refused: set[str] = field(default_factory=set)
     """Rejected or not available, until advertised anew (A34)."""
+    _forgotten: set[str] = field(default_factory=set)
+    """Forgotten here in the course of this exchange: not asked for again in it."""
     _outstanding: set[str] = field(default_factory=set)
     _to_serve: deque[str] = field(default_factory=deque)
     _loading: tuple[str, ...] = ()
@@ -80,14 +80,28 @@ class Transfer:
     _moved: bool = False
     _deferred: bool = False
 
+    def next_epoch(self, most_bytes: int) -> Transfer:
+        """Return a transfer for another plan; what was forgotten in this exchange stays so."""
+        return Transfer(self.limits, self.parameters, most_bytes, _forgotten=self._forgotten)
+
     def begin_round(self) -> None:
         self.tally = Tally()
         self._refused = set()
         self._deferred = False
 
+    def recall(self, wanted: frozenset[str]) -> None:
+        """Start from what was wanted when the link was last used."""
+        self._wanted = set(wanted)
+
     def take_evaluation(self, given: m.Evaluated) -> None:
         self._wanted -= given.unrequestable
         self._wanted |= given.requestable
+        self._forgotten |= given.forgotten
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """What rules ask for, and is not here."""
+        return frozenset(self._wanted)
 
     def advertised_anew(self, records: Iterable[str]) -> None:
         self._refused.difference_update(records)
@@ -101,16 +115,17 @@ class Transfer:
             for record in sorted(self._wanted)
             if record in advertised
             and record not in self._refused
+            and record not in self._forgotten
             and record.rpartition(".")[2] in formats
         ]
-        return found[:_REQUEST_AT_ONCE]
+        return found[: self.parameters.request_at_once]
 
     def ask(self, records: list[str]) -> None:
         self._outstanding = set(records)
 
     def take_requests(self, records: Iterable[str]) -> bool:
         """Take the peer's request list; return whether anything is to be transferred."""
-        self._to_serve = deque(records)
+        self._to_serve = deque(dict.fromkeys(records))
         self._phase_bytes = 0
         self._moved = self._deferred = False
         return bool(self._to_serve or self._outstanding)
@@ -121,7 +136,7 @@ class Transfer:
         """Return how to go on serving; nothing when all is served or deferred (050-COR-04)."""
         batch: list[str] = []
         unsendable: list[Fact] = []
-        while self._to_serve and len(batch) < _LOAD_AT_ONCE:
+        while self._to_serve and len(batch) < self.parameters.load_at_once:
             record = self._to_serve.popleft()
             if record in may_send:
                 batch.append(record)
@@ -130,7 +145,7 @@ class Transfer:
         effects: list[m.Effect] = [m.SendFacts(tuple(unsendable))] if unsendable else []
         if batch:
             self._loading = tuple(batch)
-            most = min(_HOLD_BYTES, self.limits.transfer_phase_bytes)
+            most = min(self.parameters.hold_bytes, self.limits.transfer_phase_bytes)
             effects.append(m.Load(self._loading, most))
         return effects
 
@@ -182,7 +197,10 @@ class Transfer:
                 return [self._reject(claimed, code, outcome.detail)]
             self._unsaved.append(outcome.value)
         self._unsaved_bytes += len(raw)
-        if len(self._unsaved) >= _SAVE_AT_ONCE or self._unsaved_bytes >= _HOLD_BYTES:
+        if (
+            len(self._unsaved) >= self.parameters.save_at_once
+            or self._unsaved_bytes >= self.parameters.hold_bytes
+        ):
             return self.save()
         return []
 
@@ -222,11 +240,6 @@ class Transfer:
             self.tally.not_available.append(record)
         self._deferred |= bool(self._outstanding)
         self._outstanding = set()
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether there is nothing that might be had another time."""
-        return not (self._refused or self._wanted)
 
     @property
     def is_going_on(self) -> bool:

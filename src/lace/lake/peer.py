@@ -23,7 +23,6 @@ from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, advertise
 from lace.interlace.machine import Side
-from lace.interlace.partition import Partitions
 from lace.lake.bundle import filesystem, read_range
 from lace.lake.delta import DATA, Conflict, DataFile
 from lace.lake.evaluate import LAKE_LIMITS
@@ -259,11 +258,7 @@ class LakePolicy(LocalPolicy):
         fresh = sorted(self._lake_digests.keys() - before.keys())
         gone = before.keys() - self._lake_digests.keys()
         for part in _parts(fresh):
-            yield m.Evaluated(
-                sendable={hash: self._lake_digests[hash][:_DIGEST] for hash in part},
-                expected={hash: self._lake_digests[hash][_DIGEST:] for hash in part},
-                more=True,
-            )
+            yield m.Evaluated(sendable={hash: self._lake_digests[hash] for hash in part}, more=True)
         yield m.Evaluated(
             unsendable=frozenset(gone),
             requestable=frozenset(added - here),
@@ -351,7 +346,7 @@ class LakePolicy(LocalPolicy):
         self._schema = asked.schema
         return m.Recalled()
 
-    def remember(self, told: m.Remember, tables: tuple[Partitions, Partitions]) -> None:
+    def remember(self, told: m.Remember) -> None:
         """Keep nothing."""
 
     def rest(self) -> None:

@@ -128,6 +128,11 @@ class Exposure:
         if any(module.facet is not Facet.EXPOSE for module in self.modules):
             raise PolicyError("only expose modules expose", code=Code.POLICY_FACET)
 
+    @property
+    def looks_at_time(self) -> bool:
+        """Whether what it shows depends on moving time."""
+        return any(module.mentions("TickTAI") for module in self.modules)
+
     def modules_for(self, viewer: Viewer) -> tuple[PolicyModule, ...]:
         """Return the modules with a head that fits this viewer (A18)."""
         return tuple(

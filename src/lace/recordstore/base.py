@@ -21,8 +21,11 @@ from lace.record.model import Record, Seal, Versioned
 from lace.urc import Coordinate, VersionSelector, raw_tip_key
 
 MOST_LINKS: Final = 10_000
-CURSOR_BYTES: Final = 256 * MIB
+LINK_BYTES: Final = 256 * MIB
 """So much is remembered of links; those that were not used for longest are forgotten first."""
+
+MOST_FORGOTTEN: Final = 100_000
+"""So many hashes of forgotten records are kept, so that exchanges can follow."""
 
 StoreRecordId = NewType("StoreRecordId", int)
 """Local, increasing, never used again: the order in which records were stored (G18)."""
@@ -34,6 +37,30 @@ class StoredRecord:
 
     id: StoreRecordId
     hash: RecordHash
+
+
+@dataclass(frozen=True, slots=True)
+class LinkMemory:
+    """What is kept for a link: a head, and parts by name. What they mean is the writer's matter."""
+
+    head: bytes
+    parts: Mapping[bytes, bytes]
+
+    @property
+    def size(self) -> int:
+        """About how much room it takes."""
+        return len(self.head) + sum(len(name) + len(data) for name, data in self.parts.items())
+
+
+@dataclass(frozen=True, slots=True)
+class LinkChange:
+    """A new head for a link, and the parts that change with it."""
+
+    head: bytes
+    put: Mapping[bytes, bytes]
+    gone: frozenset[bytes] = frozenset()
+    base: bytes | None = None
+    """The head that the change begins from; None to begin from nothing."""
 
 
 class Closes:
@@ -104,31 +131,27 @@ class RecordStore(Protocol):
     def forgets(self) -> int:
         """Return how often anything was forgotten; a new number means that records are gone."""
 
-    def cursor(self, link: bytes) -> dict[str, bytes]:
-        """Return what is kept for a link: advertised records, each with its text or nothing.
+    def forgotten(self, after: int) -> list[RecordHash] | None:
+        """Return what was forgotten since ``forgets`` was this; None if that is too long ago."""
+
+    def link(self, key: bytes) -> LinkMemory | None:
+        """Return what is kept for a link, as one value; None if nothing is.
 
         It is kept while there is room for it: links that were not used for longest are forgotten.
         """
 
-    def move_cursor(self, link: bytes, put: Mapping[str, bytes], gone: Iterable[str]) -> None:
-        """Change what is kept for a link; its mark is gone then."""
+    def keep_link(self, key: bytes, change: LinkChange) -> None:
+        """Change what is kept for a link, all of it at once.
 
-    def mark(self, link: bytes) -> bytes | None:
-        """Return the mark of a link: how things stood at its last fixed point."""
-
-    def set_mark(self, link: bytes, mark: bytes) -> None:
-        """Keep the mark of a link until its cursor moves."""
+        A change that begins from something else than what is kept now is not made: then nothing is
+        kept for the link any more.
+        """
 
     def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:
         """Tell a listener of what is stored from now on; return a function that ends it."""
 
     def close(self) -> None:
         """Release everything; a closed store cannot be used again."""
-
-
-def cursor_bytes(record: str, advert: bytes) -> int:
-    """Return about how much room an entry of a cursor takes."""
-    return len(record) + len(advert) + 16
 
 
 def in_tip_order(

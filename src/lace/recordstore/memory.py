@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 
@@ -18,9 +17,10 @@ from lace.record.model import Record, Versioned
 from lace.recordstore import base
 from lace.recordstore.base import (
     Closes,
+    LinkChange,
+    LinkMemory,
     StoredRecord,
     StoreRecordId,
-    cursor_bytes,
     in_tip_order,
 )
 from lace.urc import Coordinate
@@ -71,13 +71,6 @@ class MemorySnapshot(Closes):
         return self._facts.select(predicate, bound)
 
 
-@dataclass(slots=True)
-class _Link:
-    cursor: dict[str, bytes] = field(default_factory=dict)
-    mark: bytes | None = None
-    size: int = 0
-
-
 class MemoryStore(Closes):
     """Keeps records in a dict, in the order they came."""
 
@@ -85,10 +78,11 @@ class MemoryStore(Closes):
         self._limits = limits
         self._records: _Records = {}
         self._order: list[StoredRecord] = []
-        self._links: dict[bytes, _Link] = {}
+        self._links: dict[bytes, LinkMemory] = {}
         self._places: dict[tuple[str, str, str], dict[RecordHash, Versioned]] = {}
         self._last = StoreRecordId(0)
         self._forgets = 0
+        self._forgotten: dict[int, list[RecordHash]] = {}
         self._listeners: list[Callable[[list[StoredRecord]], None]] = []
 
     def save(self, records: Iterable[Record]) -> list[Outcome[Record]]:
@@ -138,6 +132,9 @@ class MemoryStore(Closes):
         gone = {hash: self._records[hash][1] for hash in hashes if hash in self._records}
         if gone:
             self._forgets += 1
+            self._forgotten[self._forgets] = list(gone)
+            while sum(map(len, self._forgotten.values())) > base.MOST_FORGOTTEN:
+                del self._forgotten[min(self._forgotten)]
             self._records = {h: held for h, held in self._records.items() if h not in gone}
             self._order = [stored for stored in self._order if stored.hash not in gone]
         for hash, record in gone.items():
@@ -148,33 +145,25 @@ class MemoryStore(Closes):
     def forgets(self) -> int:
         return self._forgets
 
-    def cursor(self, link: bytes) -> dict[str, bytes]:
-        return dict(self._links[link].cursor) if link in self._links else {}
+    def forgotten(self, after: int) -> list[RecordHash] | None:
+        times = range(after + 1, self._forgets + 1)
+        if any(time not in self._forgotten for time in times):
+            return None
+        return [hash for time in times for hash in self._forgotten[time]]
 
-    def move_cursor(self, link: bytes, put: Mapping[str, bytes], gone: Iterable[str]) -> None:
-        kept = self._use_link(link, None)
-        for record in {*gone, *put}:
-            if record in kept.cursor:
-                kept.size -= cursor_bytes(record, kept.cursor.pop(record))
-        kept.cursor.update(put)
-        kept.size += sum(cursor_bytes(record, advert) for record, advert in put.items())
-        self._make_room()
+    def link(self, key: bytes) -> LinkMemory | None:
+        return self._links.get(key)
 
-    def mark(self, link: bytes) -> bytes | None:
-        return self._links[link].mark if link in self._links else None
-
-    def set_mark(self, link: bytes, mark: bytes) -> None:
-        self._use_link(link, mark)
-        self._make_room()
-
-    def _use_link(self, link: bytes, mark: bytes | None) -> _Link:
-        kept = self._links[link] = self._links.pop(link, _Link())  # the latest is the last
-        kept.mark = mark
-        return kept
-
-    def _make_room(self) -> None:
+    def keep_link(self, key: bytes, change: LinkChange) -> None:
+        before = self._links.pop(key, None)
+        parts: dict[bytes, bytes] = {}
+        if change.base is not None:
+            if before is None or before.head != change.base:
+                return
+            parts = {n: data for n, data in before.parts.items() if n not in change.gone}
+        self._links[key] = LinkMemory(change.head, parts | dict(change.put))  # the latest is last
         size = sum(kept.size for kept in self._links.values())
-        while len(self._links) > base.MOST_LINKS or size > base.CURSOR_BYTES:
+        while len(self._links) > base.MOST_LINKS or size > base.LINK_BYTES:
             size -= self._links.pop(next(iter(self._links))).size
 
     def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:

@@ -8,7 +8,7 @@ Every failure of the file becomes a ``StoreError`` with a code; what is stored s
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
@@ -20,7 +20,13 @@ from lace.record.facts import links, numbered
 from lace.record.model import Record, Versioned
 from lace.record.validate import reread
 from lace.recordstore import base
-from lace.recordstore.base import Closes, StoredRecord, StoreRecordId, cursor_bytes
+from lace.recordstore.base import (
+    Closes,
+    LinkChange,
+    LinkMemory,
+    StoredRecord,
+    StoreRecordId,
+)
 from lace.recordstore.sqlite_file import MIGRATIONS, VERSION, connect, errors, statements
 from lace.recordstore.sqlite_snapshot import SqliteSnapshot, inner_of, place_of
 from lace.urc import Coordinate
@@ -121,10 +127,18 @@ class SqliteStore(Closes):
         gone = 0
         with self._lock, errors(self.path):
             with self._writing() as connection:
-                for hash in hashes:
-                    gone += self._delete(connection, hash)
+                lost = [(hash,) for hash in hashes if self._delete(connection, hash)]
+                gone = len(lost)
                 if gone:
                     connection.execute("UPDATE forgotten SET times = times + 1")
+                    connection.executemany(
+                        "INSERT INTO forgotten_record SELECT times, ? FROM forgotten", lost
+                    )
+                    connection.execute(
+                        "DELETE FROM forgotten_record WHERE times <= (SELECT times"
+                        " FROM forgotten_record ORDER BY times DESC LIMIT 1 OFFSET ?)",
+                        (base.MOST_FORGOTTEN,),
+                    )
             if gone:
                 # Gives the pages back; readers that still need them keep their own view.
                 # (As a script, because one execute() would give back one page.)
@@ -135,37 +149,63 @@ class SqliteStore(Closes):
         row = self._one("SELECT times FROM forgotten", ())
         return 0 if row is None else int(row[0])
 
-    def cursor(self, link: bytes) -> dict[str, bytes]:
-        query = (
-            "SELECT record, advert FROM cursor"
-            " WHERE link = (SELECT id FROM link_state WHERE key = ?)"
+    def forgotten(self, after: int) -> list[RecordHash] | None:
+        times = self.forgets()
+        if times == after:
+            return []
+        rows = self._all(
+            "SELECT times, hash FROM forgotten_record WHERE times > ? ORDER BY times", (after,)
         )
-        return dict(self._all(query, (link,)))
+        found = {times for times, _ in rows}
+        if len(found) != times - after:
+            return None
+        return [RecordHash(hash) for _, hash in rows]
 
-    def move_cursor(self, link: bytes, put: Mapping[str, bytes], gone: Iterable[str]) -> None:
+    def link(self, key: bytes) -> LinkMemory | None:
+        with self._lock, errors(self.path):
+            connection = self._connection
+            connection.execute("BEGIN")  # head and parts of one moment
+            try:
+                row = connection.execute(
+                    "SELECT id, head FROM link_memory WHERE key = ?", (key,)
+                ).fetchone()
+                if row is None:
+                    return None
+                parts = connection.execute(
+                    "SELECT name, data FROM link_part WHERE link = ?", row[:1]
+                )
+                return LinkMemory(row[1], dict(parts.fetchall()))
+            finally:
+                connection.execute("ROLLBACK")
+
+    def keep_link(self, key: bytes, change: LinkChange) -> None:
         with self._lock, errors(self.path), self._writing() as connection:
-            id = _use_link(connection, link, None)
-            absent = set(gone)
-            size = -_room_of(connection, id, [*(absent - put.keys()), *put])
+            query = "SELECT id, head FROM link_memory WHERE key = ?"
+            id, head = connection.execute(query, (key,)).fetchone() or (None, None)
+            if change.base is None or head != change.base:
+                connection.execute("DELETE FROM link_memory WHERE key = ?", (key,))
+                if change.base is not None:
+                    return
+                id = None
+            if id is None:
+                made = "INSERT INTO link_memory (key, head, used, bytes) VALUES (?, ?, 0, 0)"
+                id = connection.execute(made, (key, change.head)).lastrowid
             connection.executemany(
-                "DELETE FROM cursor WHERE link = ? AND record = ?", [(id, r) for r in absent]
+                "DELETE FROM link_part WHERE link = ? AND name = ?",
+                [(id, name) for name in change.gone],
             )
             connection.executemany(
-                "INSERT INTO cursor (link, record, advert) VALUES (?, ?, ?)"
-                " ON CONFLICT (link, record) DO UPDATE SET advert = excluded.advert",
-                [(id, record, advert) for record, advert in put.items()],
+                "INSERT INTO link_part (link, name, data) VALUES (?, ?, ?)"
+                " ON CONFLICT (link, name) DO UPDATE SET data = excluded.data",
+                [(id, name, data) for name, data in change.put.items()],
             )
-            size += sum(cursor_bytes(record, advert) for record, advert in put.items())
-            connection.execute("UPDATE link_state SET bytes = bytes + ? WHERE id = ?", (size, id))
-            _make_room(connection)
-
-    def mark(self, link: bytes) -> bytes | None:
-        row = self._one("SELECT mark FROM link_state WHERE key = ?", (link,))
-        return row[0] if row else None
-
-    def set_mark(self, link: bytes, mark: bytes) -> None:
-        with self._lock, errors(self.path), self._writing() as connection:
-            _use_link(connection, link, mark)
+            connection.execute(
+                "UPDATE link_memory SET head = ?,"
+                " used = (SELECT max(used) + 1 FROM link_memory),"
+                " bytes = length(?) + (SELECT ifnull(sum(length(name) + length(data)), 0)"
+                " FROM link_part WHERE link = ?) WHERE id = ?",
+                (change.head, change.head, id, id),
+            )
             _make_room(connection)
 
     def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:
@@ -297,39 +337,13 @@ class SqliteStore(Closes):
             return self._connection.execute(query, values).fetchall()
 
 
-def _use_link(connection: sqlite3.Connection, key: bytes, mark: bytes | None) -> int:
-    """Return the id of a link, whose mark is this from now on."""
-    row = connection.execute(
-        "INSERT INTO link_state (key, mark, used)"
-        " VALUES (?, ?, (SELECT ifnull(max(used), 0) + 1 FROM link_state))"
-        " ON CONFLICT (key) DO UPDATE SET mark = excluded.mark, used = excluded.used"
-        " RETURNING id",
-        (key, mark),
-    ).fetchone()
-    return int(row[0])
-
-
-def _room_of(connection: sqlite3.Connection, link: int, records: list[str]) -> int:
-    """Return how much room some entries of a cursor take now."""
-    size = 0
-    for start in range(0, len(records), _VARIABLES):
-        part = records[start : start + _VARIABLES]
-        marks = ", ".join("?" * len(part))
-        rows = connection.execute(
-            f"SELECT record, advert FROM cursor WHERE link = ? AND record IN ({marks})",  # noqa: S608
-            (link, *part),
-        )
-        size += sum(cursor_bytes(record, advert) for record, advert in rows)
-    return size
-
-
 def _make_room(connection: sqlite3.Connection) -> None:
     """Forget the links that were not used for longest while there is too much."""
-    query = "SELECT count(*), ifnull(sum(bytes), 0) FROM link_state"
+    query = "SELECT count(*), ifnull(sum(bytes), 0) FROM link_memory"
     while True:
         links, size = connection.execute(query).fetchone()
-        if links <= base.MOST_LINKS and size <= base.CURSOR_BYTES:
+        if links <= base.MOST_LINKS and size <= base.LINK_BYTES:
             return
-        oldest = "(SELECT id FROM link_state ORDER BY used LIMIT 1)"
-        connection.execute(f"DELETE FROM cursor WHERE link = {oldest}")  # noqa: S608 (ours)
-        connection.execute(f"DELETE FROM link_state WHERE id = {oldest}")  # noqa: S608 (ours)
+        connection.execute(
+            "DELETE FROM link_memory WHERE id = (SELECT id FROM link_memory ORDER BY used LIMIT 1)"
+        )

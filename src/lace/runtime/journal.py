@@ -21,7 +21,8 @@ from lace.ids import RecordHash, Verifier
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement
 from lace.interlace.machine import InterlaceMachine, Side
-from lace.interlace.partition import Settled, Summary
+from lace.interlace.parameters import Parameters
+from lace.interlace.partition import Partitions
 from lace.limits import Limits
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.origin import SourceLabel
@@ -82,6 +83,8 @@ def encode(value: Any, *, whole: bool = True) -> Any:
             return {"hash": value.hash, "raw": b64a.encode(value.raw)} if whole else value.hash
         case ExchangePlan():
             return value.id
+        case Partitions():
+            return _encode_table(value, whole=whole)
         case Outcome():
             code = None if value.code is None else str(value.code)
             return {"code": code, "detail": value.detail, "status": str(value.status)}
@@ -102,6 +105,15 @@ def encode(value: Any, *, whole: bool = True) -> Any:
         for field in fields(value)
     }
     return {"type": type(value).__name__, **content}
+
+
+def _encode_table(table: Partitions, *, whole: bool) -> Json:
+    summary = table.summary("")
+    told = {"count": summary.count, "root": b64a.encode(summary.root)}
+    if not whole:
+        return told
+    digests = {record: b64a.encode(table.find(record) or b"") for record in table.records("")}
+    return {"digests": digests, "standard": table.standard}
 
 
 def _encode_field(name: str, value: Any, *, whole: bool) -> Any:
@@ -219,8 +231,14 @@ def _side(content: Json) -> Side:
     plain = {key: value for key, value in content.items() if key != "type"}
     plain["module"] = _module(plain["module"])
     limits = {key: value for key, value in plain.pop("limits").items() if key != "type"}
+    sizes = {key: value for key, value in plain.pop("parameters").items() if key != "type"}
     link = plain.pop("link")
-    return Side(**plain, limits=Limits(**limits), link=None if link is None else b64a.decode(link))
+    return Side(
+        **plain,
+        limits=Limits(**limits),
+        parameters=Parameters(**sizes),
+        link=None if link is None else b64a.decode(link),
+    )
 
 
 def _module(content: Json) -> PolicyModule:
@@ -235,14 +253,17 @@ def _digests(content: Json) -> dict[str, bytes]:
     return {key: b64a.decode(value) for key, value in content.items()}
 
 
-def _settled(content: Json | None) -> Settled | None:
+def _table(content: Json, digests: int) -> Partitions:
+    made = Partitions(digests, standard=content["standard"])
+    made.put(_digests(content["digests"]))
+    return made
+
+
+def _state(content: Json | None) -> m.LinkState | None:
     if content is None:
         return None
-    own, peers = (
-        Summary(side["prefix"], side["count"], b64a.decode(side["root"]))
-        for side in (content["own"], content["peers"])
-    )
-    return Settled(own, peers)
+    own, peers = _table(content["own"], 2), _table(content["peers"], 1)
+    return m.LinkState(own, peers, frozenset(content["wanted"]))
 
 
 def _record(content: Json | None) -> Record | None:
@@ -266,10 +287,10 @@ def _advert(content: Json) -> Advertisement:
 def _evaluated(c: Json) -> m.Evaluated:
     return m.Evaluated(
         sendable=_digests(c["sendable"]),
-        expected=_digests(c["expected"]),
         unsendable=frozenset(c["unsendable"]),
         requestable=frozenset(c["requestable"]),
         unrequestable=frozenset(c["unrequestable"]),
+        forgotten=frozenset(c["forgotten"]),
         more=c["more"],
     )
 
@@ -293,7 +314,7 @@ _INPUTS: Final[dict[str, Callable[[Json], m.Input]]] = {
     "CloseRequested": lambda _: m.CloseRequested(),
     "Evaluated": _evaluated,
     "EvaluationFailed": lambda c: m.EvaluationFailed(_CODES[c["code"]], c["detail"]),
-    "Recalled": lambda c: m.Recalled(_digests(c["adverts"]), _settled(c["settled"])),
+    "Recalled": lambda c: m.Recalled(_state(c["state"])),
     "Described": lambda c: m.Described(tuple(map(_advert, c["adverts"]))),
     "Loaded": lambda c: m.Loaded(tuple(map(_record, c["records"]))),
     "Saved": lambda c: m.Saved(

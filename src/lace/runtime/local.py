@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
@@ -17,11 +17,10 @@ from lace.datalog.ast import Predicate
 from lace.datalog.roles import RECORD_FACTS
 from lace.datalog.source import Fact, MemorySource, Row
 from lace.errors import StoreError
-from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, advertise, gather
 from lace.interlace.facts import read_block
-from lace.interlace.partition import Partitions, Settled
+from lace.interlace.parameters import DEFAULT_PARAMETERS, Parameters
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.executable import ExchangePolicy
 from lace.policy.mentions import Mentions
@@ -31,12 +30,11 @@ from lace.policy.view import Exposure
 from lace.record.facts import fields
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore, Snapshot, StoreRecordId
-from lace.runtime.mark import Mark, setting_of
+from lace.runtime.memory import Known, Position, basis_of, change_of, read_known, runtime_of
 from lace.runtime.resting import AtRest, Resting
 
 _READ: Final = 1000
 _HOLD_BYTES: Final = 64 * 1024 * 1024
-_ANSWER: Final = 5000  # records in one part of an answer
 _HAVE: Final = Predicate("Have", 1)
 _ADVERTISED: Final = Predicate("Advertised", 2)
 _ADVERTISED_FIELD: Final = Predicate("AdvertisedField", 5)
@@ -54,19 +52,26 @@ class LocalPolicy:
     limits: Limits = DEFAULT_LIMITS
     resting: Resting | None = None
     """Where the next exchange finds what this one leaves behind."""
+    parameters: Parameters = DEFAULT_PARAMETERS
     policy: ExchangePolicy | None = None
-    """The plan made executable; None before the first evaluation."""
+    """The plan made executable; None before anything had to be evaluated."""
     _schema: Schema = None
     _mentions: Mentions | None = None
-    _seen: StoreRecordId = field(default_factory=lambda: StoreRecordId(0))
+    _position: Position = field(default_factory=lambda: Position(0, 0))
+    """The state of the store that the policy has followed to."""
     _runtime: tuple[Fact, ...] = ()
-    _forgets: int = 0
-    _forgot: bool = False
-    """Whether anything was forgotten meanwhile; only the next exchange may ask for it again."""
-    _recalled: list[Fact] = field(default_factory=list)
+    _basis: bytes = b""
+    _known: Known | None = None
+    """How the link stood when it was last used, if that is known."""
+    _touched: set[str] = field(default_factory=set)
+    """Records whose advertisements, on either side, have changed since that was kept."""
+    _forgets: int | None = None
+    """How often anything was forgotten, by the last evaluation of this exchange."""
     _snapshot: Snapshot | None = None
-    _is_held: bool = False
-    """Whether the next evaluation has to go by this very snapshot."""
+    _unknown: set[str] = field(default_factory=set)
+    """Advertisements of the peer that followed from records which are gone."""
+    _rest: tuple[bytes, AtRest] | None = None
+    """What the next exchange over the link may go on with; None while this one moves on."""
     _fresh: dict[str, Record] = field(default_factory=dict)
     """Records that this exchange has just stored, so that they need not be read again."""
     _fresh_bytes: int = 0
@@ -82,117 +87,159 @@ class LocalPolicy:
 
     def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
         """Answer ``Evaluate``, in parts of a bounded size."""
-        forgets = self._forgets if self._is_held else self._look()
-        self._is_held = False
-        if self.policy is None or not _is_same(self.policy.plan, asked.plan):
-            policy = self._begin(asked)
-            self._forgets = forgets
-            send, request = set(policy.may_send), set(policy.may_request)
+        self.rest()
+        forgets = self.store.forgets()  # before the snapshot: what comes between is seen next time
+        self._snapshot = self.store.snapshot()
+        now = Position(self._snapshot.high_water, forgets)
+        lost = self._forgotten()
+        self._forgets = forgets
+        if self._unknown:
+            withdrawn = (*asked.withdrawn, *self._unknown)
+            asked, self._unknown = replace(asked, withdrawn=withdrawn), set()
+        self._touch(asked)
+        self._rest = None
+        if self.policy is not None:
+            yield from self._follow(asked, now)
+        elif not self._stands(asked, now):
+            yield from self._begin(asked, now)
+        yield m.Evaluated(forgotten=lost)
+
+    def _forgotten(self) -> frozenset[str]:
+        """Return what was forgotten in the course of this exchange, and is not here again."""
+        assert self._snapshot is not None
+        assert self._forgets is not None
+        lost = self.store.forgotten(self._forgets)
+        here = {record.hash for record in self._snapshot.records(lost or ())}
+        return frozenset(hash for hash in lost or () if hash not in here)
+
+    def _stands(self, asked: m.Evaluate, now: Position) -> bool:
+        """Whether the last fixed point of the link is still all there is to know."""
+        known = self._known
+        if known is None or asked.withdrawn or asked.advertised or asked.adopted:
+            return False
+        runtime = runtime_of(asked.plan, self.exposure, asked.runtime)
+        return (known.position, known.runtime) == (now, runtime)
+
+    def _begin(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated]:
+        """Load what a plan's rules look at, and evaluate it in full."""
+        assert self._snapshot is not None
+        plan, known = asked.plan, self._known
+        viewer = plan.operands[1 - self.index].viewer
+        modules = [operand.module for operand in plan.operands]
+        self._mentions = Mentions.of([*modules, *self.exposure.modules_for(viewer)])
+        source = MemorySource(limits=self.limits)
+        self._mentions.load(self._snapshot, source)
+        for fact in (*self._remembered(asked), *self._advert_facts(asked), *asked.runtime):
+            source.add(fact)
+        self._runtime, self._position = asked.runtime, now
+        policy = self.policy = ExchangePolicy(plan, self.index, source, self.exposure, self.limits)
+        send = {row for row in policy.may_send if source.has(("Have", *row))}
+        request = {row for row in policy.may_request if not source.has(("Have", *row))}
+        if known is None:
             yield from self._answer(send, set(), request, set())
             return
+        sent: set[Row] = {(record,) for record in known.state.own.records("")}
+        wanted: set[Row] = {(record,) for record in known.state.wanted}
+        yield from self._answer(send - sent, sent - send, request - wanted, wanted - request)
+
+    def _follow(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated]:
+        """Bring the policy in line with what changed."""
+        assert self.policy is not None
         assert self._mentions is not None
         here: set[Row] = set()
         came: list[Fact] = []
         for record in self._new_records():
             here.add((record.hash,))
             came += self._mentions.facts(record)
+        lost = self._lost(now)
         change = self.policy.apply(
             added=(*came, *self._advert_facts(asked), *asked.runtime),
             removed=(
                 *(fact for fact in self._runtime if fact not in asked.runtime),
                 *self._withdrawn_facts(asked.withdrawn, self._peer_label(asked.plan)),
-                *(self._forgotten_facts() if forgets != self._forgets else ()),
+                *self._facts_of(lost),
             ),
         )
-        self._forgot |= forgets != self._forgets
-        self._runtime, self._forgets = asked.runtime, forgets
-        sent, asked_for = change.may_send, change.may_request
-        # Rules may have spoken of a record before it was here; to them nothing has changed then.
-        sendable = {row for row in here if row in self.policy.may_send}
+        self._runtime, self._position = asked.runtime, now
+        # Rules may speak of a record before it is here, and after it is gone.
+        source = self.policy.source
+        send = {row for row in change.may_send.added | here if row in self.policy.may_send}
+        gone = {(record,) for record in lost}
+        request = change.may_request.added | {r for r in gone if r in self.policy.may_request}
         yield from self._answer(
-            sent.added | sendable, sent.removed, asked_for.added, asked_for.removed | here
+            {row for row in send if source.has(("Have", *row))},
+            change.may_send.removed | gone,
+            {row for row in request if not source.has(("Have", *row))},
+            change.may_request.removed | here,
         )
-
-    def _look(self) -> int:
-        """Take a snapshot for the next evaluation; return how often records were forgotten."""
-        self.rest()
-        forgets = self.store.forgets()  # before the snapshot: what comes between is seen next time
-        self._snapshot = self.store.snapshot()
-        return forgets
-
-    def _begin(self, asked: m.Evaluate) -> ExchangePolicy:
-        """Load what a plan's rules look at, and evaluate it in full."""
-        assert self._snapshot is not None
-        plan = asked.plan
-        viewer = plan.operands[1 - self.index].viewer
-        modules = [operand.module for operand in plan.operands]
-        self._mentions = Mentions.of([*modules, *self.exposure.modules_for(viewer)])
-        self._schema = asked.schema
-        source = MemorySource(limits=self.limits)
-        self._mentions.load(self._snapshot, source)
-        self._seen = self._snapshot.high_water
-        for fact in (*self._recalled, *self._advert_facts(asked), *asked.runtime):
-            source.add(fact)
-        self._recalled = []
-        self._runtime = asked.runtime
-        self.policy = ExchangePolicy(plan, self.index, source, self.exposure, self.limits)
-        return self.policy
 
     def _answer(
         self, send: set[Row], unsend: set[Row], request: set[Row], unrequest: set[Row]
     ) -> Iterator[m.Evaluated]:
         assert self.policy is not None
         mine, theirs = self.policy.local.source_label, self.policy.peer.source_label
-        here = self.policy.source
-        missing = [row[0] for row in request if not here.has(("Have", *row))]
-        for part in _parts(sorted(row[0] for row in send)):
-            sendable, expected = self._digests(part, mine, theirs)
-            yield m.Evaluated(sendable=sendable, expected=expected, more=True)
+        self._touched.update(row[0] for row in send | unsend)
         yield m.Evaluated(
             unsendable=frozenset(row[0] for row in unsend),
-            requestable=frozenset(missing),
+            requestable=frozenset(row[0] for row in request),
             unrequestable=frozenset(row[0] for row in unrequest),
+            more=True,
         )
+        records = sorted(row[0] for row in send)
+        most = self.parameters.answer_at_once
+        for start in range(0, len(records), most):
+            sendable = self._digests(records[start : start + most], mine, theirs)
+            yield m.Evaluated(sendable=sendable, more=True)
         self._fresh, self._fresh_bytes = {}, 0
 
     def _new_records(self) -> Iterator[Record]:
         """Yield what was stored since the last evaluation, by whomever, up to the snapshot."""
         assert self._snapshot is not None
-        for id, record in stored_after(self.store, self._seen, self._fresh):
+        seen = StoreRecordId(self._position.high_water)
+        for id, record in stored_after(self.store, seen, self._fresh):
             if id > self._snapshot.high_water:
                 break  # it belongs to the next evaluation: this one goes by one moment
             if record is not None:
                 yield record
-        self._seen = self._snapshot.high_water
 
-    def _forgotten_facts(self) -> Iterator[Fact]:
-        """Yield the facts of records that are no longer here."""
+    def _lost(self, now: Position) -> set[str]:
+        """Return the records that were here at the last evaluation, and are no longer."""
         assert self.policy is not None
         assert self._snapshot is not None
+        if now.forgets == self._position.forgets:
+            return set()
         source = self.policy.source
-        for (hash,) in list(source.iterate(_HAVE)):
-            if self._snapshot.record(RecordHash(hash)) is None:
-                for predicate in RECORD_FACTS:
-                    for row in source.query(predicate, hash):
-                        yield predicate.name, *row
+        lost = self.store.forgotten(self._position.forgets)
+        if lost is None:  # too long ago
+            doubtful = [row[0] for row in source.iterate(_HAVE)]
+        else:
+            doubtful = [hash for hash in set(lost) if source.has(("Have", hash))]
+        return set(doubtful) - {record.hash for record in self._snapshot.records(doubtful)}
+
+    def _facts_of(self, records: Iterable[str]) -> Iterator[Fact]:
+        assert self.policy is not None
+        for record in records:
+            for predicate in RECORD_FACTS:
+                for row in self.policy.source.query(predicate, record):
+                    yield predicate.name, *row
 
     # --- advertisements ---
 
     def describe(self, asked: m.Describe) -> m.Described:
         """Answer ``Describe``, from the store as it was at the last evaluation."""
-        assert self.policy is not None
-        mine = self.policy.local.source_label
+        mine = asked.plan.operands[self.index].source_label
         made = {advert.record: advert for advert in self._describe(asked.records, mine)}
         return m.Described(tuple(made[hash] for hash in asked.records if hash in made))
 
-    def _digests(self, records: list[str], *sources: SourceLabel) -> list[dict[str, bytes]]:
-        """Return the digests of advertisements, by source."""
-        found: list[dict[str, bytes]] = [{} for _ in sources]
-        for described in self._describe(records, sources[0]):
-            hash = described.record
-            for source, digests in zip(sources, found, strict=True):
-                digests[hash] = Advertisement(hash, source, described.fields).digest()
-        return found
+    def _digests(self, records: list[str], *sources: SourceLabel) -> dict[str, bytes]:
+        """Return the digests of advertisements by record, one after the other for each source."""
+        return {
+            described.record: b"".join(
+                Advertisement(described.record, source, described.fields).digest()
+                for source in sources
+            )
+            for described in self._describe(records, sources[0])
+        }
 
     def _describe(self, hashes: Sequence[str], source: SourceLabel) -> Iterator[Advertisement]:
         """Yield the advertisements of those records that are here, in any order."""
@@ -224,92 +271,109 @@ class LocalPolicy:
     def _peer_label(self, plan: ExchangePlan) -> SourceLabel:
         return plan.operands[1 - self.index].source_label
 
-    # --- cursors ---
+    # --- memory ---
 
     def recall(self, asked: m.Recall) -> m.Recalled:
-        """Answer ``Recall``: that nothing has changed, or what the peer advertised before."""
-        settled = self._settled(asked)
-        if settled is not None:
-            return m.Recalled(settled=settled)
-        self._schema = asked.schema
-        tables = self._wake_up(asked)
-        if tables is not None:
-            return m.Recalled(tables=tables)
-        source = self._peer_label(asked.plan)
-        kept: dict[str, bytes] = {}
-        with suppress(StoreError):
-            kept = self.store.cursor(asked.link)
-        adverts: dict[str, bytes] = {}
-        for advert in self._describe([hash for hash, text in kept.items() if not text], source):
-            adverts[advert.record] = advert.digest()
-            if not asked.plan.adverts_stand_alone:
-                self._recalled += advert.facts()
-        for text in filter(None, kept.values()):
-            for hash, advert in gather(read_block(text), source).items():
-                adverts[hash] = advert.digest()
-                self._recalled += advert.facts()
-        return m.Recalled(adverts)
-
-    def _settled(self, asked: m.Recall) -> Settled | None:
-        """Return the last fixed point of a link, if all that it depended on is as it was."""
-        text = None
+        """Answer ``Recall``: how the link stood, if everything that it depended on is the same."""
+        basis = basis_of(asked.plan, self.index, asked.schema, self.exposure, self.limits)
+        self._basis, self._schema = basis, asked.schema
+        self.policy, self._known, self._rest = None, None, None
+        self._touched, self._unknown = set(), set()
+        if self._forgets is None:
+            self._forgets = self.store.forgets()
+        if asked.link is None:
+            return m.Recalled()
+        rest = None if self.resting is None else self.resting.take(asked.link)
+        kept = None
         with suppress(StoreError):  # a file that is only read may be of an earlier version
-            text = self.store.mark(asked.link)
-        if text is None:
-            return None
-        mark = Mark.decode(text) if asked.settles else None
-        if mark is None:
-            with suppress(StoreError):  # whatever is wrong with it, it is not used again
-                self.store.move_cursor(asked.link, {}, ())
-            return None
-        forgets = self._look()
-        assert self._snapshot is not None
-        setting = setting_of(asked.plan, asked.schema, self.exposure, asked.runtime)
-        now = setting, self._snapshot.high_water, forgets
-        if now != (mark.setting, mark.high_water, mark.forgets):
-            return None
-        self._is_held, self._forgets = True, forgets
-        return mark.settled
+            kept = self.store.link(asked.link)
+        if kept is None:
+            return m.Recalled()
+        if rest is not None and rest.known.head == kept.head:
+            known: Known | None = rest.known
+        else:
+            rest = None
+            known = read_known(kept, self.parameters.standard_prefix)
+        lost = None if known is None else self.store.forgotten(known.position.forgets)
+        if known is None or lost is None or known.basis != basis:
+            return m.Recalled()
+        if rest is not None:
+            self.policy, self._mentions = rest.policy, rest.mentions
+            self._position, self._runtime = known.position, rest.runtime
+        self._known = known
+        # What followed from records of ours does not any more when they are gone.
+        peers = known.state.peers
+        self._unknown = {hash for hash in lost if hash in peers and hash not in known.texts}
+        if not self._unknown:
+            return m.Recalled(known.state)
+        peers = peers.copy()
+        peers.remove(self._unknown)
+        return m.Recalled(replace(known.state, peers=peers))
 
-    def _wake_up(self, asked: m.Recall) -> tuple[Partitions, Partitions] | None:
-        """Go on from where the last exchange over this link left off, if that is still at hand."""
-        found = None if self.resting is None else self.resting.take(asked.link)
-        setting = setting_of(asked.plan, asked.schema, self.exposure, asked.runtime)
-        if found is None or (found.setting, found.forgets) != (setting, self.store.forgets()):
-            return None
-        self.policy, self._mentions = found.policy, found.mentions
-        self._seen, self._runtime, self._forgets = found.seen, found.runtime, found.forgets
-        return found.own, found.peers
+    def remember(self, told: m.Remember) -> None:
+        """Keep how the link stands, as one value: in the store, and at hand if there is room."""
+        policy = self.policy
+        if policy is None:
+            return  # nothing had to be evaluated: it stands as it stood
+        state, before = told.state, self._known
+        texts = dict(before.texts) if before is not None else {}
+        lost = False
+        for record in self._touched:
+            text = self._text(record, state)
+            texts.pop(record, None)
+            if text is None:
+                lost = True
+                state.peers.remove([record])
+            elif text:
+                texts[record] = text
+        runtime = runtime_of(policy.plan, self.exposure, self._runtime)
+        new = Known(self._basis, self._position, runtime, state, texts)
+        known, change = change_of(new, before)
+        try:
+            self.store.keep_link(told.link, change)
+        except StoreError:
+            self._known = None  # without it the next exchange has more to do, and no more
+            return
+        self._known, self._touched = known, set()
+        if self._mentions is not None and not lost:
+            self._rest = told.link, AtRest(known, policy, self._mentions, self._runtime)
 
-    def remember(self, told: m.Remember, tables: tuple[Partitions, Partitions]) -> None:
-        """Keep a cursor; what the peer says in our own words is kept as a mere name."""
+    def _text(self, record: str, state: m.LinkState) -> bytes | None:
+        """Return the peer's advertisement, nothing if it follows from ours, None if it is lost."""
         assert self.policy is not None
+        claimed = state.peers.digest(record)
+        if claimed is None or claimed == state.own.digest(record, 1):
+            return b""
         source = self.policy.peer.source_label
-        kept = dict.fromkeys(told.alike, b"")
-        for hash in told.known:
-            known = gather(self._known_facts(hash, source), source).get(hash)
-            if known is not None:
-                kept[hash] = known.canonical()
-        with suppress(StoreError):  # without it the next exchange has more to do, and no more
-            if kept or told.gone:
-                self.store.move_cursor(told.link, kept, told.gone)
-        if told.settled is not None and not self._forgot:
-            self._leave(told.link, told.settled, *tables)
+        known = gather(self._known_facts(record, source), source).get(record)
+        if known is None or known.digest() != claimed:
+            known = next(self._describe([record], source), None)
+        if known is None or known.digest() != claimed:
+            return None
+        return known.canonical()
 
-    def _leave(self, link: bytes, settled: Settled, own: Partitions, peers: Partitions) -> None:
-        """Leave behind what this exchange knows; it is at a fixed point, and ends there."""
-        assert self.policy is not None
-        assert self._mentions is not None
-        setting = setting_of(self.policy.plan, self._schema, self.exposure, self._runtime)
-        with suppress(StoreError):
-            mark = Mark(setting, self._seen, self._forgets, settled)
-            self.store.set_mark(link, mark.encode())
-        if self.resting is not None:
-            side = AtRest(
-                setting, self.policy, self._mentions, self._seen, self._forgets, self._runtime,
-                own, peers,
-            )  # fmt: skip
-            self.resting.put(link, side)
+    def _remembered(self, asked: m.Evaluate) -> Iterator[Fact]:
+        """Yield the facts of what the peer advertised when the link was last used."""
+        if self._known is None:
+            return
+        source, state = self._peer_label(asked.plan), self._known.state
+        withdrawn = set(asked.withdrawn)
+        for record, text in self._known.texts.items():
+            if record not in withdrawn:
+                for advert in gather(read_block(text), source).values():
+                    yield from advert.facts()
+        if not asked.plan.adverts_stand_alone:
+            alike = [
+                record
+                for record in state.peers.records("")
+                if record not in withdrawn and record not in self._known.texts
+            ]
+            for advert in self._describe(alike, source):
+                yield from advert.facts()
+
+    def _touch(self, asked: m.Evaluate) -> None:
+        self._touched.update(asked.withdrawn, asked.adopted)
+        self._touched.update(advert.record for advert in asked.advertised)
 
     # --- the end ---
 
@@ -318,9 +382,12 @@ class LocalPolicy:
         if self._snapshot is not None:
             self._snapshot.close()
             self._snapshot = None
-        self._is_held = False
 
-    close = rest
+    def close(self) -> None:
+        """End; what is at rest is left to the next exchange."""
+        self.rest()
+        if self.resting is not None and self._rest is not None:
+            self.resting.put(*self._rest)
 
 
 def stored_after(
@@ -331,15 +398,3 @@ def stored_after(
         for stored in batch:
             yield stored.id, at_hand.get(stored.hash) or store.load(stored.hash)
         seen = batch[-1].id
-
-
-def _is_same(one: ExchangePlan, other: ExchangePlan) -> bool:
-    """Whether a policy made for one plan serves the other: same rules, same parties."""
-    return one.id == other.id and all(
-        a.viewer == b.viewer for a, b in zip(one.operands, other.operands, strict=True)
-    )
-
-
-def _parts(records: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(records), _ANSWER):
-        yield records[start : start + _ANSWER]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lace.errors import LaceError, StoreError
 from lace.ids import RecordHash
@@ -46,9 +46,12 @@ class Participant:
     local: LocalPolicy = field(init=False)
 
     def __post_init__(self) -> None:
+        self.side = replace(self.side, ticks=self.side.ticks or self.exposure.looks_at_time)
         self.machine = InterlaceMachine(self.side)
         resting = self.resting if self.journal is None else None
-        self.local = LocalPolicy(self.store, self.side.index, self.exposure, self.limits, resting)
+        self.local = LocalPolicy(
+            self.store, self.side.index, self.exposure, self.limits, resting, self.side.parameters
+        )
         if self.journal is not None:
             self.journal.begin(self.side)
 
@@ -99,7 +102,7 @@ class Participant:
                 self.timer = None
                 self.local.close()
             case m.Remember():
-                self.local.remember(effect, self.machine.tables)
+                self.local.remember(effect)
             case _:
                 return self._answers(effect)
         return None

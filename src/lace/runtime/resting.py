@@ -17,7 +17,7 @@ from lace.interlace.partition import Partitions
 from lace.limits import MIB
 from lace.policy.executable import ExchangePolicy
 from lace.policy.mentions import Mentions
-from lace.recordstore.base import StoreRecordId
+from lace.runtime.memory import Known
 
 _ROOM: Final = 128 * MIB
 _FACT_BYTES: Final = 400  # in a source, with what follows from it
@@ -34,20 +34,16 @@ def memory_of(policy: ExchangePolicy | None, *tables: Partitions) -> int:
 
 @dataclass(frozen=True, slots=True)
 class AtRest:
-    """One side at a fixed point: its policy, and what both sides advertise."""
+    """One side at a fixed point: what is known of the link, and the policy that knows it."""
 
-    setting: bytes
+    known: Known
     policy: ExchangePolicy
     mentions: Mentions
-    seen: StoreRecordId
-    forgets: int
     runtime: tuple[Fact, ...]
-    own: Partitions
-    peers: Partitions
 
     @property
     def memory(self) -> int:
-        return memory_of(self.policy, self.own, self.peers)
+        return memory_of(self.policy, self.known.state.own, self.known.state.peers)
 
 
 class Resting:

@@ -108,7 +108,7 @@ class World:
                     peer_verifier=verifiers[1 - index],
                     limits=ENGINE_LIMITS,
                     transport=TRANSPORT,
-                    settles=False,  # whoever watches wants to see what is decided, each time
+                    remembers=False,  # whoever watches wants to see what is decided, each time
                 ),
                 self.built.exposures[id],
                 ENGINE_LIMITS,

@@ -8,7 +8,18 @@ from pathlib import Path
 
 import forge
 import pytest
-from exchanges import AUTHORITY, BOB, MEMBERS, NOTES, NOW, note, participant, result, stored
+from exchanges import (
+    AUTHORITY,
+    BOB,
+    MEMBERS,
+    NOTES,
+    NOW,
+    note,
+    participant,
+    remembered,
+    result,
+    stored,
+)
 from simulator import World as Model
 from simulator import naive
 from traffic import Tap
@@ -27,7 +38,7 @@ from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.record import Record, build_plex, facts, seal
 from lace.recordstore import MemoryStore, SqliteStore
-from lace.recordstore.base import RecordStore, StoreRecordId
+from lace.recordstore.base import LinkChange, RecordStore, StoreRecordId
 from lace.recordstore.memory import MemorySnapshot
 from lace.runtime.journal import Journal
 from lace.runtime.pair import Crossing, Pair, Participant, interlace
@@ -107,7 +118,7 @@ def test_what_is_stored_during_an_evaluation_belongs_to_the_next(is_open: bool) 
             seen = {row[0] for row in source.iterate(Predicate("Have", 1))}
             ids = {entry.hash: entry.id for entry in store.read(StoreRecordId(0), 1000)}
             assert seen == {name for name, id in ids.items() if id <= taken.high_water}
-            assert seen == set(left.machine._own.table.records(""))
+            assert seen == set(left.machine.tables[0].records(""))
             moments += 1
     assert moments
     pair.wake(NOW)
@@ -171,7 +182,7 @@ def test_a_claim_is_evaluated_in_the_loop_in_which_it_is_made() -> None:
     ]
     assert kinds == [
         "ExchangeOperand", "HelloExchangePlan",
-        "Evaluate", "Advertised", "Evaluate", "MayRequest", "Save",
+        "Evaluate", "Advertised", "Evaluate", "MayRequest", "Evaluate", "Save",
         "Evaluate", "AdvertisementPartition", "Evaluate",
     ]  # fmt: skip
     first, second = [effect for effect in steps if isinstance(effect, m.Evaluate)][:2]
@@ -232,7 +243,7 @@ def test_what_is_selected_may_shrink() -> None:
         assert side.local.policy is not None
         left_over = {record.hash for record in [records[0], records[3], revocation]}
         assert {row[0] for row in side.local.policy.may_send} == left_over
-        assert set(side.machine._own.table.records("")) == left_over
+        assert set(side.machine.tables[0].records("")) == left_over
         assert set(side.machine._adverts.table.records("")) == left_over
         claims = side.local.policy.source.iterate(Predicate("Advertised", 2))
         assert {row[0] for row in claims} <= left_over  # what was withdrawn is no fact any more
@@ -269,7 +280,7 @@ def test_a_lost_cursor_costs_a_listing_and_nothing_else(
         sides = [
             Participant(
                 store,
-                Side(index=i, module=only_notes, link=b"k", coarse=coarse, settles=False),
+                Side(index=i, module=only_notes, link=b"k", coarse=coarse),
                 SELECTED,
             )
             for i, store in enumerate(stores)
@@ -287,46 +298,41 @@ def test_a_lost_cursor_costs_a_listing_and_nothing_else(
     again, tap = meet()
     assert tap.facts("Advertised", 0) == []
     assert set(again.machine._adverts.table.records("")) == everything
-    stores[1].move_cursor(key, {}, everything)
+    stores[1].keep_link(key, LinkChange(b"", {}))  # lost
     rebuilt, tap = meet()
     assert set(rebuilt.machine._adverts.table.records("")) == everything
     assert {fact[1] for fact in tap.facts("Advertised", 0)} >= {r.hash for r in drafts}
     assert result(rebuilt).received == ()
     assert tap.records() == []
-    assert stores[1].cursor(key).keys() == everything
+    assert remembered(stores[1], key) == everything
     # What the peer no longer has leaves the state, also where it was alone in its partition.
     stores[0].forget([drafts[0].hash])
     less, _ = meet()
     assert set(less.machine._adverts.table.records("")) == everything - {drafts[0].hash}
-    assert stores[1].cursor(key).keys() == everything - {drafts[0].hash}
+    assert remembered(stores[1], key) == everything - {drafts[0].hash}
     for store in stores:
         store.close()
 
 
 @pytest.mark.req("050-STA-03")
-def test_what_a_cursor_says_is_no_proof() -> None:
-    """A cursor that names what the peer never had is put right by what the peer says."""
-    left, right = participant(0, [note(1)]), participant(1, [], link=b"k")
-    interlace(left, right, NOW)
-    assert left.local.policy is not None
-    label = left.local.policy.local.source_label
-    invented = note(5).hash
-    claims = [("Group", "notes-demo"), ("App", "notes")]
-    text = "".join(
-        f"AdvertisedField('{invented}','{label}','{name}','0','{value}')\n"
-        for name, value in claims
+def test_what_was_advertised_once_is_no_proof() -> None:
+    """What a peer no longer has leaves the state by what the peer says now."""
+    refuses = module_from_text(
+        "SelectHave(P) :- Have(P).\n"
+        "SelectAdvertised(P,S) :- Advertised(P,S), Have(Q), Field(Q,'App',_,'grant').\n"
     )
-    cursor = f"Advertised('{invented}','{label}')\n{text}".encode()
+    left = participant(0, [note(1), note(5)], EVERYTHING)
+    right = participant(1, [], refuses, link=b"k")
+    interlace(left, right, NOW)
     key = b"k" + str(result(left).plan).encode()
-    store = MemoryStore()
-    store.move_cursor(key, {invented: cursor}, [])
-    again = Participant(store, right.side, SELECTED)
+    assert remembered(right.store, key) == {note(1).hash, note(5).hash}
+    right.store.save([note(9, app="grant")])
+    again = Participant(right.store, right.side, SELECTED)
     tap = Tap()
-    interlace(participant(0, [note(1)]), again, NOW, tap)
+    interlace(participant(0, [note(1)], EVERYTHING), again, NOW, tap)
     assert [fact[1] for fact in tap.facts("MayRequest", 1)] == [note(1).hash]
-    assert stored(again) == {note(1).hash}
-    assert set(again.machine._adverts.table.records("")) == {note(1).hash}
-    assert store.cursor(key).keys() == {note(1).hash}
+    assert stored(again) == {note(1).hash, note(9, app="grant").hash}
+    assert remembered(right.store, key) == {note(1).hash}
 
 
 @pytest.mark.req("050-SND-02", "050-CUR-01")
@@ -344,7 +350,7 @@ def test_the_first_evaluation_goes_by_what_the_peer_said_last_time() -> None:
 
     def meet() -> tuple[bytes, int]:
         sides = [
-            Participant(store, Side(index=i, module=shy, link=b"k", settles=False), SELECTED)
+            Participant(store, Side(index=i, module=shy, link=b"k"), SELECTED)
             for i, store in enumerate(stores)
         ]
         tap = Tap()
@@ -580,7 +586,7 @@ def test_an_empty_app_is_filled() -> None:
     assert found.cursor_updated
     assert found.peer == AUTHORITY.verifier
     assert found.link is not None
-    assert app.cursor(found.link).keys() == names
+    assert remembered(app, found.link) == names
 
 
 @pytest.mark.req("050-EX-03", "050-COR-07")

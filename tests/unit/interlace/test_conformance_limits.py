@@ -16,6 +16,7 @@ from lace.errors import LimitExceeded, ProtocolError
 from lace.interlace import messages as m
 from lace.interlace.machine import InterlaceMachine, Side
 from lace.interlace.negotiate import WIRE_LIMITS
+from lace.interlace.parameters import DEFAULT_PARAMETERS
 from lace.interlace.partition import EMPTY, Partitions, Summary
 from lace.interlace.reconcile import OwnAdverts, PeerAdverts
 from lace.limits import MIB, Limits
@@ -149,7 +150,9 @@ def sharing_a_partition(count: int) -> list[Record]:
 def test_as_many_summaries_in_a_round_as_allowed_and_one_more() -> None:
     """Counted over all phases of a round, whatever a peer says in them."""
     limits = {"max_partition_summaries": 3, "max_advertisement_records_listed": 100, "max_narrowing_depth": 12}  # fmt: skip
-    adverts = PeerAdverts(SourceLabel("Opq_a"), limits)
+    adverts = PeerAdverts(
+        SourceLabel("Opq_a"), limits, DEFAULT_PARAMETERS, Partitions(2), Partitions()
+    )
     root = b64a.encode(EMPTY)
 
     def summaries(*prefixes: str) -> list[tuple[str, ...]]:
@@ -225,13 +228,18 @@ def test_below_a_whole_payload_there_is_nothing() -> None:
     assert table.summary(payload).count == 1
 
 
+def own_adverts(most_listed: int) -> OwnAdverts:
+    limits = {"max_narrowing_depth": 12, "max_advertisement_records_listed": most_listed}
+    return OwnAdverts(limits, DEFAULT_PARAMETERS, Partitions(2))
+
+
 @pytest.mark.req("050-LIM-03", "050-REC-05")
 def test_a_side_lists_no_more_than_agreed_whatever_is_asked() -> None:
-    own = OwnAdverts({"max_narrowing_depth": 12, "max_advertisement_records_listed": 2})
-    own.put({note(i).hash: digest(b"x") for i in range(2)})
+    own = own_adverts(most_listed=2)
+    own.table.put({note(i).hash: digest(b"x") * 2 for i in range(2)})
     ask = ("ListAdvertisementPartition", "")
     assert set(own.answer([ask]).listing) == {note(0).hash, note(1).hash}
-    own.put({note(2).hash: digest(b"x")})
+    own.table.put({note(2).hash: digest(b"x") * 2})
     own.begin_loop()
     with pytest.raises(LimitExceeded):
         own.answer([ask])
@@ -241,8 +249,8 @@ def test_a_side_lists_no_more_than_agreed_whatever_is_asked() -> None:
 @pytest.mark.parametrize("name", ["ListAdvertisementPartition", "NarrowAdvertisementPartition"])
 def test_a_question_is_answered_once_in_a_loop(name: str) -> None:
     """Each costs work, and an honest peer has no reason to ask again."""
-    own = OwnAdverts({"max_narrowing_depth": 12, "max_advertisement_records_listed": 9})
-    own.put({note(1).hash: digest(b"x")})
+    own = own_adverts(most_listed=9)
+    own.table.put({note(1).hash: digest(b"x") * 2})
     ask = (name, "")
     said = own.answer([ask])
     assert said.listing == [note(1).hash] or len(said.facts) == 1

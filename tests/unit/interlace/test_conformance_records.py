@@ -14,6 +14,7 @@ from lace.interlace import messages as m
 from lace.interlace import transfer
 from lace.interlace.facts import PREDICATES
 from lace.interlace.machine import InterlaceMachine, Side
+from lace.interlace.parameters import DEFAULT_PARAMETERS, Parameters
 from lace.interlace.phases import Phase
 from lace.limits import Limits
 from lace.policy.module import module_from_text
@@ -162,8 +163,8 @@ def test_a_false_claim_is_a_claim_and_the_record_is_the_truth() -> None:
     # Rules go by what it is: it is not selected here, and nobody is told of it.
     assert right.local.policy is not None
     assert (truth.hash,) not in right.local.policy.may_send
-    assert truth.hash not in right.machine._own.table
-    assert note(2).hash in right.machine._own.table
+    assert truth.hash not in right.machine.tables[0]
+    assert note(2).hash in right.machine.tables[0]
 
 
 @pytest.mark.req("050-ARC-06", "050-COR-06")
@@ -189,10 +190,10 @@ def lists(tap: Tap, side: int) -> list[int]:
 
 
 @pytest.mark.req("050-REQ-02")
-def test_a_request_list_may_be_a_part_of_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "_REQUEST_AT_ONCE", 10)
+def test_a_request_list_may_be_a_part_of_what_is_wanted() -> None:
     records = [note(i) for i in range(25)]
-    left, right = participant(0, records), participant(1, [])
+    left = participant(0, records)
+    right = participant(1, [], parameters=Parameters(request_at_once=10))
     tap = Tap()
     interlace(left, right, NOW, tap)
     assert lists(tap, 1) == [10, 10, 5]
@@ -266,12 +267,12 @@ def test_what_may_be_sent_and_is_not_here_is_not_advertised_until_it_is() -> Non
     pair.run(NOW)
     assert left.local.policy is not None
     assert (target.hash,) in left.local.policy.may_send
-    assert target.hash not in left.machine._own.table
+    assert target.hash not in left.machine.tables[0]
     assert {fact[1] for fact in tap.facts("Advertised", 0)} == {linking.hash}
     assert stored(right) == {linking.hash}
     left.store.save([target])
     pair.wake(NOW)
-    assert target.hash in left.machine._own.table
+    assert target.hash in left.machine.tables[0]
     assert stored(right) == {linking.hash, target.hash}
 
 
@@ -319,7 +320,7 @@ def test_what_was_refused_is_asked_for_again_when_there_is_reason_to() -> None:
     tap.change = None
     pair.wake(NOW)
     assert stored(right) == {note(1).hash, note(2).hash}
-    round_ = transfer.Transfer(Limits(), 1000)
+    round_ = transfer.Transfer(Limits(), DEFAULT_PARAMETERS, 1000)
     round_.take_evaluation(m.Evaluated(requestable=frozenset({note(1).hash})))
     advertised, formats = {note(1).hash}, frozenset({"H3"})
     round_.ask(round_.requestable(advertised, formats))

@@ -10,7 +10,18 @@ from typing import get_type_hints
 
 import forge
 import pytest
-from exchanges import AUTHORITY, BOB, NOTES, NOW, aborted, note, participant, result, stored
+from exchanges import (
+    AUTHORITY,
+    BOB,
+    NOTES,
+    NOW,
+    aborted,
+    note,
+    participant,
+    remembered,
+    result,
+    stored,
+)
 from meeting import Host, client, trusting, within
 from traffic import Tap, facts_of
 from wires import EVERYTHING, ends, notes, run, store_of
@@ -306,7 +317,7 @@ def test_a_link_without_two_proofs_may_have_a_cursor_but_no_identity() -> None:
     assert found.cursor_updated
     assert b"my local name" not in tap.bytes()
     key = b"my local name for that address" + str(found.plan).encode()
-    assert stores[1].cursor(key).keys() == {note(i).hash for i in range(30)}
+    assert remembered(stores[1], key) == {note(i).hash for i in range(30)}
     assert rows(right, "Peer", 1) == []
     again, _ = meet(b"my local name for that address")
     assert not result(again).cursor_updated  # it was there, and it was used
@@ -473,13 +484,13 @@ def test_an_exchange_holds_all_that_defines_it() -> None:
         assert agreement.limits["max_loop_iterations"] == 9
         assert machine._ticks.now == NOW
         assert machine._transfer.tally.loops == 1
-        assert side.local._seen == side.store.high_water()  # the StoreRecordId it has observed
+        assert side.local._position.high_water == side.store.high_water()  # what it has observed
     assert len(plans) == 1
     assert set(right.machine._adverts.table.records("")) == {note(i).hash for i in range(20)}
     assert right.machine._transfer._outstanding == {note(i).hash for i in range(20)}
     pair.run(NOW)
     assert right.machine._transfer._outstanding == set()
-    assert right.local._seen == right.store.high_water() == 21
+    assert right.local._position.high_water == right.store.high_water() == 21
 
 
 @pytest.mark.req("050-STA-02", "050-OPN-03")
@@ -494,7 +505,7 @@ def test_what_a_side_keeps_is_local() -> None:
     right = participant(1, [])
     tap = Tap()
     interlace(left, right, NOW, tap)
-    assert left.local._seen == 1002
+    assert left.local._position.high_water == 1002
     assert b"1002" not in tap.bytes()
     assert not [name for name in tap.predicates() if "Id" in name or "Cursor" in name]
     assert {field.name for field in fields(Side)} >= {"link", "limits"}

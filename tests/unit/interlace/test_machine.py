@@ -12,6 +12,7 @@ from lace.codes import Code
 from lace.crypto import SigningKey
 from lace.interlace import messages as m
 from lace.interlace.machine import InterlaceMachine, Side
+from lace.interlace.parameters import Parameters
 from lace.interlace.phases import TRANSITIONS, Occasion, Phase, next_phase
 from lace.limits import Limits
 from lace.policy.module import module_from_text
@@ -419,3 +420,26 @@ def test_what_nobody_advertised_is_not_asked_for() -> None:
     assert (target.hash,) in right.local.policy.may_request
     assert asked == []
     assert stored(right) == {linking.hash}
+
+
+@pytest.mark.req("050-BLK-06")
+@pytest.mark.parametrize("repeated", [False, True])
+def test_no_question_is_asked_twice_in_a_loop(repeated: bool) -> None:
+    """Over a stream a phase comes in many blocks; one that a peer repeats is one question still."""
+    narrows = Parameters(list_up_to=0)  # so that few records are narrowed far
+    left = participant(0, [note(i) for i in range(3000)], parameters=narrows)
+    right = participant(1, [note(i) for i in range(0, 3000, 2)], parameters=narrows)
+    asked: list[list[str]] = []
+
+    def listen(_side: int, crossing: Crossing) -> list[Crossing]:
+        if isinstance(crossing, m.PeerFacts) and b"AdvertisementPartition('" in crossing.content:
+            lines = crossing.content.decode().splitlines()
+            asked.append([line for line in lines if line.startswith(("Narrow", "List"))])
+            if repeated and asked[-1]:
+                return [crossing, crossing]
+        return [crossing]
+
+    interlace(left, right, NOW, listen)
+    assert stored(left) == stored(right)
+    assert any(len(lines) > 64 for lines in asked)
+    assert all(len(lines) == len(set(lines)) for lines in asked)

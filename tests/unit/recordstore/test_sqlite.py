@@ -23,6 +23,7 @@ from lace.record.facts import facts, fields
 from lace.record.model import Record
 from lace.recordstore import SqliteStore, StoreRecordId
 from lace.recordstore import sqlite_file as module
+from lace.recordstore.base import LinkChange
 
 FIELD = Predicate("Field", 4)
 
@@ -284,8 +285,8 @@ def test_a_store_of_an_earlier_version_is_brought_up_to_date(path: Path, version
     record = old_store(path, version)
     with SqliteStore(path) as store:
         assert store.load(record.hash) == record
-        assert store.cursor(b"x") == {}
-        store.set_mark(b"x", b"m")
+        assert store.link(b"x") is None
+        store.keep_link(b"x", LinkChange(b"head", {b"part": b"data"}))
         assert list(store.check()) == []
         with store.snapshot() as snapshot:
             assert set(snapshot.iterate(FIELD)) == {f[1:] for f in facts(record) if f[0] == "Field"}

@@ -1,0 +1,36 @@
+"""Where the machinery of an exchange goes another way because something is large.
+
+Nothing here can be seen in what both sides end up with. All of it is in one value, so that a test
+can make a machine believe that nine records are many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from lace.interlace.partition import STANDARD_PREFIX
+from lace.limits import MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """The sizes at which an exchange chooses between ways."""
+
+    list_up_to: int = 8
+    """A listing of so many costs less than another round trip."""
+    list_at_once: int = 20_000
+    """Advertisements that are asked for, and held in memory, at one time."""
+    describe_at_once: int = 1000
+    request_at_once: int = 100_000
+    load_at_once: int = 256
+    save_at_once: int = 1024
+    hold_bytes: int = 4 * MIB
+    """Record bytes held in memory at one time, either way."""
+    answer_at_once: int = 5000
+    """Records in one part of an answer about policy."""
+    standard_prefix: int = STANDARD_PREFIX
+    """The length of prefixes of standard partitions; both sides must have the same."""
+
+
+DEFAULT_PARAMETERS: Final = Parameters()
