@@ -24,7 +24,7 @@ from lace.policy.view import Exposure
 from lace.record import Record, build_plex, facts, validate_record
 from lace.recordstore import MemoryStore, SqliteStore
 from lace.recordstore.base import RecordStore
-from lace.runtime.pair import Crossing, Pair, Participant
+from lace.driving.pair import Crossing, Pair, Participant
 from lace.selectors import selector
 from lace.tai import Tai
 from measure import Effort, Result, Target

@@ -44,9 +44,9 @@ from lace.record.facts import facts, fields
 from lace.record.model import Record
 from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
-from lace.runtime.client import Client
-from lace.runtime.clock import tai_now
-from lace.runtime.pair import Participant, interlace
+from lace.driving.client import Client
+from lace.clock import tai_now
+from lace.driving.pair import Participant, interlace
 from lace.selectors import room
 from lace.tai import from_ns
 from lace.transport.address import parse_address

@@ -9,7 +9,7 @@ from multiprocessing import Process
 from typing import Final
 
 from lace.record.validate import validate_record
-from lace.runtime.bulk import validate_frames
+from lace.record.bulk import validate_frames
 from measure import Effort, Result, Target, race
 from records import make_seals, raw_of
 

@@ -22,7 +22,7 @@ from lace.policy.view import Exposure
 from lace.record.build import build_plex, seal
 from lace.record.model import Record
 from lace.recordstore.sqlite import SqliteStore
-from lace.runtime.client import Client
+from lace.driving.client import Client
 from lace.selectors import selector
 from lace.transport.address import parse_address
 from measure import Effort, Result, Target

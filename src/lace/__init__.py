@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from lace.record.model import Blob, Plex, Record, Seal
     from lace.record.split import RecordSplitter, split_records
     from lace.record.validate import validate_record
-    from lace.runtime.bulk import validate_frames
-    from lace.runtime.clock import tai_now
+    from lace.record.bulk import validate_frames
+    from lace.clock import tai_now
     from lace.selectors import all_of, any_of, hashes, room, selector, with_support
     from lace.urc import Coordinate, HashAddress, Prefix, parse_urc
 
@@ -100,8 +100,8 @@ _HOMES = {
     "lace.record.model": ("Blob", "Plex", "Record", "Seal"),
     "lace.record.split": ("RecordSplitter", "split_records"),
     "lace.record.validate": ("validate_record",),
-    "lace.runtime.bulk": ("validate_frames",),
-    "lace.runtime.clock": ("tai_now",),
+    "lace.record.bulk": ("validate_frames",),
+    "lace.clock": ("tai_now",),
     "lace.selectors": ("all_of", "any_of", "hashes", "room", "selector", "with_support"),
     "lace.urc": ("Coordinate", "HashAddress", "Prefix", "parse_urc"),
 }  # fmt: skip

@@ -20,7 +20,7 @@ from pages import Block, blocks, free_port
 from servers import process
 
 from lace.cli.root import root
-from lace.runtime.servepolicy import ServerLimits
+from lace.serving.grants import ServerLimits
 from lace.transport.address import Scheme, parse_address
 
 ROOT = Path(__file__).parents[2]

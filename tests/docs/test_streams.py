@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from lace.crypto import SigningKey
-from lace.runtime.servepolicy import ServerLimits, parse_policy
+from lace.serving.grants import ServerLimits, parse_policy
 from lace.transport.address import parse_address
 
 PAGE = (Path(__file__).parents[2] / "docs" / "streams.md").read_text("utf-8")

@@ -23,7 +23,7 @@ from lace.policy.view import Exposure
 from lace.record.model import Record
 from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
-from lace.runtime.pair import Participant, interlace
+from lace.driving.pair import Participant, interlace
 from lace.selectors import room, selector, with_support
 from lace.transport.address import parse_address
 

@@ -10,7 +10,7 @@ from lace.crypto.native import digest
 from lace.ids import record_hash
 from lace.interlace import messages as m
 from lace.record.model import Seal
-from lace.runtime.pair import interlace
+from lace.driving.pair import interlace
 from lace.scenario.build import Built, build, load_scenario
 from lace.scenario.expect import FORMS
 from lace.scenario.library import find_scenario, library, scenario_text

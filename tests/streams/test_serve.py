@@ -22,9 +22,9 @@ from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
 from lace.recordstore import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
-from lace.runtime.backoff import Backoff
-from lace.runtime.connection import Exchange
-from lace.runtime.pace import Pace
+from lace.driving.backoff import Backoff
+from lace.driving.exchange import Exchange
+from lace.driving.ratelimit import Pace
 from lace.transport.address import parse_address
 from lace.transport.dial import connect
 from lace.transport.stdio import spawn

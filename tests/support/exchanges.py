@@ -15,8 +15,8 @@ from lace.policy.view import Exposure
 from lace.record import Record, build_plex
 from lace.recordstore import MemoryStore
 from lace.recordstore.base import RecordStore
-from lace.runtime.memory import read_known
-from lace.runtime.pair import Participant
+from lace.answering.memory import read_known
+from lace.driving.pair import Participant
 from lace.selectors import selector
 from lace.tai import Tai
 

@@ -17,9 +17,9 @@ from lace.interlace.machine import Side
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
 from lace.recordstore.base import RecordStore
-from lace.runtime.client import Client, new_nonce
-from lace.runtime.connection import Exchange
-from lace.runtime.participant import Participant
+from lace.driving.client import Client, new_nonce
+from lace.driving.exchange import Exchange
+from lace.driving.participant import Participant
 from lace.stream.binding import Connection
 from lace.transport.address import parse_address
 from lace.transport.base import ByteStream

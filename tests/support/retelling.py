@@ -20,7 +20,7 @@ from lace.policy.view import Exposure
 from lace.record import Record, validate_record
 from lace.recordstore import MemoryStore
 from lace.recordstore.base import StoreRecordId
-from lace.runtime.participant import Participant, Sent
+from lace.driving.participant import Participant, Sent
 from lace.tai import Tai
 
 Json = dict[str, Any]

@@ -30,7 +30,7 @@ from lace.policy.view import Exposure
 from lace.record import Record, build_plex, facts, fields, seal, validate_record
 from lace.recordstore import MemoryStore
 from lace.recordstore.base import RecordStore, StoreRecordId
-from lace.runtime.pair import Crossing, Participant
+from lace.driving.pair import Crossing, Participant
 from lace.selectors import any_of, room, selector, with_support
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lace.datalog.source import Fact, parse_facts
 from lace.interlace import messages as m
-from lace.runtime.pair import Crossing, Tamper
+from lace.driving.pair import Crossing, Tamper
 
 
 @dataclass(slots=True)

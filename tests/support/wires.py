@@ -15,7 +15,7 @@ from lace.policy.view import Exposure
 from lace.record import Record, build_plex, seal
 from lace.recordstore import MemoryStore
 from lace.recordstore.base import RecordStore, StoreRecordId
-from lace.runtime.pair import Participant
+from lace.driving.pair import Participant
 from lace.stream.binding import Binding, Connection
 from lace.tai import Tai
 

@@ -18,8 +18,8 @@ from lace.record.model import Plex, Record, Seal
 from lace.recordstore.base import RecordStore
 from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
-from lace.runtime.clock import tai_now
-from lace.runtime.resting import Resting
+from lace.clock import tai_now
+from lace.answering.warm import Resting
 from lace.transport.address import Address, parse_address
 
 

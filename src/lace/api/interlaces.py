@@ -16,11 +16,11 @@ from lace.interlace.machine import Side
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.view import Expose, Exposure
 from lace.recordstore.base import RecordStore
-from lace.runtime.client import Client
-from lace.runtime.clock import tai_now
-from lace.runtime.connection import Exchange
-from lace.runtime.pair import Pair
-from lace.runtime.participant import Participant
+from lace.driving.client import Client
+from lace.clock import tai_now
+from lace.driving.exchange import Exchange
+from lace.driving.pair import Pair
+from lace.driving.participant import Participant
 from lace.selectors import selector
 from lace.tai import Tai
 

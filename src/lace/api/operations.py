@@ -15,7 +15,7 @@ from lace.errors import Code, Outcome, Status, UsageError
 from lace.ids import RecordHash
 from lace.record.model import Record, Versioned
 from lace.record.validate import validate_record
-from lace.runtime.selection import Selection
+from lace.answering.selection import Selection
 from lace.selectors import hashes
 from lace.urc import Coordinate, HashAddress, parse_urc, raw_tip_key
 

@@ -10,7 +10,7 @@ from lace.cli.settings import find, key_option, lace_option
 from lace.errors import Code, Status, UsageError
 from lace.limits import DEFAULT_LIMITS
 from lace.record import build_plex, seal
-from lace.runtime.clock import tai_now
+from lace.clock import tai_now
 from lace.urc import Coordinate, parse_urc
 
 

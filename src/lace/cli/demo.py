@@ -21,7 +21,7 @@ from lace.crypto.keys import demo_key
 from lace.keyring import VARIABLE, Keyring
 from lace.record import build_plex, seal
 from lace.record.model import Record
-from lace.runtime.clock import tai_now
+from lace.clock import tai_now
 from lace.selectors import room
 from lace.tai import Tai
 

@@ -12,7 +12,7 @@ import click
 from lace.cli.lake import Spark, open_lake, spark_options
 from lace.crypto.keys import SigningKey
 from lace.record.build import build_plex, seal
-from lace.runtime.clock import tai_now
+from lace.clock import tai_now
 from lace.selectors import room
 
 _GROUP, _APP = "notes-demo", "notes"

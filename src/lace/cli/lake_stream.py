@@ -18,7 +18,7 @@ from lace.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from lace.lake.ingest import StepResult
-    from lace.lake.live import LiveSource
+    from lace.lake.peersource import LiveSource
     from lace.lake.stream import LakeStream
 
 
@@ -79,7 +79,7 @@ def _live_source(
 
     module, exposure = read_module(selector_text), read_exposure(exposed)
     check_packages()
-    from lace.lake.live import LiveSource
+    from lace.lake.peersource import LiveSource
 
     return LiveSource(
         address=parse_address(address),

@@ -31,7 +31,7 @@ def replay_command(file: str) -> int:
     Example:
       lace plumb journal replay exchange.jsonl
     """
-    from lace.runtime.journal import replay
+    from lace.driving.journal import replay
 
     steps, difference = replay(_lines(file))
     if difference is None:

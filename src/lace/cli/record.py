@@ -24,7 +24,7 @@ from lace.record import (
     seal,
     validate_record,
 )
-from lace.runtime.clock import tai_now
+from lace.clock import tai_now
 from lace.urc import Coordinate, parse_urc
 
 _SHOWN_DATA = 400

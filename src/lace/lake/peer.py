@@ -40,8 +40,8 @@ from lace.record.split import Frame, RecordSplitter
 from lace.record.validate import reread
 from lace.recordstore.base import RecordStore
 from lace.recordstore.memory import MemoryStore
-from lace.runtime.local import LocalPolicy
-from lace.runtime.participant import Participant
+from lace.answering.store import LocalPolicy
+from lace.driving.participant import Participant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,7 +18,7 @@ from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, Placement, evaluate_
 from lace.lake.facts import LakeFacts
 from lace.lake.jobs import job
 from lace.lake.rows import PROMOTED
-from lace.lake.slice import relevant_records
+from lace.lake.dependencies import relevant_records
 from lace.lake.tables import Snapshot
 from lace.limits import Limits
 from lace.projection import DATA, HASH, STANDARD

@@ -16,9 +16,9 @@ from lace.lake.peer import LakeStore, Mirror, lake_participant
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
-from lace.runtime.client import new_nonce
-from lace.runtime.connection import Exchange
-from lace.runtime.participant import Participant
+from lace.driving.client import new_nonce
+from lace.driving.exchange import Exchange
+from lace.driving.participant import Participant
 from lace.stream.binding import Connection
 from lace.transport.address import Address
 from lace.transport.base import ByteStream

@@ -47,7 +47,7 @@ from lace.limits import DEFAULT_LIMITS, MIB
 from lace.record.model import Record
 from lace.record.split import BrokenFrame, Frame, RecordSplitter
 from lace.record.validate import validate_record
-from lace.runtime.bulk import validate_frames
+from lace.record.bulk import validate_frames
 
 _PIECE: Final = 8 * MIB
 _CAREFUL_WORKERS: Final = 2

@@ -2,7 +2,7 @@
 
 A link delivers one input to one side and stops: whoever drives it may look, lose, repeat, reorder
 or change what is under way before going on. Run to the end without interfering it does exactly what
-``lace.runtime.pair.interlace`` does.
+``lace.driving.pair.interlace`` does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lace.interlace.phases import Phase
 from lace.policy.executable import ExchangePolicy
 from lace.record.facts import facts
 from lace.recordstore.base import StoreRecordId
-from lace.runtime.participant import Crossing, Participant, Sent
+from lace.driving.participant import Crossing, Participant, Sent
 from lace.scenario.model import Deed
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 

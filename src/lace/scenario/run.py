@@ -13,7 +13,7 @@ from lace.interlace.machine import Side
 from lace.policy.module import PolicyModule
 from lace.recordstore.base import StoreRecordId
 from lace.recordstore.memory import MemoryStore
-from lace.runtime.journal import Journal
+from lace.driving.journal import Journal
 from lace.scenario.build import Built
 from lace.scenario.link import Delivery, Link, Message, Watched, crossing_bytes
 from lace.scenario.model import ENGINE_LIMITS, FIXED_POINT, Deed, Fault

@@ -26,7 +26,7 @@ from lace.scenario.write import write_scenario
 from lace.workbench.changes import Changes
 from lace.workbench.explain import stopped_json
 from lace.workbench.inspector import inspection_json
-from lace.workbench.ledger import ledger_json
+from lace.workbench.disclosure import ledger_json
 from lace.workbench.rules import rules_json
 from lace.workbench.tables import table_of
 from lace.workbench.tracking import MOST_STEPS, Seen, Tracker

@@ -11,7 +11,7 @@ from lace.datalog.evaluate import Evaluation
 from lace.datalog.roles import ROLES
 from lace.errors import Code, Diagnostic, LaceError, LacegramError
 from lace.policy.module import Facet, PolicyModule, module_from_text
-from lace.scenario.fill import fill
+from lace.scenario.placeholders import fill
 from lace.selectors import selector
 
 _MOST_HITS: Final = 10_000

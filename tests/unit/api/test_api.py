@@ -12,7 +12,7 @@ import lace
 from lace import blocking
 from lace.api.handles import store_of
 from lace.errors import Code
-from lace.runtime.pair import interlace
+from lace.driving.pair import interlace
 from lace.tai import Tai
 
 NOTES = "//notes-demo//notes//"
@@ -291,7 +291,7 @@ def test_by_hand_it_moves_a_step_at_a_time_and_comes_to_the_same() -> None:
 def test_in_one_process_nothing_is_serialised_and_everything_is_as_over_a_stream() -> None:
     from exchanges import NOW, participant, stored
 
-    from lace.runtime.pair import Pair
+    from lace.driving.pair import Pair
 
     mine = [note(i) for i in range(30)]
     theirs = [note(i) for i in range(20, 60)]

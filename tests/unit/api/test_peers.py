@@ -13,7 +13,7 @@ from servers import policy, served
 import lace
 from lace.errors import Code, TransportError
 from lace.recordstore import MemoryStore
-from lace.runtime.servepolicy import symmetric_policy
+from lace.serving.grants import symmetric_policy
 from lace.selectors import selector
 
 NOTES = "//notes-demo//notes//"

@@ -40,9 +40,9 @@ from lace.record import Record, build_plex, facts, seal
 from lace.recordstore import MemoryStore, SqliteStore
 from lace.recordstore.base import LinkChange, RecordStore, StoreRecordId
 from lace.recordstore.memory import MemorySnapshot
-from lace.runtime.journal import Journal
-from lace.runtime.pair import Crossing, Pair, Participant, interlace
-from lace.runtime.participant import as_heard
+from lace.driving.journal import Journal
+from lace.driving.pair import Crossing, Pair, Participant, interlace
+from lace.driving.participant import as_heard
 from lace.selectors import all_of, hashes, selector
 
 SELECTED = Exposure(default="selected")

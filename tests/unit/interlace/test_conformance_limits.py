@@ -22,7 +22,7 @@ from lace.interlace.reconcile import OwnAdverts, PeerAdverts
 from lace.limits import MIB, Limits
 from lace.policy.origin import SourceLabel
 from lace.record import Record, build_plex
-from lace.runtime.pair import Participant, Tamper, interlace
+from lace.driving.pair import Participant, Tamper, interlace
 from lace.selectors import with_support
 
 

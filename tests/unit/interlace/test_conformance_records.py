@@ -21,7 +21,7 @@ from lace.policy.module import module_from_text
 from lace.record import Record, Seal, build_blob, build_plex, seal, validate_record
 from lace.record.grammar import MARKLINE_BYTES
 from lace.recordstore import MemoryStore
-from lace.runtime.pair import Crossing, Pair, Participant, Tamper, interlace
+from lace.driving.pair import Crossing, Pair, Participant, Tamper, interlace
 
 FIELD = Predicate("Field", 4)
 

@@ -46,7 +46,7 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record import Record, build_plex, seal
 from lace.recordstore import MemoryStore
-from lace.runtime.pair import Crossing, Pair, Participant, interlace
+from lace.driving.pair import Crossing, Pair, Participant, interlace
 from lace.stream.items import resource
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 from lace.transport.address import parse_address

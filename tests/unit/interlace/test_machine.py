@@ -17,7 +17,7 @@ from lace.interlace.phases import TRANSITIONS, Occasion, Phase, next_phase
 from lace.limits import Limits
 from lace.policy.module import module_from_text
 from lace.record import Record, build_plex, seal
-from lace.runtime.pair import Crossing, interlace
+from lace.driving.pair import Crossing, interlace
 from lace.selectors import room
 
 

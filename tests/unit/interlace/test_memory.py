@@ -17,8 +17,8 @@ from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.recordstore import MemoryStore, SqliteStore, StoreRecordId
 from lace.recordstore.base import LinkChange, RecordStore
-from lace.runtime.pair import Crossing, Pair, Participant
-from lace.runtime.resting import Resting
+from lace.driving.pair import Crossing, Pair, Participant
+from lace.answering.warm import Resting
 from lace.tai import Tai
 
 EVERYTHING = module_from_text(

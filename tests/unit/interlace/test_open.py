@@ -17,7 +17,7 @@ from lace.policy.view import Exposure
 from lace.record import Record
 from lace.recordstore import MemoryStore, SqliteStore
 from lace.recordstore.base import RecordStore
-from lace.runtime.pair import Crossing, Pair, Participant
+from lace.driving.pair import Crossing, Pair, Participant
 from lace.selectors import selector
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 

@@ -18,7 +18,7 @@ from lace.policy.module import module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.recordstore import MemoryStore
-from lace.runtime.pair import Participant, interlace
+from lace.driving.pair import Participant, interlace
 from lace.selectors import selector
 from lace.stream import items as i
 from lace.stream import packing

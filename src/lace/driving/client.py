@@ -20,10 +20,10 @@ from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
 from lace.recordstore.base import RecordStore
-from lace.runtime.backoff import Backoff
-from lace.runtime.connection import Exchange, Listen
-from lace.runtime.participant import Participant
-from lace.runtime.resting import Resting
+from lace.driving.backoff import Backoff
+from lace.driving.exchange import Exchange, Listen
+from lace.driving.participant import Participant
+from lace.answering.warm import Resting
 from lace.stream.binding import Connection
 from lace.stream.items import NONCE_BYTES
 from lace.transport.address import Address, Scheme

@@ -11,8 +11,8 @@ import pytest
 from lace.errors import Code, Outcome
 from lace.limits import Limits
 from lace.record import Record, build_blob, validate_record
-from lace.runtime import bulk
-from lace.runtime.bulk import Verdict, validate_frames
+from lace.record import bulk
+from lace.record.bulk import Verdict, validate_frames
 
 KILLER = b"kills whoever looks at it"
 

@@ -15,9 +15,9 @@ from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.view import Exposure
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore
-from lace.runtime.journal import Journal
-from lace.runtime.local import LocalPolicy
-from lace.runtime.resting import Resting, memory_of
+from lace.driving.journal import Journal
+from lace.answering.store import LocalPolicy
+from lace.answering.warm import Resting, memory_of
 from lace.tai import Tai
 
 Crossing = m.PeerModule | m.PeerFacts | m.PeerRecord | m.PeerPhaseEnd

@@ -18,8 +18,8 @@ from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.policy.view import Exposure
 from lace.recordstore import MemoryStore
-from lace.runtime.journal import Journal, replay
-from lace.runtime.pair import Crossing, Pair, Participant, interlace
+from lace.driving.journal import Journal, replay
+from lace.driving.pair import Crossing, Pair, Participant, interlace
 
 
 def journals(seed: int) -> list[str]:

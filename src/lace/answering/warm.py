@@ -17,7 +17,7 @@ from lace.interlace.partition import Partitions
 from lace.limits import MIB
 from lace.policy.executable import ExchangePolicy
 from lace.policy.mentions import Mentions
-from lace.runtime.memory import Known
+from lace.answering.memory import Known
 
 _ROOM: Final = 128 * MIB
 _FACT_BYTES: Final = 400  # in a source, with what follows from it

@@ -30,8 +30,8 @@ from lace.policy.view import Exposure
 from lace.record.facts import fields
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore, Snapshot, StoreRecordId
-from lace.runtime.memory import Known, Position, basis_of, change_of, read_known, runtime_of
-from lace.runtime.resting import AtRest, Resting
+from lace.answering.memory import Known, Position, basis_of, change_of, read_known, runtime_of
+from lace.answering.warm import AtRest, Resting
 
 _READ: Final = 1000
 _HOLD_BYTES: Final = 64 * 1024 * 1024

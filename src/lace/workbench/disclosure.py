@@ -11,7 +11,7 @@ from typing import Any
 from lace.interlace import messages as m
 from lace.scenario.link import Message
 from lace.scenario.run import Meeting
-from lace.workbench.words import Words, facts_of
+from lace.workbench.sentences import Words, facts_of
 
 Json = dict[str, Any]
 

@@ -19,8 +19,8 @@ from lace.limits import DEFAULT_LIMITS
 from lace.record import Record, build_blob
 from lace.recordstore import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
-from lace.runtime.backoff import Backoff
-from lace.runtime.connection import Exchange
+from lace.driving.backoff import Backoff
+from lace.driving.exchange import Exchange
 from lace.stream import items as i
 from lace.transport.address import Address, Scheme, parse_address
 from lace.transport.base import CHUNK

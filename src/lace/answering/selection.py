@@ -14,7 +14,7 @@ from lace.policy.mentions import Mentions
 from lace.policy.module import PolicyModule
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore
-from lace.runtime.local import stored_after
+from lace.answering.store import stored_after
 
 _NOTHING: Final = Change()
 

@@ -27,8 +27,8 @@ from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
 from lace.recordstore.base import Closes, StoreRecordId
 from lace.recordstore.sqlite import SqliteStore
-from lace.runtime.client import Client
-from lace.runtime.connection import Exchange
+from lace.driving.client import Client
+from lace.driving.exchange import Exchange
 from lace.transport.address import Address
 
 BUNDLE_BYTES: Final = 64 * MIB

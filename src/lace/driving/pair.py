@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lace.interlace import messages as m
-from lace.runtime.participant import Crossing, Participant, as_heard
+from lace.driving.participant import Crossing, Participant, as_heard
 from lace.tai import Tai
 
 __all__ = ["Crossing", "Pair", "Participant", "interlace"]

@@ -23,14 +23,14 @@ from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
 from lace.recordstore.base import RecordStore, StoredRecord
 from lace.recordstore.sqlite import SqliteStore
-from lace.runtime.client import new_nonce
-from lace.runtime.clock import tai_now
-from lace.runtime.connection import Exchange
-from lace.runtime.metrics import Metrics
-from lace.runtime.pace import Pace
-from lace.runtime.participant import Participant
-from lace.runtime.resting import Resting
-from lace.runtime.servepolicy import ServePolicy
+from lace.driving.client import new_nonce
+from lace.clock import tai_now
+from lace.driving.exchange import Exchange
+from lace.serving.metrics import Metrics
+from lace.driving.ratelimit import Pace
+from lace.driving.participant import Participant
+from lace.answering.warm import Resting
+from lace.serving.grants import ServePolicy
 from lace.stream.binding import Binding, Connection
 from lace.transport.address import Address, Scheme, parse_address
 from lace.transport.base import ByteStream, Listener

@@ -13,7 +13,7 @@ from lace.crypto import SigningKey
 from lace.errors import Code, LaceError, UsageError
 from lace.interlace import messages as m
 from lace.record import Record, build_plex, seal
-from lace.runtime.servepolicy import load_policy
+from lace.serving.grants import load_policy
 
 SERVER = SigningKey(b"\x21" * 32)
 ALICE = SigningKey(b"\x22" * 32)

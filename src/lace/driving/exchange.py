@@ -23,9 +23,9 @@ from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
-from lace.runtime.clock import tai_now
-from lace.runtime.pace import Pace
-from lace.runtime.participant import Participant
+from lace.clock import tai_now
+from lace.driving.ratelimit import Pace
+from lace.driving.participant import Participant
 from lace.stream.binding import Binding, Connection
 from lace.tai import Tai
 from lace.transport.base import ByteStream
