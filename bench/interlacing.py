@@ -11,11 +11,12 @@ import sqlite3
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lace import b64a
+from lace.driving.pair import Pair
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.interlace.partition import Partitions
@@ -24,7 +25,7 @@ from lace.policy.view import Exposure
 from lace.record import Record, build_plex, facts, validate_record
 from lace.recordstore import MemoryStore, SqliteStore
 from lace.recordstore.base import RecordStore
-from lace.driving.pair import Crossing, Pair, Participant
+from lace.scenario.link import Watched
 from lace.selectors import selector
 from lace.tai import Tai
 from measure import Effort, Result, Target
@@ -77,16 +78,17 @@ def _through_the_machine(records: Sequence[Record], path: Path) -> float:
     with SqliteStore(path) as receiver:
         pair = _pair(sender, receiver)
         spent = 0.0
-        give = pair.right.give
+        take = pair.right.receive
 
-        def timed(given: m.Input, now: Tai) -> list[Crossing]:
+        def timed(said: m.Incoming, now: Tai) -> None:
             nonlocal spent
             begin = time.process_time()
-            said = give(given, now)
+            take(said, now)
             spent += time.process_time() - begin
-            return said
 
-        _run(pair, right=timed)
+        pair.right.receive = timed  # type: ignore[method-assign]
+        pair.start(_NOW)
+        pair.run(_NOW)
         assert receiver.count() == len(records)
     return spent
 
@@ -179,7 +181,7 @@ def _reconcile(left: list[Record], right: list[Record]) -> _Cost:
     ends = [0, 0]
     counted = (b"Advertise", b"ListAdv", b"NarrowAdv", b"MayRequest")
 
-    def listen(side: int, crossing: Crossing) -> list[Crossing]:
+    def listen(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if isinstance(crossing, m.PeerFacts) and crossing.content.startswith(counted):
             cost.bytes += len(crossing.content)
             spoken.add(ends[side])
@@ -287,7 +289,7 @@ def _id(hash: str) -> bytes:
 
 def _pair(left: RecordStore, right: RecordStore, *, is_open: bool = False) -> Pair:
     sides = [
-        Participant(
+        Watched(
             store,
             Side(index=index, module=_NOTES, open=is_open, limits=_LIMITS),
             Exposure(default="selected"),
@@ -296,13 +298,3 @@ def _pair(left: RecordStore, right: RecordStore, *, is_open: bool = False) -> Pa
         for index, store in enumerate((left, right))
     ]
     return Pair(sides[0], sides[1])
-
-
-def _run(pair: Pair, right: Callable[[m.Input, Tai], list[Crossing]]) -> None:
-    """Run a pair with another way to give to the right side."""
-    waiting: list[list[m.Input]] = [[m.Started()], [m.Started()]]
-    while any(waiting):
-        for index, give in ((0, pair.left.give), (1, right)):
-            given, waiting[index] = waiting[index], []
-            for item in given:
-                waiting[1 - index] += give(item, _NOW)

@@ -21,10 +21,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
 from lace.datalog.evaluate import evaluate
 from lace.datalog.roles import SELECT_HAVE
 from lace.datalog.source import MemorySource
+from lace.driving.client import Client
+from lace.driving.pair import interlace
 from lace.interlace import messages as m
 from lace.interlace.advertise import advertise
 from lace.interlace.machine import Side
@@ -44,9 +47,7 @@ from lace.record.facts import facts, fields
 from lace.record.model import Record
 from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
-from lace.driving.client import Client
-from lace.clock import tai_now
-from lace.driving.pair import Participant, interlace
+from lace.scenario.link import Watched
 from lace.selectors import room
 from lace.tai import from_ns
 from lace.transport.address import parse_address
@@ -105,7 +106,7 @@ def run(folder: Path, count: int) -> int:
         made = summarize(snapshot, hashes, tables)
     check("summaries", made.partitions == summaries)
     left, right = (
-        Participant(MemoryStore(), Side(index=n, module=MODULE, limits=LIMITS), EXPOSURE, LIMITS)
+        Watched(MemoryStore(), Side(index=n, module=MODULE, limits=LIMITS), EXPOSURE, LIMITS)
         for n in (0, 1)
     )
     with timed("embedded: exchange"):
@@ -151,7 +152,7 @@ def make(count: int) -> Iterator[Record]:
         yield seal(plex, SIGNERS[number % len(SIGNERS)])
 
 
-def all_of(side: Participant) -> set[str]:
+def all_of(side: Watched) -> set[str]:
     return {entry.hash for entry in side.store.read(0, 1 << 40)}  # type: ignore[arg-type]
 
 

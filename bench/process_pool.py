@@ -8,8 +8,8 @@ from itertools import cycle, islice
 from multiprocessing import Process
 from typing import Final
 
-from lace.record.validate import validate_record
 from lace.record.bulk import validate_frames
+from lace.record.validate import validate_record
 from measure import Effort, Result, Target, race
 from records import make_seals, raw_of
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import IO, Final
 
 from lace.crypto.keys import SigningKey
+from lace.driving.client import Client
 from lace.interlace import messages as m
 from lace.policy.view import Exposure
 from lace.record.build import build_plex, seal
 from lace.record.model import Record
 from lace.recordstore.sqlite import SqliteStore
-from lace.driving.client import Client
 from lace.selectors import selector
 from lace.transport.address import parse_address
 from measure import Effort, Result, Target

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lace.api.interlaces import OpenInterlace, SteppedInterlace, open_interlace, sync
     from lace.api.operations import for_each, get, list, store
     from lace.api.reasons import Explanation, explain
+    from lace.clock import tai_now
     from lace.crypto.keys import SigningKey
     from lace.datalog.check import check_lacegram
     from lace.datalog.evaluate import Evaluation, evaluate
@@ -55,13 +56,12 @@ if TYPE_CHECKING:
     from lace.policy.view import Exposure
     from lace.projection import Projection
     from lace.record.build import build_blob, build_plex, seal
+    from lace.record.bulk import validate_frames
     from lace.record.facts import facts
     from lace.record.inspect import inspect_record
     from lace.record.model import Blob, Plex, Record, Seal
     from lace.record.split import RecordSplitter, split_records
     from lace.record.validate import validate_record
-    from lace.record.bulk import validate_frames
-    from lace.clock import tai_now
     from lace.selectors import all_of, any_of, hashes, room, selector, with_support
     from lace.urc import Coordinate, HashAddress, Prefix, parse_urc
 

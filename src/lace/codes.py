@@ -460,6 +460,11 @@ class Code(StrEnum):
         "Something came in a phase that it does not belong to.",
         "Setup, hello, advertisements, requests and transfer follow each other.",
     )
+    INTERLACE_DRIVER = (
+        "interlace.driver",
+        "An exchange was given an answer or an order that has no place there.",
+        "It is a fault of the program that drives it: answer questions in order, and nothing else.",
+    )
     INTERLACE_SOURCE = (
         "interlace.source",
         "An advertisement names a source other than its sender.",

@@ -140,6 +140,10 @@ class ProtocolError(LaceError):
     """A peer did not keep to the protocol; it ends the exchange, and nothing else."""
 
 
+class LocalProtocolError(LaceError):
+    """Whoever drives an exchange did something that has no place there: a fault of this side."""
+
+
 class InterlaceAborted(LaceError):
     """An exchange ended early; ``blame`` says where the reason lies, ``result`` what was done."""
 

@@ -59,7 +59,9 @@ class Limits:
     max_loop_iterations: int = 16
     """Most loops in one round."""
     phase_timeout: int = 30
-    """Seconds that a phase may take."""
+    """Seconds that set-up and hello may take, and for which a peer may say nothing later on."""
+    round_seconds: int = 3600
+    """Seconds that a round may take in all, however much is said in it."""
     transfer_phase_bytes: int = 32 * MIB
     """Record bytes after which a side defers what else was requested to the next phase."""
     partition_prefix_start: int = 2

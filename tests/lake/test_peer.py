@@ -10,12 +10,16 @@ import pytest
 from exchanges import NOW
 from meeting import client, within
 from rooms import AUTHORITY, PREFIX, room_records, write_bundle
+from sides import Participant
 
+from lace.answering.store import StoreAnswers
+from lace.driving.connection import Connection
+from lace.driving.pair import interlace
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.lake import peer as peer_module
 from lace.lake.ingest import ingest
-from lace.lake.peer import LakeParticipant, LakeStore, Mirror, lake_participant
+from lace.lake.peer import LakeAnswers, LakeStore, Mirror, lake_answers
 from lace.lake.serve import LakeHost
 from lace.lake.tables import Lake
 from lace.policy.module import Facet, PolicyModule, module_from_text
@@ -23,7 +27,6 @@ from lace.policy.view import Exposure
 from lace.record.model import Record
 from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
-from lace.driving.pair import Participant, interlace
 from lace.selectors import room, selector, with_support
 from lace.transport.address import parse_address
 
@@ -67,8 +70,9 @@ def stored(side: Participant) -> set[str]:
     return {entry.hash for entry in side.store.read(0, 10**6)}  # type: ignore[arg-type]
 
 
-def fixed_point(side: Participant) -> m.InterlaceResult:
-    (found,) = [event.result for event in side.events if isinstance(event, m.FixedPoint)]
+def fixed_point(side: Connection) -> m.InterlaceResult:
+    told = side.told if isinstance(side, Participant) else side.events()
+    (found,) = [event.result for event in told if isinstance(event, m.FixedPoint)]
     return found
 
 
@@ -99,8 +103,11 @@ def test_a_lake_and_a_lace_end_up_as_two_laces_do(
     )
     interlace(left, right, NOW)
     lake = lake_of(spark, tmp_path / "lake", here)
-    side = lake_participant(LakeStore(lake), Side(index=0, module=modules[0]), exposure)
-    assert isinstance(side.store, Mirror)
+    given = Side(index=0, module=modules[0])
+    answers = lake_answers(LakeStore(lake), given, exposure)
+    assert isinstance(answers, StoreAnswers)
+    assert isinstance(answers.store, Mirror)
+    side = Connection(given, lambda _side: answers)
     other = embedded(1, there, modules[1], exposure)
     interlace(side, other, NOW)
     assert hashes(lake) == stored(left)
@@ -130,8 +137,10 @@ def test_a_large_lake_answers_with_spark_and_a_spool(
     monkeypatch.setattr(peer_module, "_DIRECT", 10)
     here, there = RECORDS[split[0]], RECORDS[split[1]]
     lake = lake_of(spark, tmp_path / "lake", here)
-    side = lake_participant(LakeStore(lake), Side(index=0, module=modules[0]), exposure)
-    assert isinstance(side, LakeParticipant)
+    given = Side(index=0, module=modules[0])
+    answers = lake_answers(LakeStore(lake), given, exposure)
+    assert isinstance(answers, LakeAnswers)
+    side = Connection(given, lambda _side: answers)
     other = embedded(1, there, modules[1], exposure)
     interlace(side, other, NOW)
     left, right = (embedded(n, r, modules[n], exposure) for n, r in enumerate((here, there)))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from lace.crypto.keys import demo_key
 from lace.errors import Diagnostic
 from lace.scenario.build import load_scenario
-from lace.scenario.placeholders import fill
 from lace.scenario.library import scenario_text
 from lace.scenario.model import LIMITS, ScenarioError
 from lace.scenario.parse import parse_scenario
+from lace.scenario.placeholders import fill
 from lace.scenario.run import run_scenario
 from scenario_page import EXAMPLE
 

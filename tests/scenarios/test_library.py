@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from lace.crypto.native import digest
+from lace.driving.pair import interlace
 from lace.ids import record_hash
 from lace.interlace import messages as m
 from lace.record.model import Seal
-from lace.driving.pair import interlace
 from lace.scenario.build import Built, build, load_scenario
 from lace.scenario.expect import FORMS
 from lace.scenario.library import find_scenario, library, scenario_text
@@ -92,11 +92,12 @@ def test_a_note_with_a_broken_signature_is_rejected_and_reported() -> None:
     world.stores["bob"].save([Seal(hash, raw, parts)])
     link = world.meet(0).link
     link.run()
-    rejected = [e for e in link.sides[1].events if isinstance(e, m.RecordRejected)]
+    told = [event for delivery in link.deliveries if delivery.to == 1 for event in delivery.events]
+    rejected = [event for event in told if isinstance(event, m.RecordRejected)]
     assert [(event.hash, str(event.code)) for event in rejected] == [(hash, "record.signature")]
     assert hash not in world.held("alice")
     assert note.hash in world.held("alice")  # the true note came all the same
-    assert any(isinstance(event, m.FixedPoint) for event in link.sides[1].events)
+    assert any(isinstance(event, m.FixedPoint) for event in told)
 
 
 @pytest.mark.req("000-NOT-07")
@@ -265,7 +266,8 @@ def test_a_link_does_what_two_laces_in_one_process_do(name: str) -> None:
 
         interlace(*plain, theirs.now, note)  # type: ignore[arg-type]
         for index in (0, 1):
-            assert link.sides[index].events == plain[index].events
+            told = [e for d in link.deliveries if d.to == index for e in d.events]
+            assert told == plain[index].events()
             sent = [x.crossing for d in link.deliveries for x in d.sent if x.sender == index]
             assert [crossing_bytes(crossing) for crossing in sent] == crossed[index]
         for peer in step.interlace:

@@ -27,7 +27,7 @@ from lace.recordstore.sqlite import SqliteStore
 from lace.selectors import selector
 from lace.stream import items as i
 from lace.stream import packing
-from lace.stream.binding import Connection
+from lace.stream.binding import Endpoint
 from lace.stream.proof import Meeting, make_proof
 from lace.text import fact_line
 
@@ -233,10 +233,8 @@ def test_a_module_that_would_take_for_ever_is_stopped_by_its_work(server: Proces
 
 def honest(server: Process, *, packs: bool = False) -> bytes:
     """Return the bytes of an honest client in an exchange with other nonces."""
-    far = Connection(accepting=True, nonce=nonce(), addresses=(str(server.address),), packs=packs)
-    near = Connection(
-        accepting=False, nonce="0" * 43, addresses=(str(server.address),), packs=packs
-    )
+    far = Endpoint(accepting=True, nonce=nonce(), addresses=(str(server.address),), packs=packs)
+    near = Endpoint(accepting=False, nonce="0" * 43, addresses=(str(server.address),), packs=packs)
     ours, theirs = End(near, store_of(notes(3, start=90))), End(far, store_of(RECORDS))
     ours.module = theirs.module = MODULE
     run(theirs, ours, 10**6)

@@ -17,14 +17,14 @@ from servers import policy, process, served
 from wires import hashes, notes, store_of
 
 from lace.crypto import SigningKey
+from lace.driving.backoff import Backoff
+from lace.driving.exchange import Exchange
+from lace.driving.ratelimit import RateLimit
 from lace.errors import Code
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
 from lace.recordstore import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
-from lace.driving.backoff import Backoff
-from lace.driving.exchange import Exchange
-from lace.driving.ratelimit import Pace
 from lace.transport.address import parse_address
 from lace.transport.dial import connect
 from lace.transport.stdio import spawn
@@ -307,7 +307,7 @@ def test_a_connection_that_idles_too_long_is_closed_in_order() -> None:
 
 
 def test_the_pace_is_counted_by_the_minute() -> None:
-    pace = Pace(bytes_per_minute=100, phases_per_minute=3)
+    pace = RateLimit(bytes_per_minute=100, phases_per_minute=3)
     assert pace.wait(0, 50, 1) == 0
     assert pace.wait(10, 150, 1) == 0  # counted from the first look
     assert pace.wait(10, 151, 1) == 50

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import forge
+from sides import Participant
 
+from lace.answering.memory import read_known
 from lace.codes import Code
 from lace.crypto import SigningKey
 from lace.interlace import messages as m
@@ -15,8 +17,6 @@ from lace.policy.view import Exposure
 from lace.record import Record, build_plex
 from lace.recordstore import MemoryStore
 from lace.recordstore.base import RecordStore
-from lace.answering.memory import read_known
-from lace.driving.pair import Participant
 from lace.selectors import selector
 from lace.tai import Tai
 
@@ -61,11 +61,11 @@ def remembered(store: RecordStore, link: bytes) -> set[str]:
 
 
 def result(side: Participant) -> m.InterlaceResult:
-    (found,) = [event.result for event in side.events if isinstance(event, m.FixedPoint)]
+    (found,) = [event.result for event in side.told if isinstance(event, m.FixedPoint)]
     return found
 
 
 def aborted(side: Participant) -> Code:
-    (found,) = [event for event in side.events if isinstance(event, m.Aborted)]
-    assert not any(isinstance(event, m.FixedPoint) for event in side.events)
+    (found,) = [event for event in side.told if isinstance(event, m.Aborted)]
+    assert not any(isinstance(event, m.FixedPoint) for event in side.told)
     return found.code

@@ -11,16 +11,17 @@ from typing import TypeVar
 
 from wires import EVERYTHING, OPEN
 
+from lace.answering.store import StoreAnswers
 from lace.crypto import SigningKey
+from lace.driving.client import Client, new_nonce
+from lace.driving.connection import Connection
+from lace.driving.exchange import Exchange
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
 from lace.recordstore.base import RecordStore
-from lace.driving.client import Client, new_nonce
-from lace.driving.exchange import Exchange
-from lace.driving.participant import Participant
-from lace.stream.binding import Connection
+from lace.stream.binding import Endpoint
 from lace.transport.address import parse_address
 from lace.transport.base import ByteStream
 from lace.transport.dial import listen
@@ -56,7 +57,7 @@ class Host:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def accept(self, stream: ByteStream) -> Exchange:
-        connection = Connection(
+        endpoint = Endpoint(
             accepting=True,
             nonce=new_nonce(),
             addresses=self.addresses,
@@ -65,14 +66,14 @@ class Host:
             key=self.key,
             packs=True,
         )
-        exchange = Exchange(
-            stream,
-            connection,
+        connection = Connection.over(
+            endpoint,
             self.module,
-            lambda side: Participant(self.store, side, OPEN, self.limits),
+            lambda side: StoreAnswers.of(self.store, side, OPEN, self.limits),
             base=Side(index=0, module=self.module, open=self.stays, limits=self.limits),
             limits=self.limits,
         )
+        exchange = Exchange(stream, connection, limits=self.limits)
         self.exchanges.append(exchange)
         return exchange
 

@@ -11,7 +11,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from sides import Participant
+
 from lace import b64a
+from lace.driving.pair import as_text
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.limits import Limits
@@ -20,7 +23,6 @@ from lace.policy.view import Exposure
 from lace.record import Record, validate_record
 from lace.recordstore import MemoryStore
 from lace.recordstore.base import StoreRecordId
-from lace.driving.participant import Participant, Sent
 from lace.tai import Tai
 
 Json = dict[str, Any]
@@ -42,7 +44,7 @@ class Said:
     phases: list[Json] = field(default_factory=list)
     _items: list[Json] = field(default_factory=list)
 
-    def add(self, sent: Sent) -> None:
+    def add(self, sent: m.Outgoing) -> None:
         match sent:
             case m.SendModule():
                 self._items.append({"id": sent.id, "module": sent.content.decode()})
@@ -95,9 +97,10 @@ def run_exchange(case: Json, pool: Json) -> Json:
     clocks = [Tai("")] * 2
 
     def give(index: int, given: m.Input) -> None:
-        for sent in sides[index].give_directly(given, clocks[index]):
+        sides[index].take(given, clocks[index])
+        for sent in sides[index].sent():
             said[index].add(sent)
-            queues[1 - index].append(_as_bytes(sent))
+            queues[1 - index].append(as_text(sent))
 
     for step in case["steps"]:
         clocks = [Tai(clock) for clock in step.get("clocks", clocks)]
@@ -114,7 +117,7 @@ def run_exchange(case: Json, pool: Json) -> Json:
     return {
         "said": [one.all() for one in said],
         "stores": [_stored(side) for side in sides],
-        "events": [[_event(event) for event in side.events] for side in sides],
+        "events": [[_event(event) for event in side.told] for side in sides],
     }
 
 
@@ -131,27 +134,16 @@ def run_hearing(case: Json, base: Json, pool: Json) -> Json:
         items = case["items"] if number == case["phase"] else phase["items"]
         inputs += [*map(heard, items), m.PeerPhaseEnd()]
     for given in inputs:
-        for sent in side.give_directly(given, clock):
+        side.take(given, clock)
+        for sent in side.sent():
             said.add(sent)
     usual = base["said"][1]
     return {
         "phases": len(said.phases),
         "said": [phase for i, phase in enumerate(said.all()) if phase not in usual[i : i + 1]],
         "store": _stored(side),
-        "events": [_event(event) for event in side.events],
+        "events": [_event(event) for event in side.told],
     }
-
-
-def _as_bytes(sent: Sent) -> m.Input:
-    match sent:
-        case m.SendModule():
-            return m.PeerModule(sent.id, sent.content)
-        case m.SendFacts():
-            return m.PeerFacts(sent.content)
-        case m.SendRecord():
-            return m.PeerRecord(sent.record.raw)
-        case m.EndPhase():
-            return m.PeerPhaseEnd()
 
 
 def _input(step: Json) -> m.Input:

@@ -17,8 +17,8 @@ from typing import IO, Any
 
 from lace.crypto import SigningKey
 from lace.recordstore.base import RecordStore
-from lace.serving.server import Server
 from lace.serving.grants import ServePolicy, parse_policy
+from lace.serving.server import Server
 from lace.transport.address import Address, parse_address
 
 

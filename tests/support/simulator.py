@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import forge
+from sides import Participant
 
 from lace.crypto import SigningKey
 from lace.datalog.ast import Predicate
@@ -30,7 +31,6 @@ from lace.policy.view import Exposure
 from lace.record import Record, build_plex, facts, fields, seal, validate_record
 from lace.recordstore import MemoryStore
 from lace.recordstore.base import RecordStore, StoreRecordId
-from lace.driving.pair import Crossing, Participant
 from lace.selectors import any_of, room, selector, with_support
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 
@@ -168,7 +168,7 @@ def naive(world: World, start: Tai, skew: int) -> tuple[set[str], set[str]]:
 # --- what an honest side may say ---
 
 
-def check_saying(side: Participant, crossing: Crossing) -> None:
+def check_saying(side: Participant, crossing: m.Incoming) -> None:
     """Fail unless what a side says is what its policy and its store allow right now."""
     local = side.local.policy
     if isinstance(crossing, m.PeerRecord):
@@ -204,16 +204,16 @@ def check_end(side: Participant, before: dict[str, Record]) -> None:
     after = held(side.store)
     assert set(before) <= set(after)
     assert all(validate_record(record.raw).ok for record in after.values())
-    ends = [event for event in side.events if isinstance(event, m.Closed | m.Aborted)]
+    ends = [event for event in side.told if isinstance(event, m.Closed | m.Aborted)]
     assert len(ends) == 1
-    assert side.events[-1] is ends[0]
+    assert side.told[-1] is ends[0]
     if isinstance(ends[0], m.Aborted):
-        assert not any(isinstance(event, m.FixedPoint) for event in side.events)
+        assert not any(isinstance(event, m.FixedPoint) for event in side.told)
 
 
 # --- schedules ---
 
-Lie = Callable[[Crossing], list[Crossing]]
+Lie = Callable[[m.Incoming], list[m.Incoming]]
 
 
 @dataclass(slots=True)
@@ -228,7 +228,7 @@ class Schedule:
     """What becomes of that which side 0 says."""
     cut_after: int | None = None
     """Break the connection after so many deliveries."""
-    _queues: tuple[deque[Crossing], deque[Crossing]] = field(
+    _queues: tuple[deque[m.Incoming], deque[m.Incoming]] = field(
         default_factory=lambda: (deque(), deque())
     )
 
@@ -266,7 +266,7 @@ class Schedule:
     def now(self, index: int) -> Tai:
         return add_ns(NOW, self.skew[index] * NS_PER_SECOND)
 
-    def _cut(self, crossing: Crossing) -> list[Crossing]:
+    def _cut(self, crossing: m.Incoming) -> list[m.Incoming]:
         """Cut a block of facts between lines, as a stream might."""
         if not isinstance(crossing, m.PeerFacts) or self.chance.random() < 0.7:
             return [crossing]
@@ -284,9 +284,9 @@ class Liar:
     secret: str
     """A record that the other side has and must not show."""
     rate: float = 0.1
-    _recent: list[Crossing] = field(default_factory=list)
+    _recent: list[m.Incoming] = field(default_factory=list)
 
-    def __call__(self, crossing: Crossing) -> list[Crossing]:
+    def __call__(self, crossing: m.Incoming) -> list[m.Incoming]:
         self._recent.append(crossing)
         if self.chance.random() >= self.rate:
             return [crossing]
@@ -300,22 +300,22 @@ class Liar:
             self._not_available,
         ]  # fmt: skip
 
-    def _drop(self, _: Crossing) -> list[Crossing]:
+    def _drop(self, _: m.Incoming) -> list[m.Incoming]:
         return []
 
-    def _twice(self, crossing: Crossing) -> list[Crossing]:
+    def _twice(self, crossing: m.Incoming) -> list[m.Incoming]:
         return [crossing, crossing]
 
-    def _old(self, crossing: Crossing) -> list[Crossing]:
+    def _old(self, crossing: m.Incoming) -> list[m.Incoming]:
         return [crossing, self.chance.choice(self._recent)]
 
-    def _late(self, crossing: Crossing) -> list[Crossing]:
+    def _late(self, crossing: m.Incoming) -> list[m.Incoming]:
         return [m.PeerPhaseEnd(), crossing]
 
-    def _unasked(self, crossing: Crossing) -> list[Crossing]:
+    def _unasked(self, crossing: m.Incoming) -> list[m.Incoming]:
         return [m.PeerRecord(EVIL.raw), crossing]
 
-    def _flip(self, crossing: Crossing) -> list[Crossing]:
+    def _flip(self, crossing: m.Incoming) -> list[m.Incoming]:
         match crossing:
             case m.PeerRecord(raw=content) | m.PeerFacts(content=content) if content:
                 changed = bytearray(content)
@@ -325,35 +325,35 @@ class Liar:
                 return [replace(crossing, content=crossing.content[:-1])]
         return [crossing]
 
-    def _claim(self, crossing: Crossing) -> list[Crossing]:
+    def _claim(self, crossing: m.Incoming) -> list[m.Incoming]:
         claim = self.chance.choice([b"Advertised('P.x.H9','V.liar')\n", b"MaySend('P.x.H3')\n"])
         return [m.PeerFacts(claim), crossing]
 
-    def _ask(self, crossing: Crossing) -> list[Crossing]:
+    def _ask(self, crossing: m.Incoming) -> list[m.Incoming]:
         return [m.PeerFacts(f"MayRequest('{self.secret}')\n".encode()), crossing]
 
-    def _narrow(self, crossing: Crossing) -> list[Crossing]:
+    def _narrow(self, crossing: m.Incoming) -> list[m.Incoming]:
         kind = self.chance.choice(["List", "Narrow"])
         prefix = self.chance.choice(["", "0", "zz", "~" * 43, "x" * 50])
         return [m.PeerFacts(f"{kind}AdvertisementPartition('{prefix}')\n".encode()), crossing]
 
-    def _summary(self, crossing: Crossing) -> list[Crossing]:
+    def _summary(self, crossing: m.Incoming) -> list[m.Incoming]:
         root = "0" * 43
         count = self.chance.choice([0, 1, 9, 10**9, 10**40])
         prefix = self.chance.choice(["", "ab"])
         text = f"AdvertisementPartition('{prefix}','{count}','{root}')\n"
         return [m.PeerFacts(text.encode()), crossing]
 
-    def _tick(self, crossing: Crossing) -> list[Crossing]:
+    def _tick(self, crossing: m.Incoming) -> list[m.Incoming]:
         return [m.PeerFacts(b"TickReady('9999999999:000000000')\n"), crossing]
 
-    def _flood(self, crossing: Crossing) -> list[Crossing]:
+    def _flood(self, crossing: m.Incoming) -> list[m.Incoming]:
         return [m.PeerFacts(b"MayRequest('P.x.H9')\n" * 3000), *[m.PeerPhaseEnd()] * 50, crossing]
 
-    def _module(self, crossing: Crossing) -> list[Crossing]:
+    def _module(self, crossing: m.Incoming) -> list[m.Incoming]:
         return [m.PeerModule(EVERYTHING.id, EVERYTHING.text.encode()), crossing]
 
-    def _not_available(self, crossing: Crossing) -> list[Crossing]:
+    def _not_available(self, crossing: m.Incoming) -> list[m.Incoming]:
         return [m.PeerFacts(b"NotAvailable('P.x.H9')\n"), crossing]
 
 
@@ -372,7 +372,7 @@ def honest(seed: int) -> None:
     Schedule(sides, chance, skew).run()
     for side, was in zip(sides, before, strict=True):
         check_end(side, was)
-        assert any(isinstance(event, m.FixedPoint) for event in side.events), side.events[-1]
+        assert any(isinstance(event, m.FixedPoint) for event in side.told), side.told[-1]
     assert tuple(set(held(store)) for store in world.stores) == expected
 
 
@@ -388,7 +388,7 @@ def broken(seed: int) -> None:
         Schedule(sides, chance, cut_after=cut).run()
         for side, was in zip(sides, before, strict=True):
             check_end(side, was)
-        if all(isinstance(event, m.Closed) for event in (s.events[-1] for s in sides)):
+        if all(isinstance(event, m.Closed) for event in (s.told[-1] for s in sides)):
             break
     assert tuple(set(held(store)) for store in world.stores) == expected
 
@@ -421,7 +421,7 @@ def open_room(seed: int) -> None:
         joints.append(
             (server, Participant(stores[client], Side(index=1, module=module, open=True), exposure))
         )
-    queues: list[tuple[deque[Crossing], deque[Crossing]]] = [(deque(), deque()) for _ in joints]
+    queues: list[tuple[deque[m.Incoming], deque[m.Incoming]]] = [(deque(), deque()) for _ in joints]
 
     def give(joint: int, index: int, given: m.Input) -> None:
         side = joints[joint][index]
@@ -449,7 +449,7 @@ def open_room(seed: int) -> None:
                 give(j, i, m.Woken())
     for pair in joints:
         for side in pair:
-            assert side.idle, side.events[-1]
+            assert side.idle, side.told[-1]
             check_side(side)
     # Nothing is left that one side could give to another.
     for joint, pair in enumerate(joints):
@@ -471,7 +471,7 @@ def hidden(seed: int) -> None:
     mine, theirs = chance.choice(MODULES[:4]), chance.choice(MODULES)
     shown, others = population(chance), population(chance)
     is_open = chance.random() < 0.5
-    heard: list[list[Crossing]] = []
+    heard: list[list[m.Incoming]] = []
     for extra in ([], secrets):
         store, other = MemoryStore(), MemoryStore()
         store.save([*shown, *extra[1:]])
@@ -481,8 +481,8 @@ def hidden(seed: int) -> None:
             Participant(store, Side(index=0, module=mine, open=is_open), exposure),
             Participant(other, Side(index=1, module=theirs, open=is_open), exposure),
         )
-        queues: tuple[deque[Crossing], deque[Crossing]] = (deque(), deque())
-        said: list[Crossing] = []
+        queues: tuple[deque[m.Incoming], deque[m.Incoming]] = (deque(), deque())
+        said: list[m.Incoming] = []
         inputs: list[tuple[int, m.Input]] = [(0, m.Started()), (1, m.Started())]
         for moment in range(2):
             while inputs or any(queues):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from lace.datalog.source import Fact, parse_facts
+from lace.driving.pair import Tamper
 from lace.interlace import messages as m
-from lace.driving.pair import Crossing, Tamper
 
 
 @dataclass(slots=True)
@@ -15,14 +15,14 @@ class Tap:
     """Passes everything on and keeps it; ``change`` may make something else of it first."""
 
     change: Tamper | None = None
-    crossed: list[tuple[int, Crossing]] = field(default_factory=list)
+    crossed: list[tuple[int, m.Incoming]] = field(default_factory=list)
 
-    def __call__(self, side: int, crossing: Crossing) -> list[Crossing]:
+    def __call__(self, side: int, crossing: m.Incoming) -> list[m.Incoming]:
         passed = [crossing] if self.change is None else self.change(side, crossing)
         self.crossed += [(side, item) for item in passed]
         return passed
 
-    def by(self, side: int) -> list[Crossing]:
+    def by(self, side: int) -> list[m.Incoming]:
         """Return everything that one side said."""
         return [crossing for index, crossing in self.crossed if index == side]
 
@@ -54,7 +54,7 @@ class Tap:
         return b"".join(
             crossing.raw if isinstance(crossing, m.PeerRecord) else crossing.content
             for _, crossing in self.crossed
-            if not isinstance(crossing, m.PeerPhaseEnd)
+            if isinstance(crossing, m.PeerRecord | m.PeerFacts | m.PeerModule)
         )
 
     def _all(self, side: int | None) -> Iterator[Fact]:
@@ -65,7 +65,7 @@ class Tap:
 def facts_of(side: int, change: Callable[[bytes], bytes | None], starts: bytes = b"") -> Tamper:
     """Return a tamperer that changes blocks of a side that start in some way; None drops them."""
 
-    def tamper(index: int, crossing: Crossing) -> list[Crossing]:
+    def tamper(index: int, crossing: m.Incoming) -> list[m.Incoming]:
         if index != side or not isinstance(crossing, m.PeerFacts):
             return [crossing]
         if not crossing.content.startswith(starts):
@@ -84,7 +84,7 @@ def instead(side: int, content: bytes, starts: bytes = b"") -> Tamper:
 def records_of(side: int, change: Callable[[bytes], bytes]) -> Tamper:
     """Return a tamperer that changes the record bytes that a side sends."""
 
-    def tamper(index: int, crossing: Crossing) -> list[Crossing]:
+    def tamper(index: int, crossing: m.Incoming) -> list[m.Incoming]:
         if index == side and isinstance(crossing, m.PeerRecord):
             return [m.PeerRecord(change(crossing.raw))]
         return [crossing]

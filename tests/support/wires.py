@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count
 
 from lace import b64a
+from lace.answering.store import StoreAnswers
 from lace.crypto import SigningKey
+from lace.driving.connection import Connection
 from lace.interlace import messages as m
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.record import Record, build_plex, seal
 from lace.recordstore import MemoryStore
 from lace.recordstore.base import RecordStore, StoreRecordId
-from lace.driving.pair import Participant
-from lace.stream.binding import Binding, Connection
+from lace.stream.binding import Binding, Endpoint
 from lace.tai import Tai
 
 NOW = Tai("1700000000:000000000")
@@ -56,38 +58,55 @@ def hashes(store: RecordStore) -> set[str]:
 
 @dataclass
 class End:
-    """One end of a wire: a participant, its binding, and what it has sent."""
+    """One end of a wire: a connection, and all that it has sent and taken."""
 
-    connection: Connection
+    endpoint: Endpoint
     store: RecordStore
     module: PolicyModule = EVERYTHING
     exposure: Exposure = OPEN
-    binding: Binding = field(init=False)
-    participant: Participant | None = None
     sent: bytearray = field(default_factory=bytearray)
-    inputs: list[m.Input] = field(default_factory=list)
+    events: list[m.Event] = field(default_factory=list)
+    inputs: list[m.FromPeer] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.binding = Binding(self.connection)
-        self.sent += self.binding.greeting()
+    @cached_property
+    def local(self) -> StoreAnswers:
+        return StoreAnswers.of(self.store, self.binding.side(self.module), self.exposure)
+
+    @cached_property
+    def binding(self) -> Binding:
+        return Binding(self.endpoint)
+
+    @cached_property
+    def connection(self) -> Connection:
+        receive = self.binding.receive
+
+        def noting(chunk: bytes) -> list[m.FromPeer]:
+            inputs = receive(chunk)
+            self.inputs += inputs
+            return inputs
+
+        self.binding.receive = noting  # type: ignore[method-assign]
+        side = self.binding.side(self.module)
+        made = Connection(side, lambda _side: self.local, binding=self.binding)
+        self.sent += b"".join(made.data_to_send())
+        return made
 
     def take(self, chunk: bytes) -> None:
-        self.give(self.binding.receive(chunk))
+        self.connection.receive_data(chunk, NOW)
+        self._pass_on()
 
-    def give(self, inputs: list[m.Input]) -> None:
-        self.inputs += inputs
-        if self.participant is None and self.binding.has_met:
-            side = self.binding.side(self.module)
-            self.participant = Participant(self.store, side, self.exposure)
-            inputs = [m.Started(), *inputs]
-        for given in inputs:
-            assert self.participant is not None, given
-            crossings = self.participant.give(given, NOW)
-            self.sent += b"".join(self.binding.send(crossings, NOW))
+    def give(self, order: m.Order | m.StreamFailed | m.PeerGone) -> None:
+        if isinstance(order, m.StreamFailed):
+            self.connection.receive_failure(order, NOW)
+        elif isinstance(order, m.PeerGone):
+            self.connection.receive_eof(NOW)
+        else:
+            self.connection.tell(order, NOW)
+        self._pass_on()
 
-    @property
-    def events(self) -> list[m.Event]:
-        return self.participant.events if self.participant else []
+    def _pass_on(self) -> None:
+        self.sent += b"".join(self.connection.data_to_send())
+        self.events += self.connection.events()
 
     @property
     def last(self) -> m.Event:
@@ -95,7 +114,7 @@ class End:
 
     @property
     def closed(self) -> bool:
-        return self.participant is not None and self.participant.closed
+        return self.connection.closed
 
 
 def ends(
@@ -106,7 +125,7 @@ def ends(
     connecting: dict[str, object] | None = None,
 ) -> tuple[End, End]:
     """Return the accepting and the connecting end of a wire to ``tcp:here:1``."""
-    base = Connection(accepting=True, nonce=nonce(), addresses=("tcp:here:1",))
+    base = Endpoint(accepting=True, nonce=nonce(), addresses=("tcp:here:1",))
     one = replace(base, **(accepting or {}))  # type: ignore[arg-type]
     other = replace(base, accepting=False, nonce=nonce(), **(connecting or {}))  # type: ignore[arg-type]
     return End(one, left), End(other, right)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from lace.policy.origin import SourceLabel
 from lace.policy.view import Exposure
 from lace.record import fields
 from lace.recordstore import MemoryStore
-from lace.stream.binding import Connection
+from lace.stream.binding import Endpoint
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
@@ -106,7 +107,7 @@ def test_the_same_crosses_a_stream(case: Any) -> None:
     for index, side in enumerate(case["sides"]):
         store = MemoryStore()
         store.save([record_of(RECORDS[hash]) for hash in side["records"]])
-        connection = Connection(accepting=index == 0, nonce=NONCES[index], addresses=("tcp:a:1",))
+        connection = Endpoint(accepting=index == 0, nonce=NONCES[index], addresses=("tcp:a:1",))
         end = End(connection, store, module_from_text(side["module"]), Exposure(default="selected"))
         ends.append(end)
     run(ends[0], ends[1], 50)
@@ -119,7 +120,7 @@ def test_the_same_crosses_a_stream(case: Any) -> None:
         assert joined(ends[1 - index].inputs) == joined(told)
 
 
-def joined(inputs: list[m.Input]) -> list[m.Input]:
+def joined(inputs: Sequence[m.Input]) -> list[m.Input]:
     """Return inputs with neighbouring blocks made one."""
     made: list[m.Input] = []
     for given in inputs:

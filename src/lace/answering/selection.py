@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from lace.answering.store import stored_after
 from lace.datalog.evaluate import evaluate
 from lace.datalog.maintain import Change, Maintained
 from lace.datalog.roles import SELECT_HAVE
@@ -14,7 +15,6 @@ from lace.policy.mentions import Mentions
 from lace.policy.module import PolicyModule
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore
-from lace.answering.store import stored_after
 
 _NOTHING: Final = Change()
 

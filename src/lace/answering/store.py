@@ -1,8 +1,8 @@
-"""The local half of an exchange: a store, an exposure, and the policy that follows a plan.
+"""Answers from a store: its records, an exposure, and the policy that follows a plan.
 
-Answers what a machine asks about policy and advertisements. Facts are loaded once for a plan, only
-those that its rules look at, and then follow what is stored; an answer costs in proportion to what
-changed.
+Facts are loaded once for a plan, only those that its rules look at, and then follow what is stored
+and forgotten; an answer costs in proportion to what changed. How an answer came to be known (it
+stands since the link was last used, it was followed, it was evaluated) cannot be seen in it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
+from lace.answering.memory import Known, Position, basis_of, change_of, read_known, runtime_of
+from lace.answering.warm import WarmLink, WarmLinks, memory_of
 from lace.datalog.ast import Predicate
 from lace.datalog.roles import RECORD_FACTS
 from lace.datalog.source import Fact, MemorySource, Row
 from lace.errors import StoreError
+from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, advertise, gather
 from lace.interlace.facts import read_block
+from lace.interlace.machine import Side
 from lace.interlace.parameters import DEFAULT_PARAMETERS, Parameters
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.executable import ExchangePolicy
@@ -30,11 +34,8 @@ from lace.policy.view import Exposure
 from lace.record.facts import fields
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore, Snapshot, StoreRecordId
-from lace.answering.memory import Known, Position, basis_of, change_of, read_known, runtime_of
-from lace.answering.warm import AtRest, Resting
 
 _READ: Final = 1000
-_HOLD_BYTES: Final = 64 * 1024 * 1024
 _HAVE: Final = Predicate("Have", 1)
 _ADVERTISED: Final = Predicate("Advertised", 2)
 _ADVERTISED_FIELD: Final = Predicate("AdvertisedField", 5)
@@ -43,14 +44,14 @@ Schema = frozenset[str] | None
 
 
 @dataclass(slots=True)
-class LocalPolicy:
+class StoreAnswers:
     """What one side of one exchange decides, over its store as it is."""
 
     store: RecordStore
     index: int
     exposure: Exposure = field(default_factory=Exposure)
     limits: Limits = DEFAULT_LIMITS
-    resting: Resting | None = None
+    warm: WarmLinks | None = None
     """Where the next exchange finds what this one leaves behind."""
     parameters: Parameters = DEFAULT_PARAMETERS
     policy: ExchangePolicy | None = None
@@ -70,24 +71,53 @@ class LocalPolicy:
     _snapshot: Snapshot | None = None
     _unknown: set[str] = field(default_factory=set)
     """Advertisements of the peer that followed from records which are gone."""
-    _rest: tuple[bytes, AtRest] | None = None
+    _rest: tuple[bytes, WarmLink] | None = None
     """What the next exchange over the link may go on with; None while this one moves on."""
     _fresh: dict[str, Record] = field(default_factory=dict)
     """Records that this exchange has just stored, so that they need not be read again."""
     _fresh_bytes: int = 0
 
-    def saved(self, records: Iterable[Record]) -> None:
-        """Keep records at hand until they were evaluated, as far as there is room."""
-        for record in records:
-            if self._fresh_bytes < _HOLD_BYTES:
+    @classmethod
+    def of(
+        cls,
+        store: RecordStore,
+        side: Side,
+        exposure: Exposure,
+        limits: Limits = DEFAULT_LIMITS,
+        warm: WarmLinks | None = None,
+    ) -> StoreAnswers:
+        """Return the answers of a store for one side of an exchange."""
+        return cls(store, side.index, exposure, limits, warm, side.parameters)
+
+    # --- records ---
+
+    def serve(self, asked: m.Serve) -> m.Served:
+        """Return requested records as far as they fit; None for one that is gone by now."""
+        records: list[Record | None] = []
+        size = 0
+        for hash in asked.hashes:
+            record = self.store.load(RecordHash(hash))
+            records.append(record)
+            size += 0 if record is None else len(record.raw)
+            if size >= asked.bytes:
+                break
+        return m.Served(tuple(records))
+
+    def save(self, asked: m.Save) -> m.Saved:
+        """Store records; keep them at hand until they were evaluated, as far as there is room."""
+        outcomes = self.store.save(asked.records)
+        for record in asked.records:
+            if self._fresh_bytes < self.parameters.hold_fresh_bytes:
                 self._fresh[record.hash] = record
                 self._fresh_bytes += len(record.raw)
+        hashes = (record.hash for record in asked.records)
+        return m.Saved(tuple(zip(hashes, outcomes, strict=True)))
 
     # --- evaluation ---
 
     def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
         """Answer ``Evaluate``, in parts of a bounded size."""
-        self.rest()
+        self._let_go()
         forgets = self.store.forgets()  # before the snapshot: what comes between is seen next time
         self._snapshot = self.store.snapshot()
         now = Position(self._snapshot.high_water, forgets)
@@ -281,14 +311,16 @@ class LocalPolicy:
         self._touched, self._unknown = set(), set()
         if self._forgets is None:
             self._forgets = self.store.forgets()
+        viewer = asked.plan.operands[1 - self.index].viewer
+        nothing = m.Recalled(ticks=self.exposure.looks_at_time(viewer))
         if asked.link is None:
-            return m.Recalled()
-        rest = None if self.resting is None else self.resting.take(asked.link)
+            return nothing
+        rest = None if self.warm is None else self.warm.take(asked.link)
         kept = None
         with suppress(StoreError):  # a file that is only read may be of an earlier version
             kept = self.store.link(asked.link)
         if kept is None:
-            return m.Recalled()
+            return nothing
         if rest is not None and rest.known.head == kept.head:
             known: Known | None = rest.known
         else:
@@ -296,7 +328,7 @@ class LocalPolicy:
             known = read_known(kept, self.parameters.standard_prefix)
         lost = None if known is None else self.store.forgotten(known.position.forgets)
         if known is None or lost is None or known.basis != basis:
-            return m.Recalled()
+            return nothing
         if rest is not None:
             self.policy, self._mentions = rest.policy, rest.mentions
             self._position, self._runtime = known.position, rest.runtime
@@ -305,17 +337,20 @@ class LocalPolicy:
         peers = known.state.peers
         self._unknown = {hash for hash in lost if hash in peers and hash not in known.texts}
         if not self._unknown:
-            return m.Recalled(known.state)
+            return replace(nothing, state=known.state)
         peers = peers.copy()
         peers.remove(self._unknown)
-        return m.Recalled(replace(known.state, peers=peers))
+        return replace(nothing, state=replace(known.state, peers=peers))
 
     def remember(self, told: m.Remember) -> None:
         """Keep how the link stands, as one value: in the store, and at hand if there is room."""
-        policy = self.policy
-        if policy is None:
-            return  # nothing had to be evaluated: it stands as it stood
-        state, before = told.state, self._known
+        policy, link = self.policy, told.link
+        if policy is not None and link is not None:  # else it stands as it stood, or nowhere
+            self._keep(link, told.state, policy)
+        self._let_go()
+
+    def _keep(self, link: bytes, state: m.LinkState, policy: ExchangePolicy) -> None:
+        before = self._known
         texts = dict(before.texts) if before is not None else {}
         lost = False
         for record in self._touched:
@@ -330,13 +365,13 @@ class LocalPolicy:
         new = Known(self._basis, self._position, runtime, state, texts)
         known, change = change_of(new, before)
         try:
-            self.store.keep_link(told.link, change)
+            self.store.keep_link(link, change)
         except StoreError:
             self._known = None  # without it the next exchange has more to do, and no more
             return
         self._known, self._touched = known, set()
         if self._mentions is not None and not lost:
-            self._rest = told.link, AtRest(known, policy, self._mentions, self._runtime)
+            self._rest = link, WarmLink(known, policy, self._mentions, self._runtime)
 
     def _text(self, record: str, state: m.LinkState) -> bytes | None:
         """Return the peer's advertisement, nothing if it follows from ours, None if it is lost."""
@@ -377,17 +412,23 @@ class LocalPolicy:
 
     # --- the end ---
 
-    def rest(self) -> None:
-        """Let go of the moment that was looked at last."""
+    def _let_go(self) -> None:
+        """Let go of the moment that was looked at last: what it holds, others may wait for."""
         if self._snapshot is not None:
             self._snapshot.close()
             self._snapshot = None
 
     def close(self) -> None:
-        """End; what is at rest is left to the next exchange."""
-        self.rest()
-        if self.resting is not None and self._rest is not None:
-            self.resting.put(*self._rest)
+        """End; what came to rest is left to the next exchange."""
+        self._let_go()
+        if self.warm is not None and self._rest is not None:
+            self.warm.put(*self._rest)
+            self._rest = None
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes the policy and what is at hand take."""
+        return memory_of(self.policy) + self._fresh_bytes
 
 
 def stored_after(

@@ -1,8 +1,9 @@
-"""What exchanges leave behind at their fixed points, for the next ones over the same links.
+"""Policies that exchanges leave behind at their fixed points, for the next ones over a link.
 
-Marks make it cheap to find that nothing is new. This makes it cheap to find a little that is new:
-the policy only follows what was stored since. It is kept in memory while there is room, by whoever
-lives longer than an exchange: a server, or an application that opened a lace.
+What a store keeps of a link makes it cheap to find that nothing is new. This makes it cheap to find
+a little that is new: the policy only follows what was stored since. It is kept in memory while
+there is room, by whoever lives longer than an exchange: a server, or an application that opened a
+lace.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
+from lace.answering.memory import Known
 from lace.datalog.source import Fact
 from lace.interlace.partition import Partitions
 from lace.limits import MIB
 from lace.policy.executable import ExchangePolicy
 from lace.policy.mentions import Mentions
-from lace.answering.memory import Known
 
 _ROOM: Final = 128 * MIB
 _FACT_BYTES: Final = 400  # in a source, with what follows from it
@@ -33,7 +34,7 @@ def memory_of(policy: ExchangePolicy | None, *tables: Partitions) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class AtRest:
+class WarmLink:
     """One side at a fixed point: what is known of the link, and the policy that knows it."""
 
     known: Known
@@ -46,13 +47,13 @@ class AtRest:
         return memory_of(self.policy, self.known.state.own, self.known.state.peers)
 
 
-class Resting:
+class WarmLinks:
     """Sides at rest by link; the one that was not used for longest goes first."""
 
     def __init__(self, room: int = _ROOM) -> None:
         self._room = room
         self._lock = Lock()
-        self._sides: OrderedDict[bytes, tuple[AtRest, int]] = OrderedDict()
+        self._sides: OrderedDict[bytes, tuple[WarmLink, int]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sides)
@@ -68,13 +69,13 @@ class Resting:
         with self._lock:
             self._sides.clear()
 
-    def take(self, link: bytes) -> AtRest | None:
+    def take(self, link: bytes) -> WarmLink | None:
         """Hand over what is kept for a link: whoever goes on with it changes it."""
         with self._lock:
             found = self._sides.pop(link, None)
         return None if found is None else found[0]
 
-    def put(self, link: bytes, side: AtRest) -> None:
+    def put(self, link: bytes, side: WarmLink) -> None:
         """Keep a side; others go until there is room for it."""
         size = side.memory
         with self._lock:

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from lace.answering.warm import WarmLinks
+from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
 from lace.errors import Code, UsageError
 from lace.ids import Verifier, parse_verifier
@@ -18,8 +20,6 @@ from lace.record.model import Plex, Record, Seal
 from lace.recordstore.base import RecordStore
 from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
-from lace.clock import tai_now
-from lace.answering.warm import Resting
 from lace.transport.address import Address, parse_address
 
 
@@ -73,7 +73,7 @@ class Lace:
     limits: Limits = DEFAULT_LIMITS
     kinds: tuple[RecordKind, ...] = ()
     _worker: ThreadPoolExecutor | None = None
-    _resting: Resting = field(default_factory=Resting)
+    _warm: WarmLinks = field(default_factory=WarmLinks)
 
     @property
     def verifier(self) -> Verifier | None:
@@ -126,9 +126,9 @@ def worker_of(lace: Lace) -> ThreadPoolExecutor | None:
     return lace._worker  # noqa: SLF001
 
 
-def resting_of(lace: Lace) -> Resting:
+def warm_links_of(lace: Lace) -> WarmLinks:
     """Return what exchanges of a handle left behind for later ones."""
-    return lace._resting  # noqa: SLF001
+    return lace._warm  # noqa: SLF001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,18 +9,19 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-from lace.api.handles import Lace, Peer, resting_of, store_of, worker_of
+from lace.answering.store import StoreAnswers
+from lace.api.handles import Lace, Peer, store_of, warm_links_of, worker_of
+from lace.clock import tai_now
+from lace.driving.client import Client
+from lace.driving.connection import Connection, MakeAnswers
+from lace.driving.exchange import Exchange
+from lace.driving.pair import Pair
 from lace.errors import Code, InterlaceAborted, LaceError
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.view import Expose, Exposure
 from lace.recordstore.base import RecordStore
-from lace.driving.client import Client
-from lace.clock import tai_now
-from lace.driving.exchange import Exchange
-from lace.driving.pair import Pair
-from lace.driving.participant import Participant
 from lace.selectors import selector
 from lace.tai import Tai
 
@@ -107,7 +108,7 @@ class OpenInterlace:
 
     def __init__(self) -> None:
         self._events: asyncio.Queue[m.Event | None] = asyncio.Queue()
-        self._inputs: deque[m.Input] = deque()
+        self._inputs: deque[m.Order] = deque()
         self._wanted = asyncio.Event()
         self._told = False
         self._loop = asyncio.get_running_loop()
@@ -181,7 +182,7 @@ class OpenInterlace:
 
     # --- driving ---
 
-    def _give(self, given: m.Input) -> None:
+    def _give(self, given: m.Order) -> None:
         self._inputs.append(given)
         self._wanted.set()
 
@@ -220,7 +221,7 @@ class _PairInterlace(OpenInterlace):
                 if moved:
                     await asyncio.sleep(0)
                 elif pair.right.closed:
-                    pair.give(0, m.PeerGone(orderly=True), tai_now())
+                    pair.lose(0, tai_now(), orderly=True)
                 elif not pair.left.closed:
                     await self._rest()
             pair.end(tai_now())
@@ -232,20 +233,21 @@ class _PairInterlace(OpenInterlace):
     def _take_inputs(self) -> None:
         while self._inputs:
             given = self._inputs.popleft()
-            self._pair.give(0, given, tai_now())
+            self._pair.tell(0, given, tai_now())
             if isinstance(given, m.Woken):
-                self._pair.give(1, given, tai_now())
+                self._pair.tell(1, given, tai_now())
 
     async def _rest(self) -> None:
         """Wait for something to do: an input, a tick, or what another process may have stored."""
         self._wanted.clear()
-        timers = [side.timer for side in self._pair.sides if side.timer is not None]
+        ticks = [side.timer.seconds for side in self._pair.sides if side.timer is not None]
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._wanted.wait(), min([_POLL_SECONDS, *timers]))
+            await asyncio.wait_for(self._wanted.wait(), min([_POLL_SECONDS, *ticks]))
             return
         for index, side in enumerate(self._pair.sides):
             if side.idle:
-                self._pair.give(index, m.Woken(), tai_now())
+                self._pair.fire(index, tai_now())
+                self._pair.tell(index, m.Woken(), tai_now())
 
 
 class _PeerInterlace(OpenInterlace):
@@ -269,7 +271,7 @@ class _PeerInterlace(OpenInterlace):
     async def close(self) -> None:
         """End the exchange; between two connections there is nothing to wait for."""
         if self._exchange is None and not self._task.done():
-            self._events.put_nowait(m.Closed("asked to close", m.InterlaceResult()))
+            self._events.put_nowait(m.Closed(m.Ending.ASKED, m.InterlaceResult()))
             self._task.cancel()
         await super().close()
 
@@ -304,7 +306,7 @@ class _PeerInterlace(OpenInterlace):
         while self._inputs:
             exchange.give(self._inputs.popleft())
 
-    def _give(self, given: m.Input) -> None:
+    def _give(self, given: m.Order) -> None:
         if self._exchange is not None:
             self._exchange.give(given)
         else:
@@ -395,7 +397,7 @@ class SteppedInterlace:
         """End the exchange; what was stored stays stored."""
         if self._pair is not None:
             if not self._pair.left.closed:
-                self._pair.give(0, m.CloseRequested(), self._clock())
+                self._pair.tell(0, m.CloseRequested(), self._clock())
                 self._pair.end(self._clock())
                 _tell(self._pair.left, self._events.append)
             for end in self._ends:
@@ -411,7 +413,7 @@ class SteppedInterlace:
         if self._woken and pair.quiet:
             self._woken = False
             for index in (0, 1):
-                pair.give(index, m.Woken(), now)
+                pair.tell(index, m.Woken(), now)
         pair.step(now)
         _tell(pair.left, self._events.append)
 
@@ -443,11 +445,13 @@ def _pair(
             encrypted=True,  # nothing leaves this process
             limits=lace.limits,
         )
-        exposure = as_exposure(exposes[index])
-        sides.append(
-            Participant(store_of(lace), side, exposure, lace.limits, resting=resting_of(lace))
-        )
+        sides.append(Connection(side, _answers_of(lace, as_exposure(exposes[index]))))
     return Pair(sides[0], sides[1], direct=True)
+
+
+def _answers_of(lace: Lace, exposure: Exposure) -> MakeAnswers:
+    warm = warm_links_of(lace)
+    return lambda side: StoreAnswers.of(store_of(lace), side, exposure, lace.limits, warm)
 
 
 def client_of(left: Lace, right: Peer, policy: Policy, expose: Exposes = "selected") -> Client:
@@ -461,13 +465,11 @@ def client_of(left: Lace, right: Peer, policy: Policy, expose: Exposes = "select
         trust=right.trust,
         trusts_local=right.trusts_local,
         limits=left.limits,
-        resting=resting_of(left),
+        warm=warm_links_of(left),
         worker=worker_of(left),
     )
 
 
-def _tell(side: Participant, hear: Callable[[m.Event], None]) -> None:
-    events = side.events.copy()
-    side.events.clear()
-    for event in events:
+def _tell(side: Connection, hear: Callable[[m.Event], None]) -> None:
+    for event in side.events():
         hear(event)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from typing import Final
 
+from lace.answering.selection import Selection
 from lace.api.handles import Lace, Peer, store_of
 from lace.api.handles import open as open_lace
 from lace.api.interlaces import Policy, as_module, client_of, raise_if_aborted, sync
@@ -15,7 +16,6 @@ from lace.errors import Code, Outcome, Status, UsageError
 from lace.ids import RecordHash
 from lace.record.model import Record, Versioned
 from lace.record.validate import validate_record
-from lace.answering.selection import Selection
 from lace.selectors import hashes
 from lace.urc import Coordinate, HashAddress, parse_urc, raw_tip_key
 
@@ -91,8 +91,7 @@ async def _store_at(peer: Peer, records: builtins.list[Record]) -> builtins.list
         client = client_of(scratch, peer, hashes(record.hash for record in records))
         exchange = await client.dial(peer.address)
         sent = set(raise_if_aborted(await exchange.run()).sent)
-        assert exchange.participant is not None
-        is_there = exchange.participant.machine.peer_advertises
+        is_there = exchange.connection.machine.peer_advertises
     outcomes: builtins.list[Outcome[Record]] = []
     for record in records:
         if record.hash in sent:

@@ -9,6 +9,7 @@ from typing import Final
 
 from lace.api.handles import Lace, store_of
 from lace.api.interlaces import Exposes, Policy, as_exposure, as_module
+from lace.clock import tai_now
 from lace.datalog.explain import FailedRule, Proof
 from lace.datalog.roles import ADVERTISEMENT_FACTS, RECORD_FACTS
 from lace.datalog.source import MemorySource, parse_fact
@@ -22,7 +23,6 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record.facts import fields
 from lace.record.model import Record
-from lace.clock import tai_now
 
 _MOST_PREMISES: Final = 10_000
 _ABOUT_RECORDS: Final = frozenset(p.name for p in RECORD_FACTS | ADVERTISEMENT_FACTS)

@@ -7,10 +7,10 @@ import click
 from lace import blocking
 from lace.cli.files import name_and_value, read_limited
 from lace.cli.settings import find, key_option, lace_option
+from lace.clock import tai_now
 from lace.errors import Code, Status, UsageError
 from lace.limits import DEFAULT_LIMITS
 from lace.record import build_plex, seal
-from lace.clock import tai_now
 from lace.urc import Coordinate, parse_urc
 
 

@@ -17,11 +17,11 @@ import click
 
 from lace import blocking
 from lace.cli.exitcodes import Exit
+from lace.clock import tai_now
 from lace.crypto.keys import demo_key
 from lace.keyring import VARIABLE, Keyring
 from lace.record import build_plex, seal
 from lace.record.model import Record
-from lace.clock import tai_now
 from lace.selectors import room
 from lace.tai import Tai
 

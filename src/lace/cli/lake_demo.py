@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from lace.cli.lake import Spark, open_lake, spark_options
+from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
 from lace.record.build import build_plex, seal
-from lace.clock import tai_now
 from lace.selectors import room
 
 _GROUP, _APP = "notes-demo", "notes"

@@ -10,6 +10,7 @@ import click
 from lace.cli.exitcodes import Exit
 from lace.cli.files import name_and_value, read_frames, read_key, read_limited, write_output
 from lace.cli.render import console, print_json, table
+from lace.clock import tai_now
 from lace.errors import Code, RecordError, UsageError
 from lace.limits import DEFAULT_LIMITS
 from lace.record import (
@@ -24,7 +25,6 @@ from lace.record import (
     seal,
     validate_record,
 )
-from lace.clock import tai_now
 from lace.urc import Coordinate, parse_urc
 
 _SHOWN_DATA = 400

@@ -17,10 +17,10 @@ from lace.cli.keyring import key_named
 from lace.cli.settings import Settings, find
 from lace.errors import Code, UsageError
 from lace.recordstore.sqlite import SqliteStore
+from lace.selectors import selector
+from lace.serving.grants import ServePolicy, load_policy, symmetric_policy
 from lace.serving.metrics import serve_metrics
 from lace.serving.server import Server
-from lace.serving.grants import ServePolicy, load_policy, symmetric_policy
-from lace.selectors import selector
 from lace.text import redact
 from lace.transport.address import Address, Scheme, parse_address
 from lace.transport.tls import Certificate, development_certificate

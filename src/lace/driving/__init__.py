@@ -1,1 +1,1 @@
-"""What drives the core: the clock, and bulk work over several processes."""
+"""Driving a connection: without any input or output, over a stream, or between two laces here."""

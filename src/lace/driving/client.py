@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from lace import b64a
+from lace.answering.store import StoreAnswers
+from lace.answering.warm import WarmLinks
 from lace.crypto.keys import SigningKey
+from lace.driving.backoff import Backoff
+from lace.driving.connection import Connection
+from lace.driving.exchange import Exchange, Listen
 from lace.errors import Code, TransportError
 from lace.ids import Verifier
 from lace.interlace import messages as m
@@ -20,11 +25,7 @@ from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
 from lace.recordstore.base import RecordStore
-from lace.driving.backoff import Backoff
-from lace.driving.exchange import Exchange, Listen
-from lace.driving.participant import Participant
-from lace.answering.warm import Resting
-from lace.stream.binding import Connection
+from lace.stream.binding import Endpoint
 from lace.stream.items import NONCE_BYTES
 from lace.transport.address import Address, Scheme
 from lace.transport.base import ByteStream
@@ -62,7 +63,7 @@ class Client:
     trusts_local: bool = False
     """Whether Unix sockets and stdio count as encrypted, by local policy."""
     limits: Limits = DEFAULT_LIMITS
-    resting: Resting | None = field(default_factory=Resting)
+    warm: WarmLinks | None = field(default_factory=WarmLinks)
     """What exchanges left behind for later ones over the same links."""
     worker: Executor | None = None
     """Where evaluation and storing run; None runs them in the event loop."""
@@ -85,7 +86,7 @@ class Client:
         """Return an exchange over a stream that stands already."""
         packs = address.scheme in _PACKING_SCHEMES if self.packs is None else self.packs
         local = self.trusts_local and address.scheme in _LOCAL_SCHEMES
-        connection = Connection(
+        endpoint = Endpoint(
             accepting=False,
             nonce=new_nonce(),
             addresses=(str(address),),
@@ -95,16 +96,14 @@ class Client:
             expected=self.expected,
             packs=packs,
         )
-        return Exchange(
-            stream,
-            connection,
+        connection = Connection.over(
+            endpoint,
             self.module,
-            self._participant,
+            self._answers,
             base=Side(index=1, module=self.module, open=stays, limits=self.limits),
             limits=self.limits,
-            listen=listen,
-            worker=self.worker,
         )
+        return Exchange(stream, connection, limits=self.limits, listen=listen, worker=self.worker)
 
     async def sync(self, address: Address, listen: Listen | None = None) -> m.Closed | m.Aborted:
         """Run one bounded exchange; raise ``TransportError`` if there is no connection."""
@@ -147,7 +146,7 @@ class Client:
                     begin(exchange)
                 ended = await exchange.run()
                 if isinstance(ended, m.Closed):
-                    if ended.reason == "asked to close":
+                    if ended.ending is m.Ending.ASKED:
                         return ended
                     why = ended.reason
                 elif ended.code not in PASSING:
@@ -159,5 +158,5 @@ class Client:
                 retry(seconds, why)
             await sleep(seconds)
 
-    def _participant(self, side: Side) -> Participant:
-        return Participant(self.store, side, self.exposure, self.limits, resting=self.resting)
+    def _answers(self, side: Side) -> StoreAnswers:
+        return StoreAnswers.of(self.store, side, self.exposure, self.limits, self.warm)

@@ -1,9 +1,10 @@
 """One exchange over one byte stream: reads while it writes, and never lets memory grow without end.
 
-What the peer sends is handed to the participant in the order it came, in a worker thread where one
-is given, so that evaluation and storing never hold up other connections. What the participant sends
+What the peer sends is handed to the connection in the order it came, in a worker thread where one
+is given, so that evaluation and storing never hold up other connections. What the connection sends
 waits in a queue of its own. A peer that goes on without taking what it was sent is made to wait: an
-honest one is at most a phase ahead of what it has read.
+honest one is at most a phase ahead of what it has read. While the worker works for long, the peer
+is told so, and does not take it for silence.
 """
 
 from __future__ import annotations
@@ -17,29 +18,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from lace import collector
-from lace.errors import Code, TransportError
-from lace.ids import Verifier
-from lace.interlace import messages as m
-from lace.interlace.machine import Side
-from lace.limits import DEFAULT_LIMITS, Limits
-from lace.policy.module import PolicyModule
 from lace.clock import tai_now
-from lace.driving.ratelimit import Pace
-from lace.driving.participant import Participant
-from lace.stream.binding import Binding, Connection
+from lace.driving.connection import Connection, Timer
+from lace.driving.ratelimit import RateLimit
+from lace.errors import Code, TransportError
+from lace.interlace import messages as m
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.stream.binding import WORKING, farewell
 from lace.tai import Tai
-from lace.transport.base import ByteStream
+from lace.transport.base import CHUNK, ByteStream
 
-MakeParticipant = Callable[[Side], Participant]
 Listen = Callable[[m.Event], None]
-ModuleFor = Callable[[Verifier], PolicyModule]
-"""Says what to exchange with a peer, once it is known who that is."""
 
-_CHUNKS_AHEAD: Final = 2  # read, but not yet handed on
+_AHEAD: Final = 2 * CHUNK  # bytes that are read, but not yet handed on
 _PHASES_UNSENT: Final = 2  # ended by us, but not yet taken by the peer
-_WRITE: Final = 1 << 16  # bytes that must be taken within the time of one phase
+_WRITE: Final = 1 << 16  # bytes that must be taken before the peer counts as silent
 _LAST_WORD_SECONDS: Final = 1.0
-_UNCHANGED: Final = -1.0  # no machine sets a timer into the past
+_WORKING_SECONDS: Final = 5.0  # of work, after which the peer is told that it goes on
 
 
 @dataclass(slots=True)
@@ -54,198 +49,149 @@ class _Over:
     """The peer's bytes have ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Fired:
-    """A timer has run out; it may have been set anew since."""
-
-    timer: int
+_Came = bytes | m.Order | m.StreamFailed | Timer | _Over
 
 
 class Exchange:
-    """Drives one participant over one stream, from the preface to the end."""
+    """Drives one connection over one stream, from its first byte to the end."""
 
     def __init__(
         self,
         stream: ByteStream,
         connection: Connection,
-        module: PolicyModule,
-        make: MakeParticipant,
         *,
-        base: Side | None = None,
         limits: Limits = DEFAULT_LIMITS,
         listen: Listen | None = None,
         worker: Executor | None = None,
-        pace: Pace | None = None,
-        module_for: ModuleFor | None = None,
+        rate_limit: RateLimit | None = None,
         clock: Callable[[], Tai] = tai_now,
+        working_seconds: float = _WORKING_SECONDS,
     ) -> None:
+        self.connection = connection
+        self.traffic = Traffic()
         self._stream = stream
-        self._binding = Binding(connection, limits)
-        self._module = module
-        self._make = make
-        self._base = base
         self._limits = limits
         self._listen = listen or (lambda _event: None)
         self._worker = worker
-        self._pace = pace
-        self._module_for = module_for
+        self._rate_limit = rate_limit
         self._clock = clock
-        self.participant: Participant | None = None
-        self.traffic = Traffic()
-        self._inbox: asyncio.Queue[bytes | m.Input | _Over | _Fired] = asyncio.Queue()
+        self._working_seconds = working_seconds
+        self._inbox: asyncio.Queue[_Came] = asyncio.Queue()
         self._ahead = 0  # bytes that were read and not yet handed on
-        self._room = asyncio.Semaphore(_CHUNKS_AHEAD)
+        self._is_working = False
+        self._is_unheard = False  # nothing can be sent any more
         self._outbox: deque[tuple[bytes, bool]] = deque()  # with whether a phase ends there
         self._unsent = 0  # bytes in the outbox
         self._unsent_ends = 0
         self._moved = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timers = 0
-        self._is_late = False
-        self._last: m.Closed | m.Aborted | None = None
+        self._heard = 0.0  # when bytes came last
+        self._timer: Timer | None = None
+        self._alarm: asyncio.TimerHandle | None = None
 
     # --- from outside ---
 
-    def give(self, given: m.Input) -> None:
-        """Hand over an input of this side's own (``Woken``, ``CloseRequested``, …)."""
-        self._inbox.put_nowait(given)
+    def give(self, order: m.Order | m.StreamFailed) -> None:
+        """Hand over an order of this side's own (``Woken``, ``CloseRequested``, …)."""
+        self._inbox.put_nowait(order)
 
     @property
     def waiting(self) -> int:
         """Bytes that wait here, in either direction."""
-        return self._unsent + self._ahead + self._binding.held
+        return self._unsent + self._ahead
 
     @property
     def memory(self) -> int:
         """About how many bytes this holds: what waits, facts, and tables."""
-        return self.waiting + (0 if self.participant is None else self.participant.memory)
+        return self.waiting + self.connection.memory
 
     async def run(self) -> m.Closed | m.Aborted:
         """Run to the end; return how it ended. The stream is closed then."""
-        self._set_timer(self._limits.phase_timeout)
-        self._send([self._binding.greeting()])
+        self._heard = asyncio.get_running_loop().time()
+        self._pass_on(0)
         reading = asyncio.create_task(self._read())
         writing = asyncio.create_task(self._write())
         try:
-            while self._last is None:
+            while self.connection.ended is None:
                 await self._step(await self._inbox.get())
-            await self._say_goodbye(reading, writing)
+            await self._say_goodbye(self.connection.ended, reading, writing)
         finally:
-            self._set_timer(None)
+            self._set_alarm(None)
             for task in (reading, writing):
                 task.cancel()
             await asyncio.gather(reading, writing, return_exceptions=True)
             self._stream.abort()
-        return self._last
+        return self.connection.ended
 
     # --- the loop ---
 
-    async def _step(self, came: bytes | m.Input | _Over | _Fired) -> None:
-        inputs: list[m.Input]
+    async def _step(self, came: _Came) -> None:
         if isinstance(came, bytes):
-            while self._unsent_ends > _PHASES_UNSENT and not self._is_late:
+            while self._unsent_ends > _PHASES_UNSENT:  # not for ever: see _write_piece
                 await self._moved.wait()
-            inputs = self._binding.receive(came)
-            self._ahead -= len(came)
-            self._room.release()
-            inputs = self._with_module(inputs)
-        elif isinstance(came, _Over):
-            inputs = [self._binding.end()]
-        elif isinstance(came, _Fired):
-            inputs = [m.TimerFired()] if came.timer == self._timers else []
-        else:
-            inputs = [came]
-        if self.participant is None:
-            if not self._binding.has_met:
-                if inputs:
-                    self._end_before_start(inputs[-1])
-                return
-            self.participant = self._make(self._binding.side(self._module, self._base))
-            inputs.insert(0, m.Started())
-        await self._work(self.participant, inputs)
-
-    async def _work(self, participant: Participant, inputs: list[m.Input]) -> None:
-        """Hand inputs to the participant, pass on what it sends, and tell what happened."""
-        if not inputs:
-            return
-
-        def work() -> list[bytes]:
-            pieces: list[bytes] = []
-            with collector.paused():
-                for given in inputs:
-                    now = self._clock()
-                    pieces += self._binding.send(participant.give(given, now), now)
-                    if participant.closed:
-                        break
-            return pieces
-
-        participant.timer = _UNCHANGED
-        before = self._binding.phases_sent
+        before = self.connection.phases_sent
         if self._worker is None:
-            pieces = work()
+            self._hand_on(came)
         else:
-            pieces = await asyncio.get_running_loop().run_in_executor(self._worker, work)
-        self._send(pieces, ends=self._binding.phases_sent - before)
-        if participant.timer != _UNCHANGED:
-            self._set_timer(participant.timer)
-        events = participant.events.copy()
-        participant.events.clear()
-        for event in events:
+            loop = asyncio.get_running_loop()
+            await self._telling(loop.run_in_executor(self._worker, self._hand_on, came))
+        if isinstance(came, bytes):
+            self._ahead -= len(came)
+            self._note()
+        self._pass_on(before)
+
+    def _hand_on(self, came: _Came) -> None:
+        """Let the connection take what came; evaluates, reads and stores as it must."""
+        connection, now = self.connection, self._clock()
+        with collector.paused():
+            match came:
+                case bytes():
+                    connection.receive_data(came, now)
+                case Timer():
+                    connection.receive_timer(came, now)
+                case _Over():
+                    connection.receive_eof(now)
+                case m.StreamFailed():
+                    connection.receive_failure(came, now)
+                case _:
+                    connection.tell(came, now)
+
+    async def _telling(self, work: asyncio.Future[None]) -> None:
+        """Wait for work to be done, and tell the peer from time to time that it goes on."""
+        self._is_working = True
+        while not (await asyncio.wait([work], timeout=self._working_seconds))[0]:
+            if not self._outbox:  # else there is enough for the peer to hear
+                self._send([WORKING], 0)
+        self._is_working = False
+        work.result()
+
+    def _pass_on(self, phases_before: int) -> None:
+        """Send what the connection says, set its timer, and tell what happened."""
+        connection = self.connection
+        self._send(connection.data_to_send(), connection.phases_sent - phases_before)
+        if connection.timer != self._timer:
+            self._set_alarm(connection.timer)
+        for event in connection.events():
             self._listen(event)
-            if isinstance(event, m.Closed | m.Aborted):
-                self._last = event
-
-    def _with_module(self, inputs: list[m.Input]) -> list[m.Input]:
-        """Change to what is meant for this peer as soon as it has proven who it is.
-
-        Whoever has proven nothing never gets to read what others may do.
-        """
-        proven = next((given for given in inputs if isinstance(given, m.PeerProven)), None)
-        if proven is None or self._module_for is None:
-            return inputs
-        module = self._module_for(proven.verifier)
-        if module.id == self._module.id:
-            return inputs
-        at = inputs.index(proven) + 1
-        return [*inputs[:at], m.OperandChanged(module), *inputs[at:]]
-
-    def _end_before_start(self, given: m.Input) -> None:
-        """Tell of an end that came before there was an exchange."""
-        match given:
-            case m.StreamFailed():
-                code, detail, blame = given.code, given.detail, m.Blame.REMOTE
-            case m.TimerFired():
-                code, blame = Code.INTERLACE_TIMEOUT, m.Blame.LINK
-                detail = "the peer did not begin"
-            case m.CloseRequested():
-                self._last = m.Closed("asked to close", m.InterlaceResult())
-                self._listen(self._last)
-                return
-            case m.PeerGone():
-                code, blame = Code.INTERLACE_GONE, m.Blame.LINK
-                detail = "the connection ended before an exchange began"
-            case _:
-                return
-        self._last = m.Aborted(code, detail, blame, m.InterlaceResult())
-        self._listen(self._last)
 
     # --- reading ---
 
     async def _read(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
             while True:
-                await self._room.acquire()
+                while self._ahead >= _AHEAD:
+                    await self._moved.wait()
                 chunk = await self._stream.read()
+                self._heard = loop.time()
                 if not chunk:
                     break
                 self.traffic.bytes_in += len(chunk)
                 self._ahead += len(chunk)
                 self._inbox.put_nowait(chunk)
-                if self._pace is not None:
-                    now = asyncio.get_running_loop().time()
-                    await asyncio.sleep(
-                        self._pace.wait(now, self.traffic.bytes_in, self._binding.phases_received)
-                    )
+                if self._rate_limit is not None:
+                    phases = self.connection.phases_received
+                    wait = self._rate_limit.wait(loop.time(), self.traffic.bytes_in, phases)
+                    await asyncio.sleep(wait)
         except TransportError as error:
             if error.code is not Code.TRANSPORT_LOST:
                 self._inbox.put_nowait(m.StreamFailed(error.code, error.message))
@@ -253,9 +199,9 @@ class Exchange:
 
     # --- writing ---
 
-    def _send(self, pieces: list[bytes], ends: int = 0) -> None:
+    def _send(self, pieces: list[bytes], ends: int) -> None:
         data = b"".join(pieces)
-        if data:
+        if data and not self._is_unheard:
             self._outbox.extend(
                 (data[at : at + _WRITE], False) for at in range(0, len(data), _WRITE)
             )
@@ -271,8 +217,7 @@ class Exchange:
                     await self._moved.wait()
                 data, is_end = self._outbox[0]
                 if data:
-                    async with asyncio.timeout(self._limits.phase_timeout):
-                        await self._stream.write(data)
+                    await self._write_piece(data)
                 self._outbox.popleft()
                 self._unsent -= len(data)
                 self.traffic.bytes_out += len(data)
@@ -283,19 +228,41 @@ class Exchange:
         except TimeoutError:
             self.give(m.StreamFailed(Code.INTERLACE_TIMEOUT, "the peer does not take what is sent"))
         # Nothing can be sent any more; nothing may wait for it either.
+        self._is_unheard = True
         self._outbox.clear()
         self._unsent = self._unsent_ends = 0
         self._note()
+
+    async def _write_piece(self, data: bytes) -> None:
+        """Write, for as long as the peer takes something, or says something."""
+        loop = asyncio.get_running_loop()
+        writing = asyncio.ensure_future(self._stream.write(data))
+        began = loop.time()
+        try:
+            while not writing.done():
+                # While this side works it may not read, and that is no silence of the peer's.
+                heard = loop.time() if self._is_working else max(began, self._heard)
+                left = heard + self._limits.phase_timeout - loop.time()
+                if left <= 0:
+                    raise TimeoutError
+                await asyncio.wait([writing], timeout=left)
+            writing.result()
+        finally:
+            writing.cancel()
 
     def _note(self) -> None:
         self._moved.set()
         self._moved = asyncio.Event()
 
-    async def _say_goodbye(self, reading: asyncio.Task[None], writing: asyncio.Task[None]) -> None:
+    async def _say_goodbye(
+        self,
+        ended: m.Closed | m.Aborted,
+        reading: asyncio.Task[None],
+        writing: asyncio.Task[None],
+    ) -> None:
         """Send what is left, with a word on why if it did not end in order."""
-        assert self._last is not None
-        if isinstance(self._last, m.Aborted):
-            self._send([self._binding.farewell(self._last.code)])
+        if isinstance(ended, m.Aborted):
+            self._send([farewell(ended.code)], 0)
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORD_SECONDS):
                 while self._outbox and not writing.done():
@@ -307,17 +274,11 @@ class Exchange:
 
     # --- time ---
 
-    def _set_timer(self, seconds: float | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._timers += 1
-        self._is_late = False
-        if seconds is not None:
+    def _set_alarm(self, timer: Timer | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._timer = timer
+        if timer is not None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(seconds, self._fire, self._timers)
-
-    def _fire(self, timer: int) -> None:
-        self._is_late = True  # what waits for the peer must not wait any longer
-        self._inbox.put_nowait(_Fired(timer))
-        self._note()
+            self._alarm = loop.call_later(timer.seconds, self._inbox.put_nowait, timer)

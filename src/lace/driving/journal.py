@@ -31,7 +31,7 @@ from lace.record.model import Record
 from lace.record.validate import validate_record
 from lace.tai import Tai, parse_tai
 
-VERSION: Final = 1
+VERSION: Final = 2
 _TEXTS: Final = frozenset(("content",))  # bytes that are text wherever they are honest
 
 _CODES: Final = {str(code): code for code in Code}
@@ -175,6 +175,11 @@ def read_side(lines: Iterator[str]) -> Side:
             f"line 1: journal version {version}, this engine knows {VERSION}",
             code=Code.JOURNAL_NEWER,
         )
+    if version < VERSION:
+        raise EncodingError(
+            f"line 1: journal version {version} of an earlier engine; this one reads {VERSION}",
+            code=Code.JOURNAL_MALFORMED,
+        )
     with _Reading(1):
         return _side(first["side"])
 
@@ -314,9 +319,9 @@ _INPUTS: Final[dict[str, Callable[[Json], m.Input]]] = {
     "CloseRequested": lambda _: m.CloseRequested(),
     "Evaluated": _evaluated,
     "EvaluationFailed": lambda c: m.EvaluationFailed(_CODES[c["code"]], c["detail"]),
-    "Recalled": lambda c: m.Recalled(_state(c["state"])),
+    "Recalled": lambda c: m.Recalled(_state(c["state"]), c["ticks"]),
     "Described": lambda c: m.Described(tuple(map(_advert, c["adverts"]))),
-    "Loaded": lambda c: m.Loaded(tuple(map(_record, c["records"]))),
+    "Served": lambda c: m.Served(tuple(map(_record, c["records"]))),
     "Saved": lambda c: m.Saved(
         tuple((RecordHash(hash), _outcome(outcome)) for hash, outcome in c["outcomes"])
     ),

@@ -9,7 +9,7 @@ _WINDOW: Final = 60.0
 
 
 @dataclass(slots=True)
-class Pace:
+class RateLimit:
     """Bounds bytes and phases in each minute."""
 
     bytes_per_minute: int

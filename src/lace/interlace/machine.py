@@ -3,31 +3,33 @@
 ``receive`` takes one input and returns what to do about it. The machine calls no store, no policy,
 no clock and no stream: it asks for what it needs by effects, and is told by inputs. Everything a
 peer sends is held to the phase it comes in; whatever has no place there ends the exchange, and
-nothing but the exchange.
+nothing but the exchange. An input of the driver that has no place raises ``LocalProtocolError``,
+and changes nothing.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from lace.codes import Code
 from lace.datalog.source import Fact
-from lace.errors import LaceError, ProtocolError
+from lace.errors import LaceError, LocalProtocolError, ProtocolError
 from lace.interlace import messages as m
 from lace.interlace.facts import check_facts, read_block
 from lace.interlace.listing import Listing, read_listing
 from lace.interlace.opening import Epoch, Opening
 from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
 from lace.interlace.partition import Partitions
-from lace.interlace.phases import FACTS, Occasion, Phase, next_phase
+from lace.interlace.phases import Occasion, Phase, Phases, Said
 from lace.interlace.reconcile import OwnAdverts, PeerAdverts, Saying
 from lace.interlace.tick import Ticking
 from lace.interlace.transfer import Transfer
 from lace.policy.module import PolicyModule
 from lace.tai import NS_PER_SECOND, Tai, add_ns, difference_ns
 
-_Said = m.PeerFacts | m.PeerTuples | m.PeerRecord | m.PeerValidated | m.PeerPhaseEnd
+_FACT_BYTES: Final = 400  # as Python holds one
 _Ending = Callable[[m.InterlaceResult], m.Event]
 
 
@@ -36,55 +38,67 @@ class InterlaceMachine:
 
     def __init__(self, side: Side) -> None:
         self._side = side
-        self.phase = Phase.SETUP
+        self._phases = Phases()
+        self._started = False
         self._effects: list[m.Effect] = []
         self._awaiting: deque[m.Question] = deque()  # answers of the driver that are still due
+        self._blame = m.Blame.LOCAL  # where an error lies that is raised now
         # This phase.
-        self._ended = False
-        self._peer_ended = False
         self._facts: list[Fact] = []  # the peer's
         self._listed: Listing = {}  # the peer's advertisements, where they need not be facts
         self._saying: Saying | None = None
-        self._again = False  # we have more to advertise, whatever is requested
-        self._peer_again = False
         # The epoch: one plan, and everything that goes by it.
         self._module = side.module
         self._next_module: PolicyModule | None = None
         self._opening = Opening(side, self._module, side.peer_verifier, None)
         self._epoch: Epoch | None = None
-        self._passing_over = False  # an advertise phase that crossed with our set-up
         self._own: OwnAdverts | None = None
         self._peers: PeerAdverts | None = None
         self._ticking: Ticking | None = None
+        self._ticks_here = False  # what this side shows depends on time, beyond the plan
         self._asked: list[Fact] = []
-        self._peer_asks: list[Fact] = []
+        self._answer = Saying()
         # The round.
+        self._spent = 0  # nanoseconds
+        self._last: Tai | None = None  # when something was received last
         most = side.limits.max_total_transferred_bytes
         self._transfer = Transfer(side.limits, side.parameters, most)
         self._evaluated = False  # just before this loop began
         self._woken = False
         self._tick_fired = False
         self._ending: _Ending | None = None
-        self._crossing = False  # we woke, and the peer has not said anything since
 
     # --- the one entrance ---
 
     def receive(self, given: m.Input, now: Tai) -> list[m.Effect]:
         """Take one input; return what is to be done, in order."""
         self._effects = []
-        if self.phase is Phase.CLOSED:
+        if self._phases.is_over:
             return []
         if self._ending is not None:
             self._finish(given)
             return self._effects
         try:
-            self._take(given, now)
+            if isinstance(given, m.FromPeer):
+                self._blame = m.Blame.REMOTE
+                self._hear(given, now)
+            else:
+                self._blame = m.Blame.LOCAL
+                self._take(given, now)
+            self._check_time(now)
             if self._transfer.over is not None:
+                self._blame = m.Blame.REMOTE  # it asked for all that
                 raise self._transfer.over
             self._advance(now)
+        except LocalProtocolError:
+            raise
         except LaceError as error:  # malformed data, a limit, a module that cannot be used
-            self._abort(error.code, error.message, m.Blame.REMOTE)
+            self._abort(error.code, error.message, self._blame)
         return self._effects
+
+    @property
+    def phase(self) -> Phase:
+        return self._phases.phase
 
     @property
     def tables(self) -> tuple[Partitions, Partitions]:
@@ -93,83 +107,65 @@ class InterlaceMachine:
             return Partitions(), Partitions()
         return self._own.table, self._peers.table
 
+    @property
+    def held(self) -> int:
+        """About how many bytes wait here for the end of a phase, or to be stored."""
+        facts = len(self._facts) + sum(2 + len(a.fields) for a, _ in self._listed.values())
+        return facts * _FACT_BYTES + self._transfer.held
+
     def peer_advertises(self, record: str) -> bool:
         """Whether the peer claims, as far as was heard, to have a record."""
         return self._peers is not None and record in self._peers.table
 
-    def _take(self, given: m.Input, now: Tai) -> None:
+    # --- the peer's entrance ---
+
+    def _hear(self, given: m.FromPeer, now: Tai) -> None:
         match given:
             case m.PeerModule():
-                self._hear_module(given)
-            case (
-                m.PeerFacts() | m.PeerTuples() | m.PeerRecord() | m.PeerValidated()
-                | m.PeerPhaseEnd()
-            ):  # fmt: skip
-                self._hear(given, now)
-            case m.Started():
-                self._say_module()
+                self._join(Said.MODULE, now)
+                self._opening.take_module(given)
+            case m.PeerFacts() | m.PeerTuples():
+                self._join(Said.FACTS, now)
+                self._hear_facts(given)
+            case m.PeerRecord() | m.PeerValidated():
+                self._join(Said.RECORD, now)
+                self._do(*self._transfer.take_record(given))
+            case m.PeerPhaseEnd():
+                self._join(Said.END, now)
+                self._hear_end()
             case m.PeerProven():
                 self._opening.proven = given.verifier
-            case m.Woken():
-                self._woken = True
-            case m.OperandChanged():
-                self._next_module = given.module
-            case m.TimerFired():
-                self._take_timer()
             case m.StreamFailed():
                 self._abort(given.code, given.detail, m.Blame.REMOTE)
             case m.PeerGone():
-                self._take_end(given)
-            case m.CloseRequested():
-                self._close("asked to close")
-            case _:
-                self._take_answer(given, now)
+                self._hear_gone(given)
 
-    def _hear_module(self, given: m.PeerModule) -> None:
-        """Take the peer's module; a loop that it has not yet joined gives way to a new epoch."""
-        joined = bool(self._facts or self._listed) or self._peer_ended
-        if self.phase is Phase.IDLE or (self.phase is Phase.ADVERTISE and not joined):
-            self._begin_epoch(own=False)
-        if self.phase is not Phase.SETUP or self._peer_ended:
-            raise ProtocolError("a module out of place", code=Code.INTERLACE_PHASE)
-        self._passing_over = False
-        self._opening.take_module(given)
+    def _join(self, said: Said, now: Tai) -> None:
+        """Hold what the peer says to its place; it may begin a loop, or another epoch."""
+        match self._phases.occasion_of(said):
+            case Occasion.WAKE:
+                self._begin_round()
+                self._go(Occasion.WAKE, now)
+            case Occasion.OPERAND:
+                self._begin_epoch(now, own=False)
+        self._phases.take(said)
 
-    def _hear(self, given: _Said, now: Tai) -> None:
-        """Take what the peer says in a phase; in idle it begins the next loop."""
-        if self.phase is Phase.IDLE:
-            self._begin_round()
-            self._go(Occasion.WAKE, now)
-        if self._peer_ended:
-            raise ProtocolError("more after the end of a phase", code=Code.INTERLACE_PHASE)
-        self._crossing = False
-        if isinstance(given, m.PeerRecord | m.PeerValidated):
-            if self.phase is not Phase.TRANSFER:
-                raise ProtocolError("a record out of place", code=Code.INTERLACE_PHASE)
-            self._do(*self._transfer.take_record(given))
-        elif isinstance(given, m.PeerFacts | m.PeerTuples):
-            self._hear_facts(given)
-        elif self._passing_over:
-            self._passing_over = False
-        else:
-            if self.phase is Phase.SETUP and not self._opening.has_both_modules:  # 050-SET-06
-                raise ProtocolError("set-up without a module", code=Code.INTERLACE_PHASE)
-            self._peer_ended = True
-            if self.phase is Phase.TRANSFER:
-                self._do(*self._transfer.save())
+    def _hear_end(self) -> None:
+        if not self._phases.take_end():
+            return
+        if self.phase is Phase.SETUP and not self._opening.has_both_modules:  # 050-SET-06
+            raise ProtocolError("set-up without a module", code=Code.INTERLACE_PHASE)
+        if self.phase is Phase.TRANSFER:
+            self._do(*self._transfer.save())
 
     def _hear_facts(self, given: m.PeerFacts | m.PeerTuples) -> None:
         limits = self._side.limits
         if isinstance(given, m.PeerFacts) and self._hear_listing(given.content):
             return
         facts = read_block(given.content, limits) if isinstance(given, m.PeerFacts) else given.facts
-        if self._passing_over:
-            if all(fact[0] != "ExchangeOperand" for fact in facts):
-                check_facts(facts, FACTS[Phase.ADVERTISE], limits)
-                return
-            self._passing_over = False
-        check_facts(facts, FACTS[self.phase], limits)
-        for fact in facts:
+        places, counts = self._phases.facts_now({fact[0] for fact in facts})
+        check_facts(facts, places, limits)
+        for fact in facts if counts else ():
             if fact[0] == "TickReady":
                 self._hear_tick(fact[1])
             else:
@@ -177,7 +173,7 @@ class InterlaceMachine:
 
     def _hear_listing(self, content: bytes) -> bool:
         """Take a block that has advertisements and nothing else; return whether it was one."""
-        if self.phase not in {Phase.ADVERTISE, Phase.ANSWER} or self._passing_over:
+        if not self._phases.takes_listings:
             return False
         listed = read_listing(content, self._adverts.source, self._side.limits)
         if not listed or not self._listed.keys().isdisjoint(listed):
@@ -185,25 +181,64 @@ class InterlaceMachine:
         self._listed |= listed
         return True
 
-    def _take_timer(self) -> None:
-        if self.phase is Phase.IDLE:
-            self._woken = self._tick_fired = True  # a tick was reached
+    def _hear_gone(self, given: m.PeerGone) -> None:
+        if given.orderly and self._phases.may_end_here:
+            self._close(m.Ending.PEER_CLOSED)
         else:
-            detail = f"{self.phase} took too long"
-            self._abort(Code.INTERLACE_TIMEOUT, detail, m.Blame.LINK)
-
-    def _take_end(self, given: m.PeerGone) -> None:
-        if given.orderly and (self.phase is Phase.IDLE or self._crossing):
-            self._close("the peer closed")
-        else:
-            detail = f"the connection ended during {self.phase}"
+            during = str(self.phase) if self._started else "the beginning"
+            detail = f"the connection ended during {during}"
             self._abort(Code.INTERLACE_GONE, detail, m.Blame.LINK)
 
-    # --- answers ---
+    # --- this side's entrance ---
 
-    def _take_answer(self, given: m.Input, now: Tai) -> None:
+    def _take(self, given: m.FromDriver, now: Tai) -> None:
+        match given:
+            case m.Started():
+                if self._started:
+                    raise LocalProtocolError("started twice", code=Code.INTERLACE_DRIVER)
+                self._started = True
+                self._wait_for_peer()
+                self._say_module()
+            case m.Woken():
+                self._woken = True
+            case m.OperandChanged():
+                self._next_module = given.module
+            case m.TimerFired():
+                self._take_timer()
+            case m.CloseRequested():
+                self._close(m.Ending.ASKED)
+            case _:
+                self._take_answer(given, now)
+
+    def _take_timer(self) -> None:
+        if self._phases.is_idle:
+            self._woken = self._tick_fired = True  # a tick was reached
+            return
+        seconds = self._limit("phase_timeout")
+        doing = f"in {self.phase}" if self._started else "to begin"
+        detail = f"the peer took more than {seconds} s {doing}"
+        self._abort(Code.INTERLACE_TIMEOUT, detail, m.Blame.LINK)
+
+    def _check_time(self, now: Tai) -> None:
+        """End a round that goes on for too long, however much is said in it.
+
+        A longer time than a timer allows cannot have passed between two inputs: there the clock was
+        set, or this side was busy.
+        """
+        last, self._last = self._last or now, now
+        if self._phases.is_idle:
+            return
+        longest = self._limit("phase_timeout") * NS_PER_SECOND
+        self._spent += min(max(0, difference_ns(now, last)), longest)
+        seconds = self._side.limits.round_seconds
+        if self._spent > seconds * NS_PER_SECOND:
+            detail = f"a round took more than {seconds} s"
+            self._abort(Code.INTERLACE_TIMEOUT, detail, m.Blame.LINK)
+
+    def _take_answer(self, given: m.Answer, now: Tai) -> None:
         if not self._awaiting or not isinstance(given, m.ANSWERS[type(self._awaiting[0])]):
-            raise ProtocolError("an answer to no question", code=Code.INTERLACE_PHASE)
+            name = type(given).__name__
+            raise LocalProtocolError(f"{name} answers no question", code=Code.INTERLACE_DRIVER)
         if not (isinstance(given, m.Evaluated) and given.more):
             self._awaiting.popleft()
         match given:
@@ -211,17 +246,18 @@ class InterlaceMachine:
                 self._adverts_of_own.table.remove(given.unsendable)
                 self._adverts_of_own.table.put(given.sendable)
                 self._transfer.take_evaluation(given)
-                if not given.more and self.phase is Phase.IDLE:
+                if not given.more and self._phases.is_idle:
                     self._consider_waking(now)
             case m.Recalled():
+                self._ticks_here = given.ticks
                 if given.state is not None:
                     self._take_state(given.state)
             case m.Described():
                 facts = tuple(fact for advert in given.adverts for fact in advert.facts())
                 text = b"".join(advert.canonical() for advert in given.adverts)
                 self._do(m.SendFacts(facts, text))
-            case m.Loaded():
-                self._do(*self._transfer.take_loaded(given))
+            case m.Served():
+                self._do(*self._transfer.take_served(given))
             case m.Saved():
                 self._do(*self._transfer.take_saved(given))
             case m.EvaluationFailed() | m.StoreFailed():
@@ -232,35 +268,30 @@ class InterlaceMachine:
     def _advance(self, now: Tai) -> None:
         """Say what there is to say, and move on whenever both sides have ended a phase."""
         while self._ending is None and not self._awaiting:
-            if self.phase is Phase.IDLE:
-                if not self._leave_idle():
+            if self._phases.is_idle:
+                if not self._leave_idle(now):
                     return
-                continue
-            if not self._ended and self._can_speak():
+            elif not self._phases.ended and self._can_speak():
+                self._blame = m.Blame.LOCAL
                 self._speak(now)
-                continue
-            if not (self._ended and self._peer_ended):
+            elif self._phases.is_complete:
+                self._blame = m.Blame.REMOTE  # what it said is looked at as a whole
+                facts, self._facts = self._facts, []
+                self._go(self._conclude(facts), now)
+            else:
                 return
-            facts, self._facts = self._facts, []
-            occasion = self._conclude(facts)
-            self._go(occasion, now)
 
-    def _go(self, occasion: Occasion, now: Tai) -> None:
-        following = next_phase(self.phase, occasion)
-        if following is None:
-            raise ProtocolError(f"{occasion} in {self.phase}", code=Code.INTERLACE_PHASE)
-        if following is Phase.ADVERTISE and self._next_module is not None:
-            self._begin_epoch(own=True)
-            return
-        self._enter(following, now)
-
-    def _enter(self, phase: Phase, now: Tai) -> None:
-        """Begin a phase, and ask the driver for what it needs before it can speak."""
-        self._clear(phase)
+    def _go(self, occasion: Occasion, now: Tai, *, own: bool = False) -> None:
+        """Move on, and ask the driver for what the next phase needs before it can speak."""
+        phase = self._phases.move(occasion, own=own)
+        self._facts, self._listed, self._saying = [], {}, None
         if phase is Phase.IDLE:
             self._reach_fixed_point(now)
             return
-        self._do(m.SetTimer(self._limit("phase_timeout")))
+        if phase is Phase.ADVERTISE and self._next_module is not None:
+            self._begin_epoch(now, own=True)
+            return
+        self._wait_for_peer()
         if phase is Phase.ADVERTISE:
             self._begin_loop()
         elif phase is Phase.REQUEST or (phase is Phase.TRANSFER and self._transfer.is_serving):
@@ -268,6 +299,11 @@ class InterlaceMachine:
 
     def _can_speak(self) -> bool:
         return self.phase is not Phase.SETUP or self._opening.has_both_modules
+
+    def _wait_for_peer(self) -> None:
+        """Set the time for a phase; before both have agreed, nobody has reason to work for long."""
+        agreed = self.phase not in {Phase.SETUP, Phase.HELLO}
+        self._do(m.SetTimer(self._limit("phase_timeout"), silence=agreed))
 
     def _speak(self, now: Tai) -> None:
         """Say one piece of this phase, and end it when there is no more."""
@@ -301,7 +337,7 @@ class InterlaceMachine:
             case Phase.ASK:
                 return Saying(list(self._asked))
             case Phase.ANSWER:
-                return self._adverts_of_own.answer(self._peer_asks)
+                return self._answer
             case _:
                 return Saying(self._request_facts())
 
@@ -316,7 +352,8 @@ class InterlaceMachine:
             case Phase.ADVERTISE:
                 self._asked = self._adverts.take_advertise(facts, start, self._listed)
             case Phase.ASK:
-                self._peer_asks = list(dict.fromkeys(facts))  # a phase may come in many blocks
+                asks = list(dict.fromkeys(facts))  # a phase may come in many blocks
+                self._answer = self._adverts_of_own.answer(asks)
                 return Occasion.ASKED if facts or self._asked else Occasion.NOTHING
             case Phase.ANSWER:
                 self._asked = self._adverts.take_answer(facts, start, self._listed)
@@ -329,19 +366,14 @@ class InterlaceMachine:
     # --- epochs: one plan each ---
 
     def _say_module(self) -> None:
-        self._do(m.SetTimer(self._limit("phase_timeout")))
         self._do(m.SendModule(self._module.id, self._module.text.encode()))
 
-    def _begin_epoch(self, *, own: bool) -> None:
-        """Set up anew; if it is our wish, the peer may have begun a loop that it does not know of.
-
-        The peer can be ahead by its advertise phase and no more, because it waits for ours.
-        """
+    def _begin_epoch(self, now: Tai, *, own: bool) -> None:
+        """Set up anew: by our own wish, or because the peer did."""
         self._module, self._next_module = self._next_module or self._module, None
         tick = None if self._ticking is None else self._ticking.now
         self._opening = Opening(self._side, self._module, self._opening.proven, tick)
-        self._clear(Phase.SETUP)
-        self._passing_over = own
+        self._go(Occasion.OPERAND, now, own=own)
         self._say_module()
 
     def _conclude_hello(self, facts: list[Fact]) -> None:
@@ -382,14 +414,13 @@ class InterlaceMachine:
         self._transfer.begin_round()
         self._adverts_of_own.begin_round()
         self._adverts.begin_round()
-        self._crossing = False
 
     def _begin_loop(self) -> None:
         if not self._transfer.is_going_on:
             self._transfer.tally.loops += 1
         limit = self._limit("max_loop_iterations")
         if self._transfer.tally.loops > limit:
-            self._close(f"limit max_loop_iterations of {limit} was reached")
+            self._close(m.Ending.LOOPS, f"limit max_loop_iterations of {limit} was reached")
             return
         self._adverts_of_own.begin_loop()
         if self._evaluated:
@@ -399,20 +430,20 @@ class InterlaceMachine:
 
     def _reach_fixed_point(self, now: Tai) -> None:
         self._transfer.tally.cursor_updated = self._adverts.take_changed()
-        if self._opening.link is not None:
-            own, peers = self.tables
-            state = m.LinkState(own.copy(), peers.copy(), self._transfer.wanted)
-            self._do(m.Remember(self._opening.link, state))
+        self._spent = 0
+        own, peers = self.tables
+        state = m.LinkState(own.copy(), peers.copy(), self._transfer.wanted)
+        self._do(m.Remember(self._opening.link, state))
         self._do(m.Emit(m.FixedPoint(self._result())))
         if not self._side.open:
-            self._close("fixed point")
+            self._close(m.Ending.FIXED_POINT)
         else:
             self._set_tick_timer(now)
 
-    def _leave_idle(self) -> bool:
+    def _leave_idle(self, now: Tai) -> bool:
         """Return whether there is a reason to leave idle, or at least to look for one."""
         if self._next_module is not None:
-            self._begin_epoch(own=True)
+            self._begin_epoch(now, own=True)
             return True
         if self._woken:
             self._woken = False
@@ -425,9 +456,8 @@ class InterlaceMachine:
         ticked, self._tick_fired = self._tick_fired and self._is_tick_due(now), False
         if self._adverts_of_own.has_changed or self._requestable() or ticked:
             self._begin_round()
-            self._crossing = True
             self._evaluated = True
-            self._go(Occasion.WAKE, now)
+            self._go(Occasion.WAKE, now, own=True)
         else:
             self._set_tick_timer(now)
 
@@ -436,7 +466,7 @@ class InterlaceMachine:
     def _hear_tick(self, text: str) -> None:
         self._ticking = self._ticks.heard(text)
         if self.phase is Phase.REQUEST:
-            self._peer_again = True
+            self._phases.peer_again = True
 
     def _tick_facts(self, now: Tai) -> list[Fact]:
         """Say how far the clock is, if the exchange lasts and anyone cares (050-TIC-11)."""
@@ -446,13 +476,17 @@ class InterlaceMachine:
         return [("TickReady", self._ticks.local_ready)]
 
     def _is_tick_due(self, now: Tai) -> bool:
-        if not self._side.open or not self._opening.wants_ticks:
+        if not self._side.open or not self._wants_ticks:
             return False
         return self._ticks.reached(now).local_ready > self._ticks.local_ready
 
+    @property
+    def _wants_ticks(self) -> bool:
+        return self._ticks_here or self._opening.looks_at_time
+
     def _set_tick_timer(self, now: Tai) -> None:
         seconds = None
-        if self._opening.wants_ticks:
+        if self._wants_ticks:
             following = add_ns(self._ticks.local_ready, self._ticks.interval)
             seconds = max(0, difference_ns(following, now)) / NS_PER_SECOND
         self._do(m.SetTimer(seconds))
@@ -485,20 +519,21 @@ class InterlaceMachine:
         records = self._requestable()
         self._transfer.ask(records)
         facts: list[Fact] = [("MayRequest", record) for record in records]
-        self._again = self._adverts_of_own.has_changed
-        if self._again:
+        self._phases.again = self._adverts_of_own.has_changed
+        if self._phases.again:
             facts.append(("TickReady", self._ticks.local_ready))
         return facts
 
     def _conclude_requests(self, facts: list[Fact]) -> Occasion:
         if self._transfer.take_requests(fact[1] for fact in facts):
             return Occasion.ASKED
-        return Occasion.AGAIN if self._again or self._peer_again else Occasion.NOTHING
+        again = self._phases.again or self._phases.peer_again
+        return Occasion.AGAIN if again else Occasion.NOTHING
 
     # --- ends ---
 
-    def _close(self, reason: str) -> None:
-        self._finish_by(lambda result: m.Closed(reason, result))
+    def _close(self, ending: m.Ending, detail: str = "") -> None:
+        self._finish_by(lambda result: m.Closed(ending, result, detail))
 
     def _abort(self, code: Code, detail: str, blame: m.Blame) -> None:
         self._finish_by(lambda result: m.Aborted(code, detail, blame, result))
@@ -519,7 +554,7 @@ class InterlaceMachine:
             return  # nothing else matters now
         if isinstance(given, m.Saved):
             self._do(*self._transfer.take_saved(given))
-        self.phase = Phase.CLOSED
+        self._phases.move(Occasion.OVER)
         self._do(m.Emit(self._ending(self._result())), m.Close())
 
     def _result(self) -> m.InterlaceResult:
@@ -529,17 +564,8 @@ class InterlaceMachine:
 
     # --- small things ---
 
-    def _clear(self, phase: Phase) -> None:
-        self.phase = phase
-        self._ended = self._peer_ended = False
-        self._again = self._peer_again = False
-        self._facts = []
-        self._listed = {}
-        self._saying = None
-
     def _end(self) -> None:
-        self._ended = True
-        self._do(m.EndPhase(self.phase))
+        self._do(m.EndPhase(self._phases.end()))
 
     def _do(self, *effects: m.Effect) -> None:
         self._effects += effects

@@ -1,7 +1,9 @@
 """What goes into the machine, what comes out of it, and what an application hears.
 
-A driver answers questions (``Evaluate``, ``Recall``, ``Describe``, ``Load``, ``Save``) in the order
-in which they were asked, and before it hands over anything else that the peer sent.
+Inputs come by one of two entrances: from the peer, or from the driver. Whatever is wrong with the
+former is the peer's fault, whatever is wrong with the latter is ours. A driver answers questions
+(``Evaluate``, ``Recall``, ``Describe``, ``Serve``, ``Save``) in the order in which they were asked,
+and before it hands over anything else that the peer sent.
 """
 
 from __future__ import annotations
@@ -167,6 +169,8 @@ class Recalled:
     """The answer to ``Recall``: how the link stood at its last fixed point, if that is known."""
 
     state: LinkState | None = None
+    ticks: bool = False
+    """Whether decisions here depend on moving time, beyond what the plan says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +181,8 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """The answer to ``Load``: the first of the records asked for, None for one that is gone."""
+class Served:
+    """The answer to ``Serve``: the first of the records asked for, None for one that is gone."""
 
     records: tuple[Record | None, ...]
 
@@ -198,14 +202,16 @@ class StoreFailed:
     detail: str
 
 
-Answer = (
-    Evaluated | EvaluationFailed | Recalled | Described | Loaded | Saved | StoreFailed
-)  # fmt: skip
-Input = (
-    PeerModule | PeerFacts | PeerTuples | PeerRecord | PeerValidated | PeerPhaseEnd
-    | Started | PeerProven | StreamFailed | PeerGone | TimerFired
-    | Woken | OperandChanged | CloseRequested | Answer
-)  # fmt: skip
+Incoming = PeerModule | PeerFacts | PeerTuples | PeerRecord | PeerValidated | PeerPhaseEnd
+"""What a peer says."""
+FromPeer = Incoming | PeerProven | StreamFailed | PeerGone
+"""The peer's entrance."""
+Answer = Evaluated | EvaluationFailed | Recalled | Described | Served | Saved | StoreFailed
+Order = Woken | OperandChanged | CloseRequested
+"""What an application may tell its own side."""
+FromDriver = Started | TimerFired | Order | Answer
+"""This side's entrance."""
+Input = FromPeer | FromDriver
 
 # --- effects: to the peer ---
 
@@ -236,6 +242,10 @@ class SendRecord:
 @dataclass(frozen=True, slots=True)
 class EndPhase:
     phase: Phase
+
+
+Outgoing = SendModule | SendFacts | SendRecord | EndPhase
+"""What this side says."""
 
 
 # --- effects: questions ---
@@ -279,8 +289,11 @@ class Describe:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """Load records in this order, up to so many bytes, but at least one."""
+class Serve:
+    """Give records that the peer requested and that may be sent by the last evaluation.
+
+    In this order, up to so many bytes, but at least one.
+    """
 
     hashes: tuple[str, ...]
     bytes: int
@@ -296,9 +309,13 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Keep how the link stands, for its next use; no answer is needed."""
+    """This is a fixed point: keep how the link stands, and hold nothing that others wait for.
 
-    link: bytes
+    No answer is needed.
+    """
+
+    link: bytes | None
+    """None if nothing is kept for this link."""
     state: LinkState
 
 
@@ -307,6 +324,8 @@ class SetTimer:
     """Fire after so many seconds, unless another timer is set before; None: not at all."""
 
     seconds: float | None
+    silence: bool = False
+    """Count only the time in which nothing comes from the peer and this side does no work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +339,15 @@ class Close:
 
 
 # --- events ---
+
+
+class Ending(StrEnum):
+    """How an exchange ends in order."""
+
+    FIXED_POINT = "fixed point"
+    ASKED = "asked to close"
+    PEER_CLOSED = "the peer closed"
+    LOOPS = "too many loops"
 
 
 class Blame(StrEnum):
@@ -377,8 +405,14 @@ class FixedPoint:
 class Closed:
     """The exchange ended in order; not a fixed point unless one was reported."""
 
-    reason: str
+    ending: Ending
     result: InterlaceResult
+    detail: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, in words."""
+        return self.detail or str(self.ending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,15 +427,13 @@ class Aborted:
 
 Event = RecordSaved | RecordDuplicate | RecordRejected | FixedPoint | Closed | Aborted
 
-Question = Evaluate | Recall | Describe | Load | Save
-Effect = (
-    SendModule | SendFacts | SendRecord | EndPhase | Question | Remember | SetTimer | Emit | Close
-)  # fmt: skip
+Question = Evaluate | Recall | Describe | Serve | Save
+Effect = Outgoing | Question | Remember | SetTimer | Emit | Close
 
 ANSWERS: Final[dict[type[Question], tuple[type[Input], ...]]] = {
     Evaluate: (Evaluated, EvaluationFailed, StoreFailed),
     Recall: (Recalled, EvaluationFailed, StoreFailed),
     Describe: (Described, EvaluationFailed, StoreFailed),
-    Load: (Loaded, StoreFailed),
+    Serve: (Served, EvaluationFailed, StoreFailed),
     Save: (Saved, StoreFailed),
 }

@@ -55,8 +55,6 @@ class Side:
     encrypted: bool = False
     tick_interval: int = _TICK
     """In nanoseconds."""
-    ticks: bool = False
-    """Ask for ticks even if the plan does not look at TickTAI, because an exposure does."""
     coarse: bool = True
     """Offer to start reconciliation at one root partition."""
     remembers: bool = True
@@ -235,8 +233,6 @@ class Opening:
         return tuple(facts)
 
     @property
-    def wants_ticks(self) -> bool:
-        """Whether anything here depends on moving time."""
-        return self._side.ticks or any(
-            operand.module.mentions("TickTAI") for operand in self.plan.operands
-        )
+    def looks_at_time(self) -> bool:
+        """Whether a rule of the plan depends on moving time."""
+        return any(operand.module.mentions("TickTAI") for operand in self.plan.operands)

@@ -23,10 +23,12 @@ class Parameters:
     """Advertisements that are asked for, and held in memory, at one time."""
     describe_at_once: int = 1000
     request_at_once: int = 100_000
-    load_at_once: int = 256
+    serve_at_once: int = 256
     save_at_once: int = 1024
     hold_bytes: int = 4 * MIB
     """Record bytes held in memory at one time, either way."""
+    hold_fresh_bytes: int = 64 * MIB
+    """Bytes of records that are kept at hand from being stored until they are evaluated."""
     answer_at_once: int = 5000
     """Records in one part of an answer about policy."""
     standard_prefix: int = STANDARD_PREFIX

@@ -79,12 +79,14 @@ class Partitions:
     peer can bring up, are few and kept aside.
     """
 
-    __slots__ = ("_entry", "_made", "_odd", "_runs", "_standard")
+    __slots__ = ("_bytes", "_entry", "_made", "_odd", "_runs", "_standard")
 
     def __init__(self, digests: int = 1, *, standard: int = STANDARD_PREFIX) -> None:
         self._entry = _KEY + digests * _DIGEST
         self._standard = standard
         self._runs: list[bytes] = [b""] * 64**standard
+        self._bytes = 0
+        """How many bytes the runs have in all."""
         self._odd: dict[str, bytes] = {}
         self._made: dict[str, Summary] = {}
         """Summaries of partitions that are larger than a standard one."""
@@ -108,6 +110,7 @@ class Partitions:
         made = cls(digests, standard=standard)
         for run, data in runs.items():
             made._runs[run] = data
+            made._bytes += len(data)
         made._odd.update(odd)
         made._made[""] = whole
         return made
@@ -119,12 +122,12 @@ class Partitions:
         return made
 
     def __len__(self) -> int:
-        return sum(map(len, self._runs)) // self._entry + len(self._odd)
+        return self._bytes // self._entry + len(self._odd)
 
     @property
     def memory(self) -> int:
         """About how many bytes this takes."""
-        return sum(map(len, list(self._runs))) + _ODD_BYTES * len(self._odd)
+        return self._bytes + _ODD_BYTES * len(self._odd)
 
     def __contains__(self, record: object) -> bool:
         return isinstance(record, str) and self.find(record) is not None
@@ -254,7 +257,9 @@ class Partitions:
 
     def _set(self, run: int, entries: dict[bytes, bytes]) -> None:
         self._unmake(self.standard_prefix(run))
-        self._runs[run] = b"".join([key + entries[key] for key in sorted(entries)])
+        made = b"".join([key + entries[key] for key in sorted(entries)])
+        self._bytes += len(made) - len(self._runs[run])
+        self._runs[run] = made
 
     def _odd_within(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         for record, digests in sorted(self._odd.items()):

@@ -71,7 +71,7 @@ class Transfer:
     """Forgotten here in the course of this exchange: not asked for again in it."""
     _outstanding: set[str] = field(default_factory=set)
     _to_serve: deque[str] = field(default_factory=deque)
-    _loading: tuple[str, ...] = ()
+    _serving: tuple[str, ...] = ()
     _phase_bytes: int = 0
     _unsaved: list[Record] = field(default_factory=list)
     _unsaved_bytes: int = 0
@@ -106,6 +106,11 @@ class Transfer:
     def advertised_anew(self, records: Iterable[str]) -> None:
         self._refused.difference_update(records)
 
+    @property
+    def held(self) -> int:
+        """Bytes of records that wait to be stored."""
+        return self._unsaved_bytes
+
     # --- requests ---
 
     def requestable(self, advertised: Container[str], formats: frozenset[str]) -> list[str]:
@@ -136,7 +141,7 @@ class Transfer:
         """Return how to go on serving; nothing when all is served or deferred (050-COR-04)."""
         batch: list[str] = []
         unsendable: list[Fact] = []
-        while self._to_serve and len(batch) < self.parameters.load_at_once:
+        while self._to_serve and len(batch) < self.parameters.serve_at_once:
             record = self._to_serve.popleft()
             if record in may_send:
                 batch.append(record)
@@ -144,15 +149,15 @@ class Transfer:
                 unsendable.append(("NotAvailable", record))
         effects: list[m.Effect] = [m.SendFacts(tuple(unsendable))] if unsendable else []
         if batch:
-            self._loading = tuple(batch)
+            self._serving = tuple(batch)
             most = min(self.parameters.hold_bytes, self.limits.transfer_phase_bytes)
-            effects.append(m.Load(self._loading, most))
+            effects.append(m.Serve(self._serving, most))
         return effects
 
-    def take_loaded(self, given: m.Loaded) -> list[m.Effect]:
-        """Send what was loaded; say of what is gone that it is not available."""
+    def take_served(self, given: m.Served) -> list[m.Effect]:
+        """Send what there is; say of what is gone that it is not available."""
         effects: list[m.Effect] = []
-        for hash, record in zip(self._loading, given.records, strict=False):
+        for hash, record in zip(self._serving, given.records, strict=False):
             if record is None:
                 effects.append(m.SendFacts((("NotAvailable", hash),)))
             else:
@@ -163,7 +168,7 @@ class Transfer:
                 if self._is_over(self.tally.bytes_sent):
                     return effects
         self._moved |= bool(given.records)
-        self._to_serve.extendleft(reversed(self._loading[len(given.records) :]))
+        self._to_serve.extendleft(reversed(self._serving[len(given.records) :]))
         if self._phase_bytes >= self.limits.transfer_phase_bytes and self._to_serve:
             self._to_serve.clear()  # neither sent nor unavailable: the peer may ask again
             self._deferred = True

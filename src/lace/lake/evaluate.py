@@ -23,8 +23,8 @@ from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded
 from lace.lake.facts import FactFrames, columns_of, frame_of_rows
 from lace.lake.jobs import job
 from lace.lake.lower import RuleLowering, view_arity, view_frame
-from lace.lake.rowfilter import OnePass
 from lace.lake.rebuild import ViewNames, as_rule, view_rule
+from lace.lake.rowfilter import OnePass
 from lace.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ Sets come from Spark: what may be sent, with digests made by the workers, and wh
 Single records are read straight from the files, many of them from a spool that one pass over the
 lake writes. What the peer sends is written down and committed before it is acknowledged.
 
-There are no cursors: an exchange with a lake begins with summaries each time.
+Nothing is remembered of links: an exchange with a lake begins with summaries each time.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lace.errors import Code, LaceError, LakeError, Outcome, Status
+from lace.answering.store import StoreAnswers
+from lace.datalog.source import Fact
+from lace.errors import Code, LakeError, Outcome, Status
 from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, advertise
@@ -38,17 +40,15 @@ from lace.record.facts import fields
 from lace.record.model import Record
 from lace.record.split import Frame, RecordSplitter
 from lace.record.validate import reread
-from lace.recordstore.base import RecordStore
 from lace.recordstore.memory import MemoryStore
-from lace.answering.store import LocalPolicy
-from lace.driving.participant import Participant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ANSWER: Final = 5000  # records in one part of an answer
 _DIRECT: Final = 1024  # records that are read one by one before a spool is written
-_DIGEST: Final = 32
+_SENDABLE_BYTES: Final = 300
+_ADVERT_BYTES: Final = 1000
 MIRRORED: Final = 100_000
 """Records of a lake, or advertisements of a peer, that are held in memory for an exchange."""
 _TRIES: Final = 20
@@ -176,50 +176,47 @@ class _Spool:
 
 
 @dataclass(slots=True)
-class LakePolicy(LocalPolicy):
-    """The policy of a lake's side: answers what the machine asks about sets and records.
+class LakeAnswers:
+    """Answers from a lake: sets from Spark, single records from the files."""
 
-    It shares the place of ``LocalPolicy`` and none of its state: all that it keeps has a name of
-    its own.
-    """
-
-    records: LakeStore | None = None
-    _lake_snapshot: Snapshot | None = None
-    _lake_plan: ExchangePlan | None = None
-    _lake_digests: dict[str, bytes] = field(default_factory=dict)
+    records: LakeStore
+    index: int
+    exposure: Exposure = field(default_factory=Exposure)
+    _schema: frozenset[str] | None = None
+    _snapshot: Snapshot | None = None
+    """What the last evaluation looked at."""
+    _plan: ExchangePlan | None = None
+    _digests: dict[str, bytes] = field(default_factory=dict)
     """Of each record that may be sent: its digest, and the one that the peer would make."""
-    _lake_raw_requests: set[str] = field(default_factory=set)
-    missing: set[str] = field(default_factory=set)
-    """Records that may be requested and were not here at the last evaluation."""
-    _lake_adverts: dict[str, Advertisement] = field(default_factory=dict)
-    _lake_adopted: set[str] = field(default_factory=set)
-    _lake_facts: tuple[tuple[str, ...], ...] = ()
-    _lake_spool: _Spool | None = None
-    _lake_spool_folder: str = ""
-    _lake_loaded: int = 0
-
-    @property
-    def as_of(self) -> Snapshot | None:
-        """What the last evaluation looked at."""
-        return self._lake_snapshot
+    _requests: set[str] = field(default_factory=set)
+    """What may be requested, whether it is here or not."""
+    _missing: set[str] = field(default_factory=set)
+    """What may be requested and was not here at the last evaluation."""
+    _adverts: dict[str, Advertisement] = field(default_factory=dict)
+    _adopted: set[str] = field(default_factory=set)
+    _runtime: tuple[Fact, ...] = ()
+    _spool: _Spool | None = None
+    _spool_folder: str = ""
+    _loaded: int = 0
 
     @property
     def lake(self) -> Lake:
-        assert self.records is not None
         return self.records.lake
 
-    def saved(self, records: Iterable[Record]) -> None:
-        """Nothing is kept at hand: the next evaluation reads what was committed."""
+    @property
+    def memory(self) -> int:
+        """About how many bytes are held: names and digests of what may be sent."""
+        return _SENDABLE_BYTES * len(self._digests) + _ADVERT_BYTES * len(self._adverts)
 
     # --- sets ---
 
     def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
         snapshot = self.lake.snapshot()
         for hash in asked.withdrawn:
-            self._lake_adverts.pop(hash, None)
-            self._lake_adopted.discard(hash)
+            self._adverts.pop(hash, None)
+            self._adopted.discard(hash)
         for advert in asked.advertised:
-            self._lake_adverts[advert.record] = advert
+            self._adverts[advert.record] = advert
         if not asked.plan.adverts_stand_alone:  # else what is said of records here changes nothing
             self._adopt(asked, snapshot)
         over = PlanOverLake(
@@ -228,37 +225,36 @@ class LakePolicy(LocalPolicy):
             index=self.index,
             exposure=self.exposure,
             runtime=asked.runtime,
-            adverts=PeerAdverts(listed=self._lake_adverts, adopted=frozenset(self._lake_adopted)),
+            adverts=PeerAdverts(listed=self._adverts, adopted=frozenset(self._adopted)),
             schema=asked.schema,
             limits=LAKE_LIMITS,
         )
-        is_new_plan = self._lake_plan is None or self._lake_plan.id != asked.plan.id
+        is_new_plan = self._plan is None or self._plan.id != asked.plan.id
         is_new_lake = (
-            self._lake_snapshot is None
-            or self._lake_snapshot.version.number != snapshot.version.number
+            self._snapshot is None or self._snapshot.version.number != snapshot.version.number
         )
-        before = dict.fromkeys(self._lake_digests)
+        before = dict.fromkeys(self._digests)
         if is_new_plan:
-            self._lake_digests = {}
+            self._digests = {}
         if (
             is_new_plan
             or is_new_lake
-            or asked.runtime != self._lake_facts
+            or asked.runtime != self._runtime
             or sending_depends_on_adverts(asked.plan)
         ):
             self._refresh_sendable(over, snapshot, asked)
-        self._lake_plan, self._schema, self._lake_facts = asked.plan, asked.schema, asked.runtime
-        self._lake_snapshot = snapshot
+        self._plan, self._schema, self._runtime = asked.plan, asked.schema, asked.runtime
+        self._snapshot = snapshot
         requests = over.may_request()
         over.close()
-        added, removed = requests - self._lake_raw_requests, self._lake_raw_requests - requests
-        self._lake_raw_requests = requests
+        added, removed = requests - self._requests, self._requests - requests
+        self._requests = requests
         here = self._here(snapshot, added)
-        self.missing = (self.missing - removed) | (added - here)
-        fresh = sorted(self._lake_digests.keys() - before.keys())
-        gone = before.keys() - self._lake_digests.keys()
+        self._missing = (self._missing - removed) | (added - here)
+        fresh = sorted(self._digests.keys() - before.keys())
+        gone = before.keys() - self._digests.keys()
         for part in _parts(fresh):
-            yield m.Evaluated(sendable={hash: self._lake_digests[hash] for hash in part}, more=True)
+            yield m.Evaluated(sendable={hash: self._digests[hash] for hash in part}, more=True)
         yield m.Evaluated(
             unsendable=frozenset(gone),
             requestable=frozenset(added - here),
@@ -267,16 +263,16 @@ class LakePolicy(LocalPolicy):
 
     def _adopt(self, asked: m.Evaluate, snapshot: Snapshot) -> None:
         """Take over what the peer advertises in our words: here while it is little, else there."""
-        adopted = self._lake_adopted | set(asked.adopted)
-        if len(adopted) + len(self._lake_adverts) > MIRRORED:
-            self._lake_adopted = adopted
+        adopted = self._adopted | set(asked.adopted)
+        if len(adopted) + len(self._adverts) > MIRRORED:
+            self._adopted = adopted
             return
         if adopted:
             peer = asked.plan.operands[1 - self.index].source_label
             saying = Advertising(selection=asked.plan.id, source=peer, schema=asked.schema)
             with job("what the peer advertises"):
                 for advert in adverts_here(self._chosen(snapshot, adopted), saying):
-                    self._lake_adverts[advert.record] = advert
+                    self._adverts[advert.record] = advert
 
     def _chosen(self, snapshot: Snapshot, hashes: Iterable[str]) -> DataFrame:
         names = pa.table({"hash": pa.array(sorted(hashes), pa.string())})
@@ -294,14 +290,14 @@ class LakePolicy(LocalPolicy):
         with job("what may be sent"):
             sendable = over.may_send()
             names = sendable.toArrow().column("hash").to_pylist()
-            unknown = [name for name in names if name not in self._lake_digests]
+            unknown = [name for name in names if name not in self._digests]
             chosen = self._chosen(snapshot, unknown)
             made = digest_pairs(chosen, *sides).toArrow() if unknown else None
-        kept = {name: self._lake_digests[name] for name in names if name in self._lake_digests}
+        kept = {name: self._digests[name] for name in names if name in self._digests}
         if made is not None:
             columns = (made.column("hash").to_pylist(), made.column("digest").to_pylist())
             kept.update(zip(*columns, strict=True))
-        self._lake_digests = kept
+        self._digests = kept
 
     def _here(self, snapshot: Snapshot, hashes: set[str]) -> set[str]:
         """Return those of some hashes that are in the lake."""
@@ -313,81 +309,58 @@ class LakePolicy(LocalPolicy):
 
     # --- single records ---
 
-    def load(self, hashes: Sequence[str]) -> Iterator[Record | None]:
+    def serve(self, asked: m.Serve) -> m.Served:
+        """Return requested records as far as they fit."""
+        return m.Served(tuple(_bounded(self._load(asked.hashes), asked.bytes)))
+
+    def save(self, asked: m.Save) -> m.Saved:
+        """Write records down and commit them before they are acknowledged."""
+        outcomes = self.records.save(asked.records, self._missing, self._snapshot)
+        hashes = (record.hash for record in asked.records)
+        return m.Saved(tuple(zip(hashes, outcomes, strict=True)))
+
+    def _load(self, hashes: Sequence[str]) -> Iterator[Record | None]:
         """Yield records in the order asked; None for what is not here."""
-        snapshot = self._lake_snapshot or self.lake.snapshot()
-        self._lake_loaded += len(hashes)
-        if self._lake_spool is None and self._lake_loaded > _DIRECT:
-            self._lake_spool = self._write_spool(snapshot)
-        spool = self._lake_spool
+        snapshot = self._snapshot or self.lake.snapshot()
+        self._loaded += len(hashes)
+        if self._spool is None and self._loaded > _DIRECT:
+            self._spool = self._write_spool(snapshot)
+        spool = self._spool
         left = [hash for hash in hashes if spool is None or hash not in spool.places]
-        assert self.records is not None
         direct = self.records.load_all(left, snapshot) if left else {}
         for hash in hashes:
             yield direct.get(hash) or (None if spool is None else spool.read(hash))
 
     def _write_spool(self, snapshot: Snapshot) -> _Spool:
-        self._lake_spool_folder = f"{self.lake.root}/spool/{uuid4().hex}"
-        return _Spool.write(self._chosen(snapshot, self._lake_digests), self._lake_spool_folder)
+        self._spool_folder = f"{self.lake.root}/spool/{uuid4().hex}"
+        return _Spool.write(self._chosen(snapshot, self._digests), self._spool_folder)
 
     def describe(self, asked: m.Describe) -> m.Described:
-        assert self._lake_plan is not None
-        mine = self._lake_plan.operands[self.index].source_label
+        assert self._plan is not None
+        mine = self._plan.operands[self.index].source_label
         made = [
             advertise(record.hash, mine, fields(record), self._schema)
-            for record in self.load(asked.records)
+            for record in self._load(asked.records)
             if record is not None
         ]
         return m.Described(tuple(made))
 
-    # --- no cursors ---
+    # --- no memory of links ---
 
     def recall(self, asked: m.Recall) -> m.Recalled:
+        """Begin from nothing."""
         self._schema = asked.schema
-        return m.Recalled()
+        viewer = asked.plan.operands[1 - self.index].viewer
+        return m.Recalled(ticks=self.exposure.looks_at_time(viewer))
 
     def remember(self, told: m.Remember) -> None:
         """Keep nothing."""
 
-    def rest(self) -> None:
-        """Hold nothing that others wait for."""
-
     def close(self) -> None:
-        if self._lake_spool_folder:
-            system, path = filesystem(self._lake_spool_folder)
+        if self._spool_folder:
+            system, path = filesystem(self._spool_folder)
             system.delete_dir(path)
-            self._lake_spool, self._lake_spool_folder = None, ""
-
-
-@dataclass(slots=True)
-class LakeParticipant(Participant):
-    """One side of an exchange whose records are in a lake."""
-
-    records: LakeStore | None = None
-
-    def __post_init__(self) -> None:
-        assert self.records is not None
-        Participant.__post_init__(self)
-        self.local = LakePolicy(
-            self.store, self.side.index, self.exposure, self.limits, records=self.records
-        )
-
-    def _answers(self, question: m.Question) -> Iterator[m.Input]:
-        policy = self.local
-        assert isinstance(policy, LakePolicy)
-        assert self.records is not None
-        try:
-            match question:
-                case m.Load():
-                    yield m.Loaded(tuple(_bounded(policy.load(question.hashes), question.bytes)))
-                case m.Save():
-                    outcomes = self.records.save(question.records, policy.missing, policy.as_of)
-                    hashes = (record.hash for record in question.records)
-                    yield m.Saved(tuple(zip(hashes, outcomes, strict=True)))
-                case _:
-                    yield from Participant._answers(self, question)  # noqa: SLF001 (its own)
-        except LaceError as error:
-            yield m.StoreFailed(error.code, error.message)
+            self._spool, self._spool_folder = None, ""
 
 
 def _bounded(records: Iterator[Record | None], most: int) -> Iterator[Record | None]:
@@ -404,10 +377,10 @@ def _parts(hashes: list[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(hashes[start : start + _ANSWER])
 
 
-def lake_participant(
+def lake_answers(
     records: LakeStore, side: Side, exposure: Exposure, *, mirror: Mirror | None = None
-) -> Participant:
-    """Return the side of a lake, ready to be given inputs.
+) -> StoreAnswers | LakeAnswers:
+    """Return who answers for a lake in one exchange.
 
     A lake of few records is mirrored (``mirror`` is one to go on with); a larger one is left where
     it is, and Spark is asked.
@@ -416,7 +389,5 @@ def lake_participant(
     if snapshot.version.rows <= MIRRORED:
         mirror = mirror or Mirror(records)
         mirror.refresh(snapshot)
-        return Participant(mirror, side, exposure, side.limits)
-    # Nothing asks this store for what only a small one can do.
-    store = cast("RecordStore", records)
-    return LakeParticipant(store, side, exposure, side.limits, records=records)
+        return StoreAnswers.of(mirror, side, exposure, side.limits)
+    return LakeAnswers(records, side.index, exposure)

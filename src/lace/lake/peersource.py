@@ -19,6 +19,8 @@ from threading import Thread
 from typing import Final
 
 from lace.crypto.keys import SigningKey
+from lace.driving.client import Client
+from lace.driving.exchange import Exchange
 from lace.errors import Code, LakeError
 from lace.ids import Verifier
 from lace.interlace import messages as m
@@ -27,8 +29,6 @@ from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
 from lace.recordstore.base import Closes, StoreRecordId
 from lace.recordstore.sqlite import SqliteStore
-from lace.driving.client import Client
-from lace.driving.exchange import Exchange
 from lace.transport.address import Address
 
 BUNDLE_BYTES: Final = 64 * MIB

@@ -14,11 +14,11 @@ from lace.datalog.explain import Explainer, FailedRule, Proof
 from lace.datalog.program import RuleProgram
 from lace.datalog.roles import SELECT_HAVE
 from lace.datalog.source import Fact, MemorySource, Row
+from lace.lake.dependencies import relevant_records
 from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, Placement, evaluate_on_spark
 from lace.lake.facts import LakeFacts
 from lace.lake.jobs import job
 from lace.lake.rows import PROMOTED
-from lace.lake.dependencies import relevant_records
 from lace.lake.tables import Snapshot
 from lace.limits import Limits
 from lace.projection import DATA, HASH, STANDARD

@@ -8,18 +8,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lace.answering.answers import Answers
+from lace.answering.store import StoreAnswers
 from lace.crypto.keys import SigningKey
+from lace.driving.client import new_nonce
+from lace.driving.connection import Connection
+from lace.driving.exchange import Exchange
 from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
-from lace.lake.peer import LakeStore, Mirror, lake_participant
+from lace.lake.peer import LakeStore, Mirror, lake_answers
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
-from lace.driving.client import new_nonce
-from lace.driving.exchange import Exchange
-from lace.driving.participant import Participant
-from lace.stream.binding import Connection
+from lace.stream.binding import Endpoint
 from lace.transport.address import Address
 from lace.transport.base import ByteStream
 from lace.transport.dial import connect, listen
@@ -67,7 +69,7 @@ class LakeHost:
     ) -> m.Closed | m.Aborted:
         """Run one bounded exchange with whoever is at an address."""
         stream = await connect(address, trust=trust)
-        connection = Connection(
+        endpoint = Endpoint(
             accepting=False,
             nonce=new_nonce(),
             addresses=(str(address),),
@@ -77,13 +79,13 @@ class LakeHost:
             expected=expected,
             packs=not stream.encrypted,
         )
-        return await self._run(stream, connection, index=1)
+        return await self._run(stream, endpoint, index=1)
 
     async def _serve(self, stream: ByteStream) -> None:
         if self._running >= self.most:
             stream.abort()
             return
-        connection = Connection(
+        endpoint = Endpoint(
             accepting=True,
             nonce=new_nonce(),
             addresses=self.addresses,
@@ -92,17 +94,21 @@ class LakeHost:
             key=self.key,
             packs=not stream.encrypted,
         )
-        await self._run(stream, connection, index=0)
+        await self._run(stream, endpoint, index=0)
 
     async def _run(
-        self, stream: ByteStream, connection: Connection, *, index: int
+        self, stream: ByteStream, endpoint: Endpoint, *, index: int
     ) -> m.Closed | m.Aborted:
+        connection = Connection.over(
+            endpoint,
+            self.module,
+            self._answers,
+            base=Side(index=index, module=self.module, limits=self.limits),
+            limits=self.limits,
+        )
         exchange = Exchange(
             stream,
             connection,
-            self.module,
-            self._participant,
-            base=Side(index=index, module=self.module, limits=self.limits),
             limits=self.limits,
             listen=lambda event: self.tell(stream.peer, event),
             worker=self.worker,
@@ -114,8 +120,8 @@ class LakeHost:
             self._running -= 1
         return self.last
 
-    def _participant(self, side: Side) -> Participant:
-        made = lake_participant(self.records, side, self.exposure, mirror=self._mirror)
-        if isinstance(made.store, Mirror):
+    def _answers(self, side: Side) -> Answers:
+        made = lake_answers(self.records, side, self.exposure, mirror=self._mirror)
+        if isinstance(made, StoreAnswers) and isinstance(made.store, Mirror):
             self._mirror = made.store
         return made

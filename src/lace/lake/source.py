@@ -44,10 +44,10 @@ from lace.lake.bundle import (
 from lace.lake.jobs import carried
 from lace.lake.rows import SOURCE_SCHEMA, Found, batches
 from lace.limits import DEFAULT_LIMITS, MIB
+from lace.record.bulk import validate_frames
 from lace.record.model import Record
 from lace.record.split import BrokenFrame, Frame, RecordSplitter
 from lace.record.validate import validate_record
-from lace.record.bulk import validate_frames
 
 _PIECE: Final = 8 * MIB
 _CAREFUL_WORKERS: Final = 2

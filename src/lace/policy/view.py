@@ -128,10 +128,9 @@ class Exposure:
         if any(module.facet is not Facet.EXPOSE for module in self.modules):
             raise PolicyError("only expose modules expose", code=Code.POLICY_FACET)
 
-    @property
-    def looks_at_time(self) -> bool:
-        """Whether what it shows depends on moving time."""
-        return any(module.mentions("TickTAI") for module in self.modules)
+    def looks_at_time(self, viewer: Viewer) -> bool:
+        """Whether what it shows a viewer depends on moving time."""
+        return any(module.mentions("TickTAI") for module in self.modules_for(viewer))
 
     def modules_for(self, viewer: Viewer) -> tuple[PolicyModule, ...]:
         """Return the modules with a head that fits this viewer (A18)."""

@@ -18,10 +18,10 @@ from lace.policy.view import Exposure
 from lace.record.build import build_plex, seal
 from lace.record.model import Record
 from lace.scenario.expect import Sentence, parse_expectation
-from lace.scenario.placeholders import fill, placeholders
+from lace.scenario.lines import Places
 from lace.scenario.model import RecordSpec, Scenario, ScenarioError
 from lace.scenario.parse import parse_scenario
-from lace.scenario.lines import Places
+from lace.scenario.placeholders import fill, placeholders
 from lace.selectors import selector
 from lace.urc import Coordinate, parse_urc
 

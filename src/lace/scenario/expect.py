@@ -11,8 +11,8 @@ from typing import Final
 from lace.datalog.source import Fact, parse_fact
 from lace.errors import Code, LaceError, UsageError
 from lace.policy.executable import Layer
-from lace.scenario.placeholders import NAME, fill
 from lace.scenario.model import Scenario
+from lace.scenario.placeholders import NAME, fill
 from lace.text import shown
 
 

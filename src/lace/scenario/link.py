@@ -1,4 +1,4 @@
-"""Two participants and what is under way between them, one message at a time.
+"""Two connections and what is under way between them, one message at a time.
 
 A link delivers one input to one side and stops: whoever drives it may look, lose, repeat, reorder
 or change what is under way before going on. Run to the end without interfering it does exactly what
@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from lace.answering.store import StoreAnswers
 from lace.datalog.roles import RECORD_FACTS
 from lace.datalog.source import MemorySource
+from lace.driving.connection import Connection
+from lace.driving.journal import Journal
+from lace.driving.pair import as_text
 from lace.interlace import messages as m
+from lace.interlace.machine import Side
 from lace.interlace.phases import Phase
+from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.executable import ExchangePolicy
+from lace.policy.view import Exposure
 from lace.record.facts import facts
-from lace.recordstore.base import StoreRecordId
-from lace.driving.participant import Crossing, Participant, Sent
+from lace.recordstore.base import RecordStore, StoreRecordId
 from lace.scenario.model import Deed
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 
@@ -29,20 +35,50 @@ _READ: Final = 1000
 MOST_DELIVERIES: Final = 20_000
 
 
-class Watched(Participant):
-    """A participant that also notes the ends of its phases and whether it has evaluated."""
+class _Noting(StoreAnswers):
+    """Answers of a store that note whether they were asked to evaluate."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.ended: list[Phase] = []
-        self.evaluated = False
+    evaluated = False
 
-    def _do(self, effect: m.Effect, sent: list[Sent]) -> Iterable[m.Input] | None:
-        if isinstance(effect, m.EndPhase):
-            self.ended.append(effect.phase)
-        elif isinstance(effect, m.Evaluate):
-            self.evaluated = True
-        return super()._do(effect, sent)
+    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
+        self.evaluated = True
+        yield from super().evaluate(asked)
+
+
+class Watched(Connection):
+    """A connection whose store and policy can be looked at."""
+
+    def __init__(
+        self,
+        store: RecordStore,
+        side: Side,
+        exposure: Exposure,
+        limits: Limits = DEFAULT_LIMITS,
+        journal: Journal | None = None,
+    ) -> None:
+        self.store = store
+        self.local = _Noting(store, side.index, exposure, limits, parameters=side.parameters)
+        super().__init__(side, lambda _side: self.local, journal=journal)
+
+    def take(self, given: m.Input, now: Tai) -> None:
+        """Take one input, by whichever entrance it has."""
+        match given:
+            case m.Started():
+                self.start(now)
+            case m.TimerFired():
+                if self.timer is not None:
+                    self.receive_timer(self.timer, now)
+            case m.PeerGone():
+                self.lose(now, orderly=given.orderly)
+            case m.Woken() | m.OperandChanged() | m.CloseRequested():
+                self.tell(given, now)
+            case (
+                m.PeerModule() | m.PeerFacts() | m.PeerTuples() | m.PeerRecord()
+                | m.PeerValidated() | m.PeerPhaseEnd()
+            ):  # fmt: skip
+                self.receive(given, now)
+            case _:
+                raise TypeError(f"nobody can give a {type(given).__name__}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +92,10 @@ class Message:
     """Among the messages of its sender, from 1."""
     phase: Phase
     loop: int
-    crossing: Crossing
+    crossing: m.Incoming
     deed: Deed | None = None
     """What befell it on its way."""
-    original: Crossing | None = None
+    original: m.Incoming | None = None
     """What was sent, where that is not what arrives."""
 
     @property
@@ -204,23 +240,22 @@ class Link:
     def give(self, index: int, given: m.Input, message: Message | None = None) -> Delivery:
         """Give one input to one side, and put under way what it sends."""
         side = self.sides[index]
-        before, events, loop = side.machine.phase, len(side.events), self._loop(index)
-        side.ended.clear()
-        side.evaluated = False
-        crossings = side.give(given, self.now)
-        after = side.machine.phase
+        before, loop = side.machine.phase, self._loop(index)
+        side.local.evaluated = False
+        side.take(given, self.now)
+        after, timer = side.machine.phase, side.timer
         self._deadlines[index] = (
-            None if side.timer is None else add_ns(self.now, round(side.timer * NS_PER_SECOND))
+            None if timer is None else add_ns(self.now, round(timer.seconds * NS_PER_SECOND))
         )
         sent, lost = [], []
-        for crossing, phase in _phases(crossings, side.ended, after):
-            made = self._message(index, crossing, phase)
+        for said, phase in _phases(side.sent(), after):
+            made = self._message(index, as_text(said), phase)
             sent.append(made)
             lost += self._dispatch(made)
         delivery = Delivery(
             number=len(self.deliveries), to=index, given=given, message=message, before=before,
             after=after, loop=loop, sent=tuple(sent), lost=tuple(lost),
-            events=tuple(side.events[events:]), evaluated=side.evaluated, now=self.now,
+            events=tuple(side.events()), evaluated=side.local.evaluated, now=self.now,
         )  # fmt: skip
         self.deliveries.append(delivery)
         return delivery
@@ -249,7 +284,7 @@ class Link:
         speaking = self.sides[index].machine.phase is Phase.ADVERTISE and not self._spoke[index]
         return self._loops[index] + speaking
 
-    def _message(self, index: int, crossing: Crossing, phase: Phase) -> Message:
+    def _message(self, index: int, crossing: m.Incoming, phase: Phase) -> Message:
         self._sent[index] += 1
         advertising = phase is Phase.ADVERTISE
         made = Message(
@@ -297,28 +332,24 @@ class Link:
         return held
 
 
-def _phases(
-    crossings: list[Crossing], ended: list[Phase], after: Phase
-) -> list[tuple[Crossing, Phase]]:
-    """Say which phase each thing was sent in: everything up to an end belongs to what it ends."""
-    ends = iter(ended)
-    phase = next(ends, after)
+def _phases(sent: list[m.Outgoing], after: Phase) -> list[tuple[m.Outgoing, Phase]]:
+    """Say which phase each thing was said in: everything up to an end belongs to what it ends."""
     found = []
-    for crossing in crossings:
-        found.append((crossing, phase))
-        if isinstance(crossing, m.PeerPhaseEnd):
-            phase = next(ends, after)
-    return found
+    phase = after
+    for said in reversed(sent):
+        phase = said.phase if isinstance(said, m.EndPhase) else phase
+        found.append((said, phase))
+    return found[::-1]
 
 
-def claimed_hash(crossing: Crossing) -> str | None:
+def claimed_hash(crossing: m.Incoming) -> str | None:
     """Return the hash that record bytes claim, or None if they are no record's."""
     if not isinstance(crossing, m.PeerRecord):
         return None
     return crossing.raw[_MARK : _MARK + 48].partition(b"\n")[0].decode("ascii", "replace")
 
 
-def crossing_bytes(crossing: Crossing) -> bytes:
+def crossing_bytes(crossing: m.Incoming) -> bytes:
     """Return what a peer sees of a message."""
     match crossing:
         case m.PeerRecord():
@@ -331,17 +362,20 @@ def crossing_bytes(crossing: Crossing) -> bytes:
             return b""
 
 
-def flipped(crossing: Crossing, byte: int) -> Crossing:
+def flipped(crossing: m.Incoming, byte: int) -> m.Incoming:
     """Return the message with one bit of one byte turned over; an empty one stays as it is."""
-    if isinstance(crossing, m.PeerPhaseEnd):
-        return crossing
-    content = bytearray(crossing.raw if isinstance(crossing, m.PeerRecord) else crossing.content)
-    if not content:
-        return crossing
-    content[byte % len(content)] ^= 1
     match crossing:
         case m.PeerRecord():
-            return m.PeerRecord(bytes(content))
+            return m.PeerRecord(_flipped(crossing.raw, byte))
         case m.PeerModule():
-            return m.PeerModule(crossing.id, bytes(content))
-    return m.PeerFacts(bytes(content))
+            return m.PeerModule(crossing.id, _flipped(crossing.content, byte))
+        case m.PeerFacts():
+            return m.PeerFacts(_flipped(crossing.content, byte))
+    return crossing
+
+
+def _flipped(content: bytes, byte: int) -> bytes:
+    changed = bytearray(content)
+    if changed:
+        changed[byte % len(changed)] ^= 1
+    return bytes(changed)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast, get_args
 
 from lace.errors import Code, Diagnostic, EncodingError
-from lace.scenario.placeholders import NAME, placeholders
+from lace.scenario.lines import Places
 from lace.scenario.model import (
     FIXED_POINT,
     FORMAT,
@@ -26,7 +26,7 @@ from lace.scenario.model import (
     Scenario,
     Step,
 )
-from lace.scenario.lines import Places
+from lace.scenario.placeholders import NAME, placeholders
 from lace.tai import Tai, parse_tai
 from lace.text import line_fault, shown
 from lace.urc import Coordinate, parse_urc

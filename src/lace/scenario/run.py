@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from lace.driving.journal import Journal
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.policy.module import PolicyModule
 from lace.recordstore.base import StoreRecordId
 from lace.recordstore.memory import MemoryStore
-from lace.driving.journal import Journal
 from lace.scenario.build import Built
 from lace.scenario.link import Delivery, Link, Message, Watched, crossing_bytes
 from lace.scenario.model import ENGINE_LIMITS, FIXED_POINT, Deed, Fault

@@ -14,7 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from lace.answering.store import StoreAnswers
+from lace.answering.warm import WarmLinks
+from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
+from lace.driving.client import new_nonce
+from lace.driving.connection import Connection
+from lace.driving.exchange import Exchange
+from lace.driving.ratelimit import RateLimit
 from lace.errors import Code, LaceError, TransportError
 from lace.ids import Verifier
 from lace.interlace import messages as m
@@ -23,15 +30,9 @@ from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
 from lace.recordstore.base import RecordStore, StoredRecord
 from lace.recordstore.sqlite import SqliteStore
-from lace.driving.client import new_nonce
-from lace.clock import tai_now
-from lace.driving.exchange import Exchange
-from lace.serving.metrics import Metrics
-from lace.driving.ratelimit import Pace
-from lace.driving.participant import Participant
-from lace.answering.warm import Resting
 from lace.serving.grants import ServePolicy
-from lace.stream.binding import Binding, Connection
+from lace.serving.metrics import Metrics
+from lace.stream.binding import Binding, Endpoint, farewell
 from lace.transport.address import Address, Scheme, parse_address
 from lace.transport.base import ByteStream, Listener
 from lace.transport.dial import listen
@@ -83,7 +84,7 @@ class Server:
         # Only a store in a file may be used by several threads at once.
         threads = policy.limits.workers if isinstance(store, SqliteStore) else 1
         self._worker = ThreadPoolExecutor(threads, thread_name_prefix="lace")
-        self._resting = Resting()
+        self._warm = WarmLinks()
         self._peers: dict[int, _Peer] = {}
         self._hosts: Counter[str] = Counter()
         self._listeners: list[Listener] = []
@@ -158,8 +159,7 @@ class Server:
             async with asyncio.timeout(self._policy.limits.grace_seconds):
                 while self._peers:
                     for peer in list(self._peers.values()):
-                        participant = peer.exchange.participant
-                        if participant is not None and participant.idle:
+                        if peer.exchange.connection.idle:
                             peer.exchange.give(m.CloseRequested())
                     await asyncio.sleep(_WAKE_SECONDS)
         for peer in list(self._peers.values()):
@@ -182,7 +182,7 @@ class Server:
         address = stream.address
         local = self._trusts_local and address.startswith(_LOCAL)
         module = policy.module_for(None, self._verifier)
-        connection = Connection(
+        endpoint = Endpoint(
             accepting=True,
             nonce=new_nonce(),
             addresses=tuple(sorted(self._names)),
@@ -191,22 +191,26 @@ class Server:
             key=self._key,
             packs=not stream.encrypted and not address.startswith(_LOCAL),
         )
+        connection = Connection.over(
+            endpoint,
+            module,
+            self._answers,
+            base=Side(index=0, module=module, open=True, limits=policy.engine),
+            limits=policy.engine,
+            module_for=self._module_for,
+        )
         return Exchange(
             stream,
             connection,
-            module,
-            self._participant,
-            base=Side(index=0, module=module, open=True, limits=policy.engine),
             limits=policy.engine,
             listen=lambda event: self._hear(number, event),
             worker=self._worker,
-            pace=Pace(policy.limits.bytes_per_minute, policy.limits.phases_per_minute),
-            module_for=self._module_for,
+            rate_limit=RateLimit(policy.limits.bytes_per_minute, policy.limits.phases_per_minute),
         )
 
-    def _participant(self, side: Side) -> Participant:
+    def _answers(self, side: Side) -> StoreAnswers:
         exposure = Exposure(default="selected")  # what may be sent is what may be looked at
-        return Participant(self._store, side, exposure, self._policy.engine, resting=self._resting)
+        return StoreAnswers.of(self._store, side, exposure, self._policy.engine, self._warm)
 
     def _module_for(self, peer: Verifier) -> PolicyModule:
         return self._policy.module_for(peer, self._verifier)
@@ -243,9 +247,9 @@ class Server:
         self._note("refused", host=host, connections=len(self._peers))
         self._refusing += 1
         try:
-            binding = Binding(Connection(accepting=True, nonce=new_nonce(), addresses=()))
+            greeting = Binding(Endpoint(accepting=True, nonce=new_nonce(), addresses=())).greeting()
             with suppress(TransportError):
-                await stream.write(binding.greeting() + binding.farewell(Code.SERVE_FULL))
+                await stream.write(greeting + farewell(Code.SERVE_FULL))
                 await stream.finish()
         finally:
             self._refusing -= 1
@@ -293,8 +297,7 @@ class Server:
     def _wake(self) -> None:
         self._wake_soon = None
         for peer in self._peers.values():
-            if peer.exchange.participant is not None:
-                peer.exchange.give(m.Woken())
+            peer.exchange.give(m.Woken())
 
     async def _watch(self) -> None:
         """Look for what other processes stored, and for memory that grew too large."""
@@ -307,8 +310,8 @@ class Server:
                     self._stored_until(newest)
             if self._memory() <= self._policy.limits.memory_mib * _MIB:
                 continue
-            if self._resting.memory:
-                self._resting.clear()
+            if self._warm.memory:
+                self._warm.clear()
             else:
                 largest = max(self._peers.values(), key=lambda peer: peer.exchange.memory)
                 detail = "the server is short of memory"
@@ -316,7 +319,7 @@ class Server:
 
     def _memory(self) -> int:
         held = sum(peer.exchange.memory for peer in self._peers.values())
-        return held + self._resting.memory
+        return held + self._warm.memory
 
     # --- small things ---
 

@@ -24,8 +24,8 @@ from lace.stream import packing
 from lace.stream.proof import Meeting, check_proof, make_proof
 from lace.tai import Tai
 
-Crossing = m.PeerModule | m.PeerFacts | m.PeerRecord | m.PeerPhaseEnd
-"""What one side sends, as the other receives it."""
+WORKING: Final = b"# working\n"
+"""Says that this side is busy and not gone; may stand between any two items after the preface."""
 
 _HELLO: Final = 1  # set-up is the first phase of a direction, hello the second
 _FAREWELL: Final = re.compile(rb" closing: ([a-z0-9.-]{1,60})")
@@ -33,7 +33,7 @@ _OFFER: Final = re.compile(rb"^" + re.escape(packing.OFFER), re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class Endpoint:
     """What this process knows of a connection before its first byte."""
 
     accepting: bool
@@ -53,13 +53,18 @@ class Connection:
     """Whether to offer packed fact lines."""
 
 
+def farewell(code: Code) -> bytes:
+    """Return a last word that tells why; what ends after it did not end in order."""
+    return f"# closing: {code}\n".encode()
+
+
 class Binding:
     """Turns what comes into inputs and what goes into bytes; remembers both directions' phases."""
 
-    def __init__(self, connection: Connection, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._connection = connection
+    def __init__(self, endpoint: Endpoint, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._endpoint = endpoint
         self._limits = limits
-        self._reader = i.ItemReader(limits, unpacks=connection.packs)
+        self._reader = i.ItemReader(limits, unpacks=endpoint.packs)
         self._meeting: Meeting | None = None
         self._failed = False
         self._between_phases = False
@@ -75,7 +80,7 @@ class Binding:
 
     def greeting(self) -> bytes:
         """Return the first bytes to send."""
-        return i.preface(self._connection.nonce)
+        return i.preface(self._endpoint.nonce)
 
     @property
     def has_met(self) -> bool:
@@ -93,23 +98,23 @@ class Binding:
         The nonces stay out of the labels: the index tells the operands apart, and a plan that has
         the same id on every connection is what cursors are found by (L24).
         """
-        connection = self._connection
-        index = 0 if connection.accepting else 1
+        endpoint = self._endpoint
+        index = 0 if endpoint.accepting else 1
         return replace(
             base or Side(index=index, module=module, limits=self._limits),
             index=index,
             module=module,
-            verifier=connection.key.verifier if connection.key else None,
-            expected_peer=connection.expected,
-            transport=connection.transport,
-            encrypted=connection.encrypted,
+            verifier=endpoint.key.verifier if endpoint.key else None,
+            expected_peer=endpoint.expected,
+            transport=endpoint.transport,
+            encrypted=endpoint.encrypted,
         )
 
     # --- what comes ---
 
-    def receive(self, chunk: bytes) -> list[m.Input]:
+    def receive(self, chunk: bytes) -> list[m.FromPeer]:
         """Return the inputs that a chunk completes; after a failure there are no more."""
-        inputs: list[m.Input] = []
+        inputs: list[m.FromPeer] = []
         if self._failed:
             return inputs
         for item in self._reader.feed(chunk):
@@ -122,14 +127,14 @@ class Binding:
                 break
         return inputs
 
-    def end(self) -> m.Input:
+    def end(self) -> m.FromPeer:
         """Return what the end of the peer's bytes amounts to (060-TRN-09)."""
         orderly = self._between_phases and not self._reader.held
         if not orderly and self._farewell:
             return m.StreamFailed(Code.INTERLACE_GONE, f"the peer gave up: {self._farewell}")
         return m.PeerGone(orderly)
 
-    def _take(self, item: i.Item) -> m.Input | None:
+    def _take(self, item: i.Item) -> m.FromPeer | None:
         if isinstance(item, i.Malformed):
             return m.StreamFailed(item.code, f"{item.detail}, at byte {item.offset}")
         if self._meeting is None or isinstance(item, i.Preface):
@@ -153,22 +158,22 @@ class Binding:
                     self._farewell = farewell[1].decode()
                 return None
 
-    def _meet(self, item: i.Item) -> m.Input | None:
-        nonce = self._connection.nonce
+    def _meet(self, item: i.Item) -> m.FromPeer | None:
+        nonce = self._endpoint.nonce
         if not isinstance(item, i.Preface) or self._meeting is not None:
             return m.StreamFailed(Code.ILTP_PREFACE, "a stream begins with one preface")
         if item.nonce == nonce:
             # Or else our own proof, sent back, would be proof for the peer.
             return m.StreamFailed(Code.ILTP_PREFACE, "our own nonce came back")
         self._meeting = Meeting(
-            accepting=self._connection.accepting,
+            accepting=self._endpoint.accepting,
             nonce=nonce,
             peer_nonce=item.nonce,
-            addresses=self._connection.addresses,
+            addresses=self._endpoint.addresses,
         )
         return None
 
-    def _take_proof(self, raw: bytes) -> m.Input:
+    def _take_proof(self, raw: bytes) -> m.FromPeer:
         if self.peer_verifier is not None:
             return m.StreamFailed(Code.ILTP_ORDER, "a second proof of identity")
         try:
@@ -177,7 +182,7 @@ class Binding:
             return m.StreamFailed(error.code, error.message)
         return m.PeerProven(self.peer_verifier)
 
-    def _take_resource(self, item: i.Resource) -> m.Input | None:
+    def _take_resource(self, item: i.Resource) -> m.FromPeer | None:
         if item.id.startswith("R."):
             return m.PeerModule(item.id, item.content)
         if self.phases_received > _HELLO:
@@ -186,35 +191,31 @@ class Binding:
 
     # --- what goes ---
 
-    def send(self, crossings: Iterable[Crossing], now: Tai) -> list[bytes]:
-        """Return the bytes of what crosses, in pieces that are to be sent in this order."""
+    def send(self, sent: Iterable[m.Outgoing], now: Tai) -> list[bytes]:
+        """Return the bytes of what this side says, in pieces that are to be sent in this order."""
         pieces: list[bytes] = []
-        for crossing in crossings:
-            match crossing:
-                case m.PeerRecord():
-                    pieces.append(crossing.raw)
-                case m.PeerFacts():
-                    if self.phases_sent > _HELLO and self._connection.packs and self._peer_packs:
-                        pieces += packing.pack(crossing.content)
+        for said in sent:
+            match said:
+                case m.SendRecord():
+                    pieces.append(said.record.raw)
+                case m.SendFacts():
+                    if self.phases_sent > _HELLO and self._endpoint.packs and self._peer_packs:
+                        pieces += packing.pack(said.content)
                     else:
-                        pieces.append(crossing.content)
-                case m.PeerModule():
-                    pieces.append(i.resource(crossing.id, crossing.content))
-                case m.PeerPhaseEnd():
+                        pieces.append(said.content)
+                case m.SendModule():
+                    pieces.append(i.resource(said.id, said.content))
+                case m.EndPhase():
                     if self.phases_sent == _HELLO:
                         pieces += self._hello_additions(now)
                     pieces.append(i.PHASE_END)
                     self.phases_sent += 1
         return pieces
 
-    def farewell(self, code: Code) -> bytes:
-        """Return a last word that tells why; what ends after it did not end in order."""
-        return f"# closing: {code}\n".encode()
-
     def _hello_additions(self, now: Tai) -> list[bytes]:
-        additions = [packing.OFFER] if self._connection.packs else []
-        if self._connection.key is not None:
-            additions.append(make_proof(self._connection.key, self._met, now))
+        additions = [packing.OFFER] if self._endpoint.packs else []
+        if self._endpoint.key is not None:
+            additions.append(make_proof(self._endpoint.key, self._met, now))
         return additions
 
     @property

@@ -14,9 +14,9 @@ from lace.errors import Code, LaceError, UsageError
 from lace.interlace import messages as m
 from lace.scenario.build import Built
 from lace.scenario.expect import Sentence, parse_expectation
-from lace.scenario.placeholders import fill
 from lace.scenario.link import Delivery
 from lace.scenario.model import LIMITS, Deed, Expectation, Fault, Scenario
+from lace.scenario.placeholders import fill
 from lace.scenario.run import Fate, Meeting, World
 from lace.selectors import selector
 

@@ -24,9 +24,9 @@ from lace.scenario.run import Checked, Run, StepRun, World
 from lace.scenario.verdicts import check, check_step
 from lace.scenario.write import write_scenario
 from lace.workbench.changes import Changes
+from lace.workbench.disclosure import ledger_json
 from lace.workbench.explain import stopped_json
 from lace.workbench.inspector import inspection_json
-from lace.workbench.disclosure import ledger_json
 from lace.workbench.rules import rules_json
 from lace.workbench.tables import table_of
 from lace.workbench.tracking import MOST_STEPS, Seen, Tracker

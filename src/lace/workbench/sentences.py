@@ -32,7 +32,7 @@ class Words:
                 return f"end of {message.phase}"
             case m.PeerRecord():
                 return f"record {self.built.id_of(message.record or '')}"
-            case m.PeerFacts():
+            case _:
                 return self._facts(facts_of(crossing))
 
     def _facts(self, facts: list[Fact]) -> str:

@@ -21,8 +21,8 @@ from lace.scenario.run import Meeting, World
 from lace.workbench.explain import verdicts_json
 from lace.workbench.inspector import inspection_json
 from lace.workbench.rules import hits
-from lace.workbench.tables import FieldValue, table_of
 from lace.workbench.sentences import Words, facts_of, lines_of
+from lace.workbench.tables import FieldValue, table_of
 
 MOST_STEPS: Final = 10_000
 _ADVERTISED: Final = Predicate("Advertised", 2)

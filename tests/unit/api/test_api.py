@@ -11,8 +11,9 @@ import pytest
 import lace
 from lace import blocking
 from lace.api.handles import store_of
-from lace.errors import Code
 from lace.driving.pair import interlace
+from lace.errors import Code
+from lace.interlace.messages import Ending
 from lace.tai import Tai
 
 NOTES = "//notes-demo//notes//"
@@ -149,7 +150,7 @@ def test_an_open_interlace_says_when_it_tries_again_and_closes_at_once() -> None
                 await asyncio.sleep(0.01)
             await live.close()
             assert [event async for event in live] == [
-                lace.Closed("asked to close", lace.InterlaceResult())
+                lace.Closed(Ending.ASKED, lace.InterlaceResult())
             ]
         seconds, why = waits[0]
         assert 0 < seconds <= 0.5
@@ -290,8 +291,7 @@ def test_by_hand_it_moves_a_step_at_a_time_and_comes_to_the_same() -> None:
 @pytest.mark.req("050-PRF-01", "050-PRF-02", "050-BLK-07")
 def test_in_one_process_nothing_is_serialised_and_everything_is_as_over_a_stream() -> None:
     from exchanges import NOW, participant, stored
-
-    from lace.driving.pair import Pair
+    from sides import Pair
 
     mine = [note(i) for i in range(30)]
     theirs = [note(i) for i in range(20, 60)]
@@ -303,7 +303,7 @@ def test_in_one_process_nothing_is_serialised_and_everything_is_as_over_a_stream
     pair.start(NOW)
     pair.run(NOW)
     for one, other in zip(text, direct, strict=True):
-        assert one.events == other.events
+        assert one.told == other.told
         assert stored(one) == stored(other)
 
 

@@ -13,8 +13,8 @@ from servers import policy, served
 import lace
 from lace.errors import Code, TransportError
 from lace.recordstore import MemoryStore
-from lace.serving.grants import symmetric_policy
 from lace.selectors import selector
+from lace.serving.grants import symmetric_policy
 
 NOTES = "//notes-demo//notes//"
 BOB, SERVER = lace.SigningKey(b"b" * 32), lace.SigningKey(b"s" * 32)

@@ -13,14 +13,14 @@ from meeting import Host, client, within
 from wires import hashes, notes, store_of
 
 from lace.crypto import SigningKey
+from lace.driving.backoff import Backoff
+from lace.driving.exchange import Exchange
 from lace.errors import Code, TransportError
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
 from lace.record import Record, build_blob
 from lace.recordstore import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
-from lace.driving.backoff import Backoff
-from lace.driving.exchange import Exchange
 from lace.stream import items as i
 from lace.transport.address import Address, Scheme, parse_address
 from lace.transport.base import CHUNK
@@ -250,7 +250,7 @@ def test_a_peer_that_never_reads_cannot_make_memory_grow() -> None:
     """It asks for everything again and again, and takes nothing of what it gets."""
     from wires import End, run  # its bytes are taken from an honest exchange
 
-    from lace.stream.binding import Connection
+    from lace.stream.binding import Endpoint
 
     store = store_of([build_blob(bytes([n]) * 1_000_000) for n in range(5)])
 
@@ -261,8 +261,8 @@ def test_a_peer_that_never_reads_cannot_make_memory_grow() -> None:
         await near.read()  # its preface, and nothing more
         exchange = host.exchanges[0]
         nonce = "0" * 43
-        ours = End(Connection(accepting=False, nonce=nonce, addresses=("memory",)), MemoryStore())
-        theirs = End(replace(exchange._binding._connection), store)
+        ours = End(Endpoint(accepting=False, nonce=nonce, addresses=("memory",)), MemoryStore())
+        theirs = End(replace(exchange.connection._bytes._endpoint), store)
         run(theirs, ours, 10**6)
         most = 0
         flood = bytes(ours.sent) + b"\n" * 1000

@@ -10,16 +10,17 @@ from pathlib import Path
 import pytest
 from command import lace
 from exchanges import NOTES, NOW, note
+from sides import Pair, Participant
 from simulator import World
 
 from lace.codes import Code
+from lace.driving.journal import Journal, replay
+from lace.driving.pair import interlace
 from lace.errors import EncodingError
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.policy.view import Exposure
 from lace.recordstore import MemoryStore
-from lace.driving.journal import Journal, replay
-from lace.driving.pair import Crossing, Pair, Participant, interlace
 
 
 def journals(seed: int) -> list[str]:
@@ -34,7 +35,7 @@ def journals(seed: int) -> list[str]:
         )
     ]
 
-    def tamper(_side: int, crossing: Crossing) -> list[Crossing]:
+    def tamper(_side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if isinstance(crossing, m.PeerRecord) and chance.random() < 0.2:
             return [m.PeerRecord(crossing.raw.replace(b"TAI: 0", b"TAI: 1"))]
         if isinstance(crossing, m.PeerFacts) and chance.random() < 0.02:
@@ -100,9 +101,10 @@ def test_the_first_difference_is_found() -> None:
     [
         ([], Code.JOURNAL_MALFORMED),
         (["{}"], Code.JOURNAL_MALFORMED),
-        (['{"journal":2}'], Code.JOURNAL_NEWER),
+        (['{"journal":3}'], Code.JOURNAL_NEWER),
         (['{"journal":1}'], Code.JOURNAL_MALFORMED),
-        (['{"journal":1,"side":{"module":{"text":"x","facet":"y"}}}'], Code.JOURNAL_MALFORMED),
+        (['{"journal":2}'], Code.JOURNAL_MALFORMED),
+        (['{"journal":2,"side":{"module":{"text":"x","facet":"y"}}}'], Code.JOURNAL_MALFORMED),
         (["[" * 100_000], Code.JOURNAL_MALFORMED),
     ],
 )

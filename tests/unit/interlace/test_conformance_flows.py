@@ -20,6 +20,7 @@ from exchanges import (
     result,
     stored,
 )
+from sides import Pair, Participant
 from simulator import World as Model
 from simulator import naive
 from traffic import Tap
@@ -28,6 +29,8 @@ from wires import EVERYTHING
 from lace.crypto import SigningKey
 from lace.datalog.ast import Predicate
 from lace.datalog.source import MemorySource
+from lace.driving.journal import Journal
+from lace.driving.pair import interlace
 from lace.interlace import messages as m
 from lace.interlace.facts import PREDICATES
 from lace.interlace.machine import Side
@@ -40,9 +43,6 @@ from lace.record import Record, build_plex, facts, seal
 from lace.recordstore import MemoryStore, SqliteStore
 from lace.recordstore.base import LinkChange, RecordStore, StoreRecordId
 from lace.recordstore.memory import MemorySnapshot
-from lace.driving.journal import Journal
-from lace.driving.pair import Crossing, Pair, Participant, interlace
-from lace.driving.participant import as_heard
 from lace.selectors import all_of, hashes, selector
 
 SELECTED = Exposure(default="selected")
@@ -72,8 +72,7 @@ def directly(left: Participant, right: Participant) -> list[list[m.Input]]:
             if queues[index]:
                 given = queues[index].popleft()
                 heard[index].append(given)
-                sent = sides[index].give_directly(given, NOW)
-                queues[1 - index].extend(map(as_heard, sent))
+                queues[1 - index].extend(sides[index].give_directly(given, NOW))
     return heard
 
 
@@ -134,7 +133,7 @@ def test_what_is_stored_between_loops_takes_part() -> None:
     left, right = participant(0, [note(1)]), participant(1, [])
     tap = Tap()
 
-    def store_more(side: int, crossing: Crossing) -> list[Crossing]:
+    def store_more(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if side == 0 and isinstance(crossing, m.PeerRecord) and left.store.count() < 4:
             left.store.save([note(1 + left.store.count())])
         return [crossing]
@@ -429,8 +428,8 @@ def test_tuples_mean_what_text_means(size: int, module: PolicyModule) -> None:
     text, direct = both_ways(make)
     for one, other in zip(text, direct, strict=True):
         assert stored(one) == stored(other)
-        assert one.events == other.events
-        assert isinstance(one.events[-1], m.Closed)
+        assert one.told == other.told
+        assert isinstance(one.told[-1], m.Closed)
         adverts = one.machine._adverts.table, other.machine._adverts.table
         assert adverts[0].runs() == adverts[1].runs()
 
@@ -475,7 +474,7 @@ def test_facts_that_nobody_asks_for_are_not_made_and_nothing_changes(module: Pol
                     whole.add((predicate.name, *row))
         lazy = sum(policy.source.count(predicate) for predicate in policy.source.predicates())
         assert lazy < sum(whole.count(predicate) for predicate in whole.predicates())
-        full = ExchangePolicy(policy.plan, side.side.index, whole, side.exposure)
+        full = ExchangePolicy(policy.plan, side.side.index, whole, side.local.exposure)
         assert set(full.may_send) == set(policy.may_send)
         assert set(full.may_request) == set(policy.may_request)
     model = Model((MemoryStore(), MemoryStore()), (left.side, right.side), (SELECTED, SELECTED))
@@ -543,7 +542,7 @@ def test_who_listens_makes_no_difference_to_what_crosses() -> None:
         while not pair.quiet:
             pair.step(NOW)
             if listens:
-                right.events.clear()  # read by an application
+                right.told.clear()  # read by an application
         said.append(tap.crossed)
         assert bool(lines) is listens
         assert stored(right) == {note(i).hash for i in (1, 2, 3)}

@@ -7,11 +7,13 @@ from functools import cache
 
 import pytest
 from exchanges import NOTES, NOW, aborted, note, participant, result, stored
+from sides import Participant
 from traffic import Tap, facts_of, instead
 
 from lace import b64a
 from lace.codes import Code
 from lace.crypto.native import digest
+from lace.driving.pair import Tamper, interlace
 from lace.errors import LimitExceeded, ProtocolError
 from lace.interlace import messages as m
 from lace.interlace.machine import InterlaceMachine, Side
@@ -22,7 +24,6 @@ from lace.interlace.reconcile import OwnAdverts, PeerAdverts
 from lace.limits import MIB, Limits
 from lace.policy.origin import SourceLabel
 from lace.record import Record, build_plex
-from lace.driving.pair import Participant, Tamper, interlace
 from lace.selectors import with_support
 
 
@@ -269,7 +270,7 @@ def test_as_many_record_bytes_as_allowed_and_one_more() -> None:
     assert result(right).bytes_received == size
     right, _ = meet(records, Limits(max_total_transferred_bytes=size - 1))
     assert aborted(right) is Code.LIMIT_EXCEEDED
-    end = right.events[-1]
+    end = right.told[-1]
     assert isinstance(end, m.Aborted)
     assert set(end.result.received) == stored(right)  # what came before is told and kept
     assert len(stored(right)) == 5
@@ -286,8 +287,8 @@ def test_as_many_loops_as_allowed_and_one_more() -> None:
     assert result(right).loops == needed
     assert len(stored(right)) == 5
     right, _ = meet(records, Limits(max_loop_iterations=needed - 1), module=module)
-    assert not any(isinstance(event, m.FixedPoint) for event in right.events)
-    end = right.events[-1]
+    assert not any(isinstance(event, m.FixedPoint) for event in right.told)
+    end = right.told[-1]
     assert isinstance(end, m.Closed)
     assert f"max_loop_iterations of {needed - 1}" in end.reason
 
@@ -298,8 +299,8 @@ def test_seventeen_loops_are_one_too_many() -> None:
     right, _ = meet(chain(15), Limits(), module=module)
     assert result(right).loops == 16
     right, _ = meet(chain(16), Limits(), module=module)
-    assert isinstance(right.events[-1], m.Closed)
-    assert "max_loop_iterations" in right.events[-1].reason
+    assert isinstance(right.told[-1], m.Closed)
+    assert "max_loop_iterations" in right.told[-1].reason
     assert len(stored(right)) == 16
 
 
@@ -308,21 +309,22 @@ def test_each_phase_has_its_time_and_no_more() -> None:
     for limits, seconds in ((Limits(), 30), (Limits(phase_timeout=7), 7)):
         left = participant(0, [note(1)], open=True, limits=limits)
         right = participant(1, [], open=True)
-        timers: list[float | None] = []
+        timers: list[tuple[float | None, bool]] = []
         receive = left.machine.receive
 
         def watch(
             given: m.Input, now: object, receive: Callable[..., list[m.Effect]] = receive
         ) -> list[m.Effect]:
             effects = receive(given, now)
-            timers.extend(e.seconds for e in effects if isinstance(e, m.SetTimer))  # noqa: B023
+            timers.extend((e.seconds, e.silence) for e in effects if isinstance(e, m.SetTimer))  # noqa: B023
             return effects
 
         left.machine.receive = watch  # type: ignore[method-assign]
         interlace(left, right, NOW)
         # One for each phase, and at the end none: an open exchange waits as long as it likes.
-        assert timers[-1] is None
-        assert set(timers[:-1]) == {seconds}
+        assert timers[-1] == (None, False)
+        assert timers[:2] == [(seconds, False)] * 2  # set-up and hello, whatever is said
+        assert set(timers[2:-1]) == {(seconds, True)}  # silence, from then on
         assert len(timers) > 8
     machine = InterlaceMachine(Side(index=0, module=NOTES, limits=Limits(phase_timeout=7)))
     assert m.SetTimer(7) in machine.receive(m.Started(), NOW)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import forge
 import pytest
 from exchanges import AUTHORITY, BOB, NOTES, NOW, aborted, note, participant, result, stored
+from sides import Pair, Participant
 from traffic import Tap, records_of
 from wires import EVERYTHING, ends, run, store_of
 
 from lace.codes import Code
 from lace.datalog.ast import Predicate
+from lace.driving.pair import Tamper, interlace
 from lace.interlace import messages as m
 from lace.interlace import transfer
 from lace.interlace.facts import PREDICATES
@@ -21,7 +23,6 @@ from lace.policy.module import module_from_text
 from lace.record import Record, Seal, build_blob, build_plex, seal, validate_record
 from lace.record.grammar import MARKLINE_BYTES
 from lace.recordstore import MemoryStore
-from lace.driving.pair import Crossing, Pair, Participant, Tamper, interlace
 
 FIELD = Predicate("Field", 4)
 
@@ -39,7 +40,7 @@ def passing_off(honest: Record, raw: bytes) -> Tamper:
     """Return a tamperer by which side 0 claims and sends other bytes under their own hash."""
     true, false = honest.hash.encode(), hash_of(raw)
 
-    def tamper(side: int, crossing: Crossing) -> list[Crossing]:
+    def tamper(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if isinstance(crossing, m.PeerFacts):
             old, new = (true, false) if side == 0 else (false, true)
             return [m.PeerFacts(crossing.content.replace(old, new))]
@@ -84,7 +85,7 @@ def test_bytes_that_have_the_right_hash_and_are_no_record(raw: bytes, code: Code
     name = hash_of(raw).decode()
     assert found.rejected == (name,)
     assert found.not_available == ()
-    (event,) = [event for event in right.events if isinstance(event, m.RecordRejected)]
+    (event,) = [event for event in right.told if isinstance(event, m.RecordRejected)]
     assert (event.hash, event.code) == (name, code)
     assert rows(right, "Have", 1, name) == rows(right, "Field", 4, name) == []
 
@@ -172,7 +173,7 @@ def test_adverts_alone_make_no_facts() -> None:
     """A peer that advertises and then sends nothing leaves nothing behind."""
     left, right = participant(0, [note(i) for i in range(4)]), participant(1, [])
 
-    def keep(side: int, crossing: Crossing) -> list[Crossing]:
+    def keep(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         return [] if side == 0 and isinstance(crossing, m.PeerRecord) else [crossing]
 
     interlace(left, right, NOW, keep)
@@ -231,7 +232,7 @@ def test_what_another_exchange_has_brought_is_not_asked_for(when: str) -> None:
     right = participant(1, [])
     tap = Tap()
 
-    def listen(side: int, crossing: Crossing) -> list[Crossing]:
+    def listen(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         first = len(tap.records()) == 1 and right.store.count() == 1
         if first and (when == "request" or side == 1):
             right.store.save([record for record in records if record.hash == wanted[-1]])
@@ -296,7 +297,7 @@ def test_what_may_no_longer_be_sent_is_not_sent_though_it_was_advertised() -> No
 
 @pytest.mark.req("050-XFR-06", "050-ERR-14")
 def test_a_second_copy_of_a_record_ends_the_exchange() -> None:
-    def twice(side: int, crossing: Crossing) -> list[Crossing]:
+    def twice(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         again = side == 0 and isinstance(crossing, m.PeerRecord)
         return [crossing, crossing] if again else [crossing]
 
@@ -351,7 +352,7 @@ def heard_until_advertise(theirs: Side, mine: Side) -> list[m.Input]:
     """Return what a side hears of the other in set-up and hello."""
     heard: list[m.Input] = []
 
-    def listen(side: int, crossing: Crossing) -> list[Crossing]:
+    def listen(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if side == theirs.index and sum(isinstance(g, m.PeerPhaseEnd) for g in heard) < 2:
             heard.append(crossing)
         return [crossing]

@@ -23,16 +23,20 @@ from exchanges import (
     stored,
 )
 from meeting import Host, client, trusting, within
+from sides import Pair, Participant
 from traffic import Tap, facts_of
 from wires import EVERYTHING, ends, notes, run, store_of
 
 import lace
+from lace.answering.store import StoreAnswers
 from lace.codes import Code
 from lace.crypto import SigningKey
 from lace.datalog.ast import Predicate
 from lace.datalog.parse import parse_canonical
 from lace.datalog.roles import ADVERTISEMENT_FACTS, RECORD_FACTS, RUNTIME_FACTS
 from lace.datalog.source import MemorySource
+from lace.driving.connection import Connection
+from lace.driving.pair import interlace
 from lace.errors import LacegramError
 from lace.interlace import messages as m
 from lace.interlace.facts import PREDICATES
@@ -46,7 +50,6 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record import Record, build_plex, seal
 from lace.recordstore import MemoryStore
-from lace.driving.pair import Crossing, Pair, Participant, interlace
 from lace.stream.items import resource
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 from lace.transport.address import parse_address
@@ -66,10 +69,11 @@ def signed(key: SigningKey, number: int) -> Record:
     return seal(plex, key, aux=forge.AUX)
 
 
-def rows(side: Participant, name: str, arity: int) -> list[tuple[str, ...]]:
+def rows(side: Connection, name: str, arity: int) -> list[tuple[str, ...]]:
     """Return the facts of a predicate that a side's rules see."""
-    assert side.local.policy is not None
-    return list(side.local.policy.source.iterate(Predicate(name, arity)))
+    assert isinstance(side.answers, StoreAnswers)
+    assert side.answers.policy is not None
+    return list(side.answers.policy.source.iterate(Predicate(name, arity)))
 
 
 # --- operands ---
@@ -111,7 +115,7 @@ def test_what_a_side_exposes_is_told_to_nobody() -> None:
     expose = module_from_text(
         "AllowQueryRecord(V,P) :- Have(P), Field(P,'App',_,'only-here'), Peer(V).\n", Facet.EXPOSE
     )
-    said: list[list[Crossing]] = []
+    said: list[list[m.Incoming]] = []
     for exposure in (Exposure(), Exposure(default="selected"), Exposure((expose,))):
         left, right = participant(0, []), participant(1, [note(1)])
         left = Participant(MemoryStore(), left.side, exposure)
@@ -143,7 +147,7 @@ def test_a_peer_module_that_no_plan_can_be_made_of_ends_the_exchange(rule: str, 
     with pytest.raises(LacegramError):
         module_from_text(text)
 
-    def swap(side: int, crossing: Crossing) -> list[Crossing]:
+    def swap(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if side == 0 and isinstance(crossing, m.PeerModule):
             return [m.PeerModule(parse_canonical(text).id, text)]
         return [crossing]
@@ -219,7 +223,7 @@ def test_a_new_plan_between_the_same_two_is_a_new_plan() -> None:
     pair.give(0, m.OperandChanged(EVERYTHING), NOW)
     pair.run(NOW)
     assert stored(sides[1]) == {note(1).hash, secret.hash}
-    first, last = [e.result for e in sides[1].events if isinstance(e, m.FixedPoint)]
+    first, last = [e.result for e in sides[1].told if isinstance(e, m.FixedPoint)]
     assert first.plan != last.plan
     assert first.link != last.link  # so that no cursor of one plan is taken for that of another
     assert first.peer == last.peer == AUTHORITY.verifier
@@ -384,17 +388,20 @@ def test_rules_know_the_address_and_what_was_proven_of_it(address: str, tmp_path
 
     place = within(work())
     for exchange in exchanges:
-        side = exchange.participant
-        assert side is not None
+        side = exchange.connection
         ((transport,),) = rows(side, "Transport", 1)
         assert transport.startswith(address.partition(":")[0] + ":")
         assert rows(side, "TransportEncrypted", 0) == ([()] if encrypted else [])
-    assert exchanges[1].participant is not None
-    assert rows(exchanges[1].participant, "Transport", 1) == [(place,)]
+    assert rows(exchanges[1].connection, "Transport", 1) == [(place,)]
 
 
 KNOWN = RECORD_FACTS | ADVERTISEMENT_FACTS | RUNTIME_FACTS
 CONTROL = sorted(PREDICATES.keys() - {"Advertised", "AdvertisedField", "MayRequest"})
+
+
+SHOWS_IN_TIME = Exposure(
+    (module_from_text("AllowQueryRecord(V,P) :- Have(P), Peer(V), TickTAI(_).\n", Facet.EXPOSE),)
+)
 
 
 @pytest.mark.req("050-SET-09", "050-RTF-07", "050-TIC-10")
@@ -408,7 +415,20 @@ def test_nothing_but_declared_facts_reaches_rules(name: str, arity: int) -> None
     hears = selecting(atom)
     silent = selecting(f"not {atom}" if arity == 0 else "TickTAI(_)")
     for module, count in ((hears, 0), (silent, 2)):
-        sides = [participant(i, [note(i)], module, open=True, ticks=True) for i in (0, 1)]
+        sides = [
+            Participant(
+                store_of([note(i)]),
+                Side(
+                    index=i,
+                    module=module,
+                    open=True,
+                    verifier=(BOB, AUTHORITY)[i].verifier,
+                    peer_verifier=(AUTHORITY, BOB)[i].verifier,
+                ),
+                SHOWS_IN_TIME,
+            )
+            for i in (0, 1)
+        ]
         pair = Pair(sides[0], sides[1])
         pair.start(NOW)
         pair.run(NOW)
@@ -432,7 +452,7 @@ def test_rules_do_not_see_the_clock() -> None:
         "SelectAdvertised(P,S) :- Advertised(P,S).\n"
     )
     records = [note(1), note(1_700_000_005), note(1_800_000_000)]
-    said: list[list[tuple[int, Crossing]]] = []
+    said: list[list[tuple[int, m.Incoming]]] = []
     for jumps in (False, True):
         left, right = participant(0, records, due), participant(1, [], due)
         tap = Tap()

@@ -10,14 +10,15 @@ from exchanges import AUTHORITY, BOB, EVE, NOTES, NOW, aborted, note, participan
 
 from lace.codes import Code
 from lace.crypto import SigningKey
+from lace.driving.pair import interlace
+from lace.errors import LocalProtocolError
 from lace.interlace import messages as m
 from lace.interlace.machine import InterlaceMachine, Side
 from lace.interlace.parameters import Parameters
-from lace.interlace.phases import TRANSITIONS, Occasion, Phase, next_phase
+from lace.interlace.phases import Phase
 from lace.limits import Limits
 from lace.policy.module import module_from_text
 from lace.record import Record, build_plex, seal
-from lace.driving.pair import Crossing, interlace
 from lace.selectors import room
 
 
@@ -51,7 +52,7 @@ def test_the_notes_room_bootstraps_from_nothing() -> None:
     alice = participant(0, [], module)
     server = participant(1, [grant, message, spam], module)
     interlace(alice, server, NOW)
-    saved = [event.hash for event in alice.events if isinstance(event, m.RecordSaved)]
+    saved = [event.hash for event in alice.told if isinstance(event, m.RecordSaved)]
     assert saved == [grant.hash, message.hash]  # the evidence first
     assert result(alice).loops == 3
     assert stored(server) == {grant.hash, message.hash, spam.hash}
@@ -69,7 +70,7 @@ def test_partitions_and_listings_lead_to_the_same_state(
     left, right = participant(0, records, coarse=coarse), participant(1, less, coarse=coarse)
     sizes = [0, 0]
 
-    def count(side: int, crossing: Crossing) -> list[Crossing]:
+    def count(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if isinstance(crossing, m.PeerFacts):
             sizes[side] += len(crossing.content)
         return [crossing]
@@ -86,7 +87,7 @@ def test_a_tampered_record_is_rejected_and_the_rest_arrives() -> None:
     records = [note(i) for i in range(4)]
     victim = records[2].hash.encode()
 
-    def tamper(_side: int, crossing: Crossing) -> list[Crossing]:
+    def tamper(_side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if isinstance(crossing, m.PeerRecord) and victim in crossing.raw[:80]:
             raw = crossing.raw
             return [m.PeerRecord(raw.replace(b"Name: n/2", b"Name: n/9"))]
@@ -96,14 +97,14 @@ def test_a_tampered_record_is_rejected_and_the_rest_arrives() -> None:
     interlace(left, right, NOW, tamper)
     assert stored(right) == {r.hash for r in records if r is not records[2]}
     assert result(right).rejected == (records[2].hash,)
-    rejected = [event for event in right.events if isinstance(event, m.RecordRejected)]
+    rejected = [event for event in right.told if isinstance(event, m.RecordRejected)]
     assert rejected[0].code is Code.RECORD_HASH_MISMATCH
 
 
-def flood(kind: type, make: Crossing) -> object:
+def flood(kind: type, make: m.Incoming) -> object:
     """Return a tamperer that makes side 0 say something more after each item of a kind."""
 
-    def tamper(side: int, crossing: Crossing) -> list[Crossing]:
+    def tamper(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if side == 0 and isinstance(crossing, kind):
             return [crossing, make]
         return [crossing]
@@ -125,7 +126,7 @@ def flood(kind: type, make: Crossing) -> object:
     ],
 )
 def test_what_has_no_place_ends_the_exchange_and_nothing_else(
-    kind: type, extra: Crossing, code: Code
+    kind: type, extra: m.Incoming, code: Code
 ) -> None:
     kept = note(50)
     left, right = participant(0, [note(1), note(2)]), participant(1, [kept])
@@ -136,7 +137,7 @@ def test_what_has_no_place_ends_the_exchange_and_nothing_else(
 
 
 def replaced(old: bytes, new: bytes) -> object:
-    def tamper(side: int, crossing: Crossing) -> list[Crossing]:
+    def tamper(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if side == 0 and isinstance(crossing, m.PeerFacts):
             return [m.PeerFacts(crossing.content.replace(old, new))]
         return [crossing]
@@ -170,7 +171,7 @@ def test_lies_in_facts_end_the_exchange(old: bytes, new: bytes, code: Code) -> N
 def test_a_summary_that_lies_is_found_out() -> None:
     records = [note(i) for i in range(300)]
 
-    def lie(side: int, crossing: Crossing) -> list[Crossing]:
+    def lie(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if (
             side == 0
             and isinstance(crossing, m.PeerFacts)
@@ -213,9 +214,9 @@ def test_a_loop_limit_closes_without_claiming_a_fixed_point() -> None:
     limits = Limits(max_loop_iterations=3)
     left, right = participant(0, [*chain, top], module), participant(1, [], module, limits=limits)
     interlace(left, right, NOW)
-    closed = [event for event in right.events if isinstance(event, m.Closed)]
+    closed = [event for event in right.told if isinstance(event, m.Closed)]
     assert "max_loop_iterations" in closed[0].reason
-    assert not any(isinstance(event, m.FixedPoint) for event in right.events)
+    assert not any(isinstance(event, m.FixedPoint) for event in right.told)
     assert len(stored(right)) == 3
     whole_left, whole_right = participant(0, [*chain, top], module), participant(1, [], module)
     interlace(whole_left, whole_right, NOW)
@@ -248,7 +249,7 @@ def test_an_evaluation_that_fails_ends_the_exchange() -> None:
 def test_a_peer_module_that_cannot_be_used() -> None:
     left, right = participant(0, []), participant(1, [])
 
-    def swap(side: int, crossing: Crossing) -> list[Crossing]:
+    def swap(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if side == 0 and isinstance(crossing, m.PeerModule):
             text = b"SelectHave(P) :- Have(P).\n"
             return [m.PeerModule(module_id(text), text)]
@@ -264,18 +265,9 @@ def module_id(text: bytes) -> str:
     return check_lacegram(text).lacegram.id
 
 
-def test_the_table_is_total_where_it_must_be() -> None:
-    for phase in Phase:
-        assert next_phase(phase, Occasion.OVER) is Phase.CLOSED
-        for occasion in Occasion:
-            following = next_phase(phase, occasion)
-            assert following is None or (phase, occasion) in TRANSITIONS
-    assert next_phase(Phase.SETUP, Occasion.ASKED) is None
-
-
 @pytest.mark.parametrize("seed", range(60))
 def test_any_inputs_at_any_time_are_answered(seed: int) -> None:
-    """A machine never raises, and a closed one stays closed."""
+    """Nothing that a peer says makes a machine raise, and a closed one stays closed."""
     chance = random.Random(seed)
     machine = InterlaceMachine(Side(index=0, module=NOTES))
     other = module_from_text(
@@ -284,10 +276,15 @@ def test_any_inputs_at_any_time_are_answered(seed: int) -> None:
     choices: list[m.Input] = [
         m.Started(), m.PeerModule(other.id, other.text.encode()), m.PeerFacts(b"MayRequest('x')\n"),
         m.PeerFacts(b"garbage"), m.PeerPhaseEnd(), m.PeerRecord(note(1).raw), m.Evaluated(),
-        m.Loaded((None,)), m.TimerFired(), m.PeerGone(), m.CloseRequested(),
+        m.Served((None,)), m.TimerFired(), m.PeerGone(), m.CloseRequested(),
     ]  # fmt: skip
     for _ in range(30):
-        effects = machine.receive(chance.choice(choices), NOW)
+        given = chance.choice(choices)
+        try:
+            effects = machine.receive(given, NOW)
+        except LocalProtocolError:
+            assert isinstance(given, m.FromDriver)  # a fault of ours
+            continue
         if machine.phase is Phase.CLOSED:
             assert isinstance(effects[-1], m.Close)
             assert machine.receive(m.Started(), NOW) == []
@@ -299,7 +296,7 @@ def test_a_record_that_is_gone_is_not_available_and_the_rest_arrives() -> None:
     records = [note(i) for i in range(4)]
     left, right = participant(0, records), participant(1, [])
 
-    def forget(side: int, crossing: Crossing) -> list[Crossing]:
+    def forget(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if (
             side == 1
             and isinstance(crossing, m.PeerFacts)
@@ -330,7 +327,7 @@ def test_asking_for_what_may_not_be_sent_tells_nothing_but_that() -> None:
     left, right = participant(0, [note(1), secret]), participant(1, [])
     answers: list[bytes] = []
 
-    def ask(side: int, crossing: Crossing) -> list[Crossing]:
+    def ask(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if (
             side == 1
             and isinstance(crossing, m.PeerFacts)
@@ -352,7 +349,7 @@ def test_asking_for_what_may_not_be_sent_tells_nothing_but_that() -> None:
 
 @pytest.mark.req("050-FMT-03", "050-COR-03", "050-REQ-01")
 def test_formats_that_nobody_agreed_on_are_not_asked_for() -> None:
-    def advertise_more(side: int, crossing: Crossing) -> list[Crossing]:
+    def advertise_more(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if (
             side == 0
             and isinstance(crossing, m.PeerFacts)
@@ -410,7 +407,7 @@ def test_what_nobody_advertised_is_not_asked_for() -> None:
     left, right = participant(0, [linking, target], eager), participant(1, [linking], eager)
     asked: list[bytes] = []
 
-    def listen(_side: int, crossing: Crossing) -> list[Crossing]:
+    def listen(_side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if isinstance(crossing, m.PeerFacts) and b"MayRequest" in crossing.content:
             asked.append(crossing.content)
         return [crossing]
@@ -431,7 +428,7 @@ def test_no_question_is_asked_twice_in_a_loop(repeated: bool) -> None:
     right = participant(1, [note(i) for i in range(0, 3000, 2)], parameters=narrows)
     asked: list[list[str]] = []
 
-    def listen(_side: int, crossing: Crossing) -> list[Crossing]:
+    def listen(_side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if isinstance(crossing, m.PeerFacts) and b"AdvertisementPartition('" in crossing.content:
             lines = crossing.content.decode().splitlines()
             asked.append([line for line in lines if line.startswith(("Narrow", "List"))])

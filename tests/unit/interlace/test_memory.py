@@ -10,15 +10,15 @@ from effort import examples
 from exchanges import AUTHORITY, BOB, MEMBERS, NOTES, NOW, note, stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sides import Pair, Participant
 
+from lace.answering.warm import WarmLinks
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.recordstore import MemoryStore, SqliteStore, StoreRecordId
 from lace.recordstore.base import LinkChange, RecordStore
-from lace.driving.pair import Crossing, Pair, Participant
-from lace.answering.warm import Resting
 from lace.tai import Tai
 
 EVERYTHING = module_from_text(
@@ -59,7 +59,7 @@ class Meeting:
         stays: bool = False,
         exposure: Exposure = SELECTED,
         now: Tai = NOW,
-        resting: tuple[Resting, Resting] | None = None,
+        warm: tuple[WarmLinks, WarmLinks] | None = None,
         **options: object,
     ) -> None:
         self.now = now
@@ -71,8 +71,8 @@ class Meeting:
                 index=index, module=modules[index], verifier=KEYS[index].verifier, open=stays,
                 peer_verifier=KEYS[1 - index].verifier, remembers=remembers, **options,  # type: ignore[arg-type]
             )  # fmt: skip
-            kept = None if resting is None else resting[index]
-            made = Participant(store, side, exposure, resting=kept)
+            kept = None if warm is None else warm[index]
+            made = Participant(store, side, exposure, warm=kept)
             self._watch(made)
             sides.append(made)
         self.pair = Pair(sides[0], sides[1], self._hear)
@@ -89,7 +89,7 @@ class Meeting:
 
         side.machine.receive = watched  # type: ignore[method-assign]
 
-    def _hear(self, _side: int, crossing: Crossing) -> list[Crossing]:
+    def _hear(self, _side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if isinstance(crossing, m.PeerFacts):
             self.said.append(crossing.content)
         return [crossing]
@@ -97,7 +97,7 @@ class Meeting:
     def end(self) -> Meeting:
         self.pair.end(self.now)
         for side in self.pair.sides:
-            assert isinstance(side.events[-1], m.Closed), side.events[-1]
+            assert isinstance(side.told[-1], m.Closed), side.told[-1]
         return self
 
     @property
@@ -160,14 +160,14 @@ def test_what_was_forgotten_is_had_again(
 def test_what_was_forgotten_during_an_exchange_is_had_again_by_the_next(
     stores: tuple[RecordStore, RecordStore],
 ) -> None:
-    resting = Resting(), Resting()
+    warm = WarmLinks(), WarmLinks()
     stores[0].save([note(i) for i in range(20)])
-    meeting = Meeting(stores, stays=True, resting=resting)
+    meeting = Meeting(stores, stays=True, warm=warm)
     stores[1].forget([note(3).hash])
     meeting.pair.wake(NOW)
     meeting.end()
     assert not stores[1].has(note(3).hash)
-    Meeting(stores, resting=resting).end()
+    Meeting(stores, warm=warm).end()
     assert stores[1].has(note(3).hash)
 
 
@@ -209,7 +209,7 @@ def test_what_cannot_be_read_is_as_if_it_were_lost(
 ) -> None:
     stores[0].save([note(i) for i in range(20)])
     first = Meeting(stores).end()
-    link = next(e.link for e in first.asked if isinstance(e, m.Remember))
+    link = next(e.link for e in first.asked if isinstance(e, m.Remember) and e.link)
     for text in (b"", b"{}", b"[]", b"\xff", b'{"own": [1, "x"]}'):
         stores[0].keep_link(link, LinkChange(text, {}))
         assert Meeting(stores).end().worked == [True, False]
@@ -268,29 +268,29 @@ DEEDS = st.one_of(
 def test_a_little_that_is_new_is_all_that_is_looked_at(
     stores: tuple[RecordStore, RecordStore],
 ) -> None:
-    resting = Resting(), Resting()
+    warm = WarmLinks(), WarmLinks()
     stores[0].save([note(i) for i in range(100)])
-    Meeting(stores, resting=resting).end()
-    assert [len(kept) for kept in resting] == [1, 1]
+    Meeting(stores, warm=warm).end()
+    assert [len(kept) for kept in warm] == [1, 1]
     stores[0].save([note(500)])
-    again = Meeting(stores, resting=resting).end()
+    again = Meeting(stores, warm=warm).end()
     assert stores[1].has(note(500).hash)
-    told = [e for side in again.pair.sides for e in side.events if isinstance(e, m.FixedPoint)]
+    told = [e for side in again.pair.sides for e in side.told if isinstance(e, m.FixedPoint)]
     assert [len(e.result.received) for e in told] == [0, 1]
     described = [e for e in again.asked if isinstance(e, m.Describe)]
     assert sum(len(e.records) for e in described) < 20
-    assert [len(kept) for kept in resting] == [1, 1]
+    assert [len(kept) for kept in warm] == [1, 1]
 
 
 def test_what_rests_makes_room_for_what_comes(stores: tuple[RecordStore, RecordStore]) -> None:
     stores[0].save([note(i) for i in range(30)])
-    resting = Resting(room=10_000), Resting(room=10)
-    Meeting(stores, resting=resting).end()
-    assert [len(kept) for kept in resting] == [0, 0]
-    resting = Resting(room=80_000), Resting()
-    Meeting(stores, (EVERYTHING, NOTES), resting=resting).end()
-    Meeting(stores, (NOTES, EVERYTHING), resting=resting).end()
-    assert [len(kept) for kept in resting] == [1, 2]
+    warm = WarmLinks(room=10_000), WarmLinks(room=10)
+    Meeting(stores, warm=warm).end()
+    assert [len(kept) for kept in warm] == [0, 0]
+    warm = WarmLinks(room=80_000), WarmLinks()
+    Meeting(stores, (EVERYTHING, NOTES), warm=warm).end()
+    Meeting(stores, (NOTES, EVERYTHING), warm=warm).end()
+    assert [len(kept) for kept in warm] == [1, 2]
 
 
 @pytest.mark.req("050-COR-01", "050-CUR-03")
@@ -304,7 +304,7 @@ def test_what_rests_makes_room_for_what_comes(stores: tuple[RecordStore, RecordS
 def test_it_makes_no_difference_but_to_the_work(
     names: list[str], many: bool, rests: bool, deeds: list[tuple[object, ...]]
 ) -> None:
-    kept = (Resting(), Resting()) if rests else None
+    kept = (WarmLinks(), WarmLinks()) if rests else None
     quick = MemoryStore(), MemoryStore()
     plain = MemoryStore(), MemoryStore()
     for kind in (quick, plain):
@@ -319,10 +319,8 @@ def test_it_makes_no_difference_but_to_the_work(
                     kind[side].forget([note(number).hash, note(number, app="tasks").hash])
             case ("meet", bool(stays), int(one), int(other)):
                 chosen = MODULES[names[one]], MODULES[names[other]]
-                for kind, remembers, resting in ((quick, True, kept), (plain, False, None)):
-                    meeting = Meeting(
-                        kind, chosen, remembers=remembers, stays=stays, resting=resting
-                    )
+                for kind, remembers, warm in ((quick, True, kept), (plain, False, None)):
+                    meeting = Meeting(kind, chosen, remembers=remembers, stays=stays, warm=warm)
                     if stays:
                         kind[0].save([note(77), note(78, app="tasks")])
                         meeting.pair.wake(NOW)
@@ -335,15 +333,15 @@ def held(store: RecordStore) -> set[str]:
 
 
 def test_what_is_held_is_counted() -> None:
-    resting = Resting(), Resting()
+    warm = WarmLinks(), WarmLinks()
     few, many = (MemoryStore(), MemoryStore()), (MemoryStore(), MemoryStore())
     few[0].save([note(i) for i in range(10)])
     many[0].save([note(i) for i in range(1000)])
     small = Meeting(few, stays=True).pair.left.memory
-    large = Meeting(many, stays=True, resting=resting)
+    large = Meeting(many, stays=True, warm=warm)
     assert large.pair.left.memory > small * 50
-    assert resting[0].memory == 0
+    assert warm[0].memory == 0
     large.end()
-    assert resting[0].memory > small * 50
-    resting[0].clear()
-    assert resting[0].memory == len(resting[0]) == 0
+    assert warm[0].memory > small * 50
+    warm[0].clear()
+    assert warm[0].memory == len(warm[0]) == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from exchanges import AUTHORITY, BOB, NOTES, NOW, note, remembered, stored
+from sides import Pair, Participant
 
 from lace.codes import Code
 from lace.interlace import messages as m
@@ -17,7 +18,6 @@ from lace.policy.view import Exposure
 from lace.record import Record
 from lace.recordstore import MemoryStore, SqliteStore
 from lace.recordstore.base import RecordStore
-from lace.driving.pair import Crossing, Pair, Participant
 from lace.selectors import selector
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 
@@ -38,11 +38,11 @@ def joined(
     *,
     stores: tuple[RecordStore, RecordStore] | None = None,
     **options: object,
-) -> tuple[Pair, list[tuple[int, Crossing]]]:
+) -> tuple[Pair, list[tuple[int, m.Incoming]]]:
     """Return an open pair at its first fixed point, and what crosses from now on."""
-    crossed: list[tuple[int, Crossing]] = []
+    crossed: list[tuple[int, m.Incoming]] = []
 
-    def listen(side: int, crossing: Crossing) -> list[Crossing]:
+    def listen(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         crossed.append((side, crossing))
         return [crossing]
 
@@ -60,7 +60,7 @@ def joined(
 
 
 def fixed_points(side: Participant) -> list[m.InterlaceResult]:
-    return [event.result for event in side.events if isinstance(event, m.FixedPoint)]
+    return [event.result for event in side.told if isinstance(event, m.FixedPoint)]
 
 
 @pytest.mark.req("050-OPN-01", "050-OPN-02", "050-OPN-03", "050-RES-01")
@@ -109,12 +109,12 @@ def test_either_side_may_close() -> None:
     pair.give(1, m.PeerGone(orderly=True), NOW)
     for side in pair.sides:
         assert side.closed
-        assert isinstance(side.events[-1], m.Closed)
+        assert isinstance(side.told[-1], m.Closed)
     pair, _ = joined([note(1)], [])
     pair.right.store.save([note(2)])
     pair.give(1, m.Woken(), NOW)  # its loop crosses with the close
     pair.give(1, m.PeerGone(orderly=True), NOW)
-    assert isinstance(pair.right.events[-1], m.Closed)
+    assert isinstance(pair.right.told[-1], m.Closed)
     assert len(fixed_points(pair.right)) == 1
 
 
@@ -125,7 +125,7 @@ def test_a_connection_that_breaks_in_a_loop_is_no_fixed_point() -> None:
     pair.give(0, m.Woken(), NOW)
     pair.step(NOW)
     pair.give(1, m.PeerGone(), NOW)
-    event = pair.right.events[-1]
+    event = pair.right.told[-1]
     assert isinstance(event, m.Aborted)
     assert (event.code, event.blame) == (Code.INTERLACE_GONE, m.Blame.LINK)
 
@@ -135,7 +135,8 @@ def test_time_moves_when_both_sides_have_reached_it() -> None:
     soon = note(1_700_000_015)
     pair, crossed = joined([soon], [], DUE)
     assert soon.hash not in stored(pair.right)
-    assert pair.left.timer == 10.0
+    assert pair.left.timer is not None
+    assert pair.left.timer.seconds == 10.0
     pair.give(0, m.TimerFired(), later(20))  # the left clock is at tick 2, the right one is behind
     pair.run(later(5))
     assert soon.hash not in stored(pair.right)
@@ -160,7 +161,7 @@ def test_a_bounded_exchange_stays_at_its_start() -> None:
 def test_a_tick_that_is_no_tick_ends_it(tick: str) -> None:
     pair, _ = joined([], [], DUE)
     pair.give(0, m.PeerFacts(f"TickReady('{tick}')\n".encode()), NOW)
-    event = pair.left.events[-1]
+    event = pair.left.told[-1]
     assert isinstance(event, m.Aborted)
     assert event.code is Code.INTERLACE_TICK
 
@@ -210,8 +211,8 @@ def test_a_changed_operand_may_cross_with_a_loop(first: int) -> None:
             pair.right.store.save([note(2)])
             pair.give(1, m.Woken(), NOW)
     pair.run(NOW)
-    assert pair.left.idle, pair.left.events[-1]
-    assert pair.right.idle, pair.right.events[-1]
+    assert pair.left.idle, pair.left.told[-1]
+    assert pair.right.idle, pair.right.told[-1]
     assert note(2).hash in stored(pair.left)
 
 
@@ -260,7 +261,7 @@ def test_a_cursor_starts_from_what_was_known(kind: str, tmp_path: Path) -> None:
     def meet() -> tuple[m.InterlaceResult, int]:
         sizes = [0]
 
-        def count(_side: int, crossing: Crossing) -> list[Crossing]:
+        def count(_side: int, crossing: m.Incoming) -> list[m.Incoming]:
             if isinstance(crossing, m.PeerFacts) and crossing.content.startswith(b"Advertise"):
                 sizes[0] += len(crossing.content)
             return [crossing]
@@ -320,7 +321,7 @@ def test_a_peer_may_be_proven_in_hello_and_must_be_the_expected_one() -> None:
     left, _ = meet(BOB.verifier)
     assert fixed_points(left)[-1].peer == BOB.verifier
     left, _ = meet(AUTHORITY.verifier)
-    event = left.events[-1]
+    event = left.told[-1]
     assert isinstance(event, m.Aborted)
     assert event.code is Code.INTERLACE_SIGNER
 

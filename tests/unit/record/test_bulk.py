@@ -10,8 +10,7 @@ import pytest
 
 from lace.errors import Code, Outcome
 from lace.limits import Limits
-from lace.record import Record, build_blob, validate_record
-from lace.record import bulk
+from lace.record import Record, build_blob, bulk, validate_record
 from lace.record.bulk import Verdict, validate_frames
 
 KILLER = b"kills whoever looks at it"

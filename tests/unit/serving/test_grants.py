@@ -60,14 +60,15 @@ def meet(
         async with served(here, policy(rules), key=SERVER) as host:
             near = client(there, key=key, expected=SERVER.verifier)
             exchange = await near.dial(host.address)
-            receive = exchange._binding.receive
+            binding = exchange.connection._bytes
+            receive = binding.receive
 
-            def watch(chunk: bytes) -> list[m.Input]:
+            def watch(chunk: bytes) -> list[m.FromPeer]:
                 inputs = receive(chunk)
                 seen.extend(given.content for given in inputs if isinstance(given, m.PeerModule))
                 return inputs
 
-            exchange._binding.receive = watch  # type: ignore[method-assign]
+            binding.receive = watch  # type: ignore[method-assign]
             return await exchange.run()
 
     ended = within(work())

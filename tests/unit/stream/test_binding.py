@@ -7,9 +7,11 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sides import Participant
 from wires import EVERYTHING, NOW, End, ends, hashes, notes, run, store_of
 
 from lace.crypto import SigningKey
+from lace.driving.pair import interlace
 from lace.errors import Code
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
@@ -18,11 +20,10 @@ from lace.policy.module import module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.recordstore import MemoryStore
-from lace.driving.pair import Participant, interlace
 from lace.selectors import selector
 from lace.stream import items as i
 from lace.stream import packing
-from lace.stream.binding import Binding
+from lace.stream.binding import Binding, farewell
 
 KEY = SigningKey(b"\x0c" * 32)
 
@@ -59,7 +60,7 @@ def test_an_exchange_over_bytes_ends_like_one_without(
     interlace(direct[0], direct[1], NOW)
     for end, plain in zip((left, right), direct, strict=True):
         assert hashes(end.store) == hashes(plain.store)
-        assert [type(event) for event in end.events] == [type(event) for event in plain.events]
+        assert [type(event) for event in end.events] == [type(event) for event in plain.told]
         assert isinstance(last(end), m.Closed)
     assert (packing.MARK in left.sent + right.sent) <= all(packs)
 
@@ -104,7 +105,7 @@ def test_an_item_in_the_wrong_place_aborts(inserted: bytes, code: Code) -> None:
     left, right = ends(store_of(notes(2)), MemoryStore())
 
     def insert(index: int, chunk: bytes) -> bytes:
-        preface = i.preface(right.connection.nonce)
+        preface = i.preface(right.endpoint.nonce)
         if index == 1 and chunk.startswith(preface):
             return preface + inserted + chunk[len(preface) :]
         return chunk
@@ -145,7 +146,7 @@ def test_an_end_in_mid_phase_aborts_with_the_partial_result() -> None:
     left, right = ends(MemoryStore(), store_of(notes(5)))
     records = carry_until_records(left, right)
     left.take(records[: len(records) // 2])
-    left.give([left.binding.end()])
+    left.give(m.PeerGone())
     event = last(left)
     assert isinstance(event, m.Aborted)
     assert event.code is Code.INTERLACE_GONE
@@ -161,7 +162,7 @@ def test_an_end_between_phases_is_orderly_and_one_after_a_farewell_is_not() -> N
     assert left.binding.end() == m.PeerGone(orderly=True)
     left.binding.receive(b"M")
     assert left.binding.end() == m.PeerGone(orderly=False)
-    left.binding.receive(b"x()\n\n" + left.binding.farewell(Code.SERVE_FULL))
+    left.binding.receive(b"x()\n\n" + farewell(Code.SERVE_FULL))
     assert left.binding.end() == m.StreamFailed(Code.INTERLACE_GONE, "the peer gave up: serve.full")
 
 
@@ -170,7 +171,7 @@ def test_a_plan_may_be_told_before_it_is_due() -> None:
     parties = (Party(index=0, module=EVERYTHING), Party(index=1, module=EVERYTHING))
     plan = ExchangePlan(label_operands(*parties))
     told = i.resource(plan.id, plan.transcript.encode())
-    fresh = Binding(left.connection)
+    fresh = Binding(left.endpoint)
     assert fresh.receive(i.preface("0" * 43) + told) == []
     fresh.receive(b"\n\n")
     (failed,) = fresh.receive(told)

@@ -217,7 +217,7 @@ def test_a_proof_in_the_wrong_phase_or_twice_is_refused() -> None:
 
 def test_our_own_nonce_sent_back_is_refused() -> None:
     left, right = proven(MemoryStore(), MemoryStore())
-    inputs = left.binding.receive(i.preface(left.connection.nonce))
+    inputs = left.binding.receive(i.preface(left.endpoint.nonce))
     assert [given.code for given in inputs if isinstance(given, m.StreamFailed)] == [
         Code.ILTP_PREFACE
     ]

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lace.crypto.keys import demo_key
-from lace.interlace import messages as m
 from lace.driving.journal import replay
+from lace.interlace import messages as m
 from lace.scenario.build import load_scenario
 from lace.scenario.library import find_scenario, library, scenario_text
 from lace.scenario.run import World, run_scenario

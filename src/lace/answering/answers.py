@@ -1,0 +1,41 @@
+"""What an exchange may ask of the side that it runs for. Nothing else of a side is known to it.
+
+A store answers, and so does a lake; neither inherits from the other. Each question is answered for
+one moment of the records: that of the last ``evaluate``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from lace.interlace import messages as m
+
+
+class Answers(Protocol):
+    """The local half of one exchange."""
+
+    def recall(self, asked: m.Recall) -> m.Recalled:
+        """Begin an epoch: return how the link stood, if all that this depends on is the same."""
+
+    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
+        """Look at the records as they are now, and yield how decisions changed, in parts."""
+
+    def describe(self, asked: m.Describe) -> m.Described:
+        """Return the advertisements of records that may be sent."""
+
+    def serve(self, asked: m.Serve) -> m.Served:
+        """Return records that were requested and may be sent; None for one that is gone."""
+
+    def save(self, asked: m.Save) -> m.Saved:
+        """Store validated records; whatever is acknowledged stays."""
+
+    def remember(self, told: m.Remember) -> None:
+        """Keep how the link stands at a fixed point, and hold nothing that others wait for."""
+
+    def close(self) -> None:
+        """End: the exchange asks nothing more."""
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes are held for this exchange."""

@@ -1,0 +1,286 @@
+"""One connection, without any input or output: whoever has bytes to carry drives it.
+
+    connection = Connection.over(endpoint, module, answers)
+    loop:
+        send connection.data_to_send()          after every call, and once before the first
+        tell the application connection.events()
+        on bytes:    connection.receive_data(data, now)
+        on the end:  connection.receive_eof(now)
+        after connection.timer.seconds:  connection.receive_timer(connection.timer, now)
+        if connection.ended:  stop
+
+No call waits for anything but the records of this side. Calls may come from any thread, one at a
+time. Two laces of one process need no bytes between them: ``Connection(side, answers)`` hands over
+what it says by ``sent`` and takes what the other one says by ``receive``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from lace.answering.answers import Answers
+from lace.driving.journal import Journal
+from lace.errors import LaceError, StoreError
+from lace.ids import Verifier
+from lace.interlace import messages as m
+from lace.interlace.machine import InterlaceMachine, Side
+from lace.interlace.phases import Phase
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.module import PolicyModule
+from lace.stream.binding import Binding, Endpoint
+from lace.tai import Tai
+
+MakeAnswers = Callable[[Side], Answers]
+ModuleFor = Callable[[Verifier], PolicyModule]
+"""Says what to exchange with a peer, once it is known who that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """Time that may pass before ``receive_timer``; a timer that was replaced does nothing."""
+
+    number: int
+    seconds: float
+
+
+class Connection:
+    """One side of one exchange, with everything it needs but a way to carry bytes."""
+
+    def __init__(
+        self,
+        side: Side,
+        answers: MakeAnswers,
+        *,
+        binding: Binding | None = None,
+        module_for: ModuleFor | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        self.side = side
+        self.machine = InterlaceMachine(side)
+        self.ended: m.Closed | m.Aborted | None = None
+        """How the exchange ended; None while it goes on."""
+        self.memory = 0
+        """About how many bytes are held: what waits, facts, and tables."""
+        self._make_answers = answers
+        self._answers: Answers | None = None
+        self._binding = binding
+        self._module_for = module_for
+        self._journal = journal
+        self._sent: list[m.Outgoing] = []
+        self._pieces: list[bytes] = []
+        self._events: list[m.Event] = []
+        self._timer: Timer | None = None
+        self._timers = 0
+        self._counts_silence = False
+        if binding is not None:
+            self._pieces.append(binding.greeting())
+            self._set_timer(m.SetTimer(side.limits.phase_timeout))
+        if journal is not None:
+            journal.begin(side)
+
+    @classmethod
+    def over(
+        cls,
+        endpoint: Endpoint,
+        module: PolicyModule,
+        answers: MakeAnswers,
+        *,
+        base: Side | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        module_for: ModuleFor | None = None,
+        journal: Journal | None = None,
+    ) -> Connection:
+        """Return a connection that speaks in bytes; call ``data_to_send`` for its first ones."""
+        binding = Binding(endpoint, limits)
+        side = binding.side(module, base)
+        return cls(side, answers, binding=binding, module_for=module_for, journal=journal)
+
+    # --- what comes ---
+
+    def receive_data(self, data: bytes, now: Tai) -> None:
+        """Take bytes of the peer, cut anywhere."""
+        binding = self._bytes
+        met = binding.has_met
+        inputs = binding.receive(data)
+        if binding.has_met and not met:
+            self._give(m.Started(), now)
+        for given in inputs:
+            if self.ended is not None:
+                break
+            self._give(given, now)
+            if isinstance(given, m.PeerProven):
+                self._choose_module(given.verifier, now)
+        self._close_call()
+
+    def receive_eof(self, now: Tai) -> None:
+        """Take note that the peer sends no more bytes, in order or not."""
+        self._give(self._bytes.end(), now)
+        self._close_call()
+
+    def receive_failure(self, failed: m.StreamFailed, now: Tai) -> None:
+        """Take note that the stream failed, by no fault of its bytes."""
+        self._give(failed, now)
+        self._close_call()
+
+    def receive_timer(self, timer: Timer, now: Tai) -> None:
+        """Take note that a timer has run out."""
+        if timer == self._timer:
+            self._give(m.TimerFired(), now)
+            self._close_call()
+
+    def receive(self, said: m.Incoming, now: Tai) -> None:
+        """Take what a peer in this process said, as it is."""
+        self._give(said, now)
+        self._close_call()
+
+    def start(self, now: Tai) -> None:
+        """Begin with a peer in this process; over bytes the peer's first ones begin it."""
+        self._give(m.Started(), now)
+        self._close_call()
+
+    def lose(self, now: Tai, *, orderly: bool = False) -> None:
+        """Take note that a peer in this process is gone."""
+        self._give(m.PeerGone(orderly), now)
+        self._close_call()
+
+    def tell(self, order: m.Order, now: Tai) -> None:
+        """Say something to this side: wake, change the selector, close."""
+        self._give(order, now)
+        self._close_call()
+
+    # --- what goes ---
+
+    def data_to_send(self) -> list[bytes]:
+        """Return the bytes to be sent next, in pieces; each piece ends where an item ends."""
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+    def sent(self) -> list[m.Outgoing]:
+        """Return what was said since the last time, for a peer in this process."""
+        sent, self._sent = self._sent, []
+        return sent
+
+    def events(self) -> list[m.Event]:
+        """Return what happened since the last time."""
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def timer(self) -> Timer | None:
+        """The time that may pass; another value after a call means that it begins anew."""
+        return self._timer
+
+    @property
+    def idle(self) -> bool:
+        return self.machine.phase is Phase.IDLE
+
+    @property
+    def closed(self) -> bool:
+        return self.machine.phase is Phase.CLOSED
+
+    @property
+    def phases_sent(self) -> int:
+        return self._bytes.phases_sent
+
+    @property
+    def phases_received(self) -> int:
+        return self._bytes.phases_received
+
+    @property
+    def answers(self) -> Answers:
+        """Who answers for this side; made when it is first asked."""
+        if self._answers is None:
+            self._answers = self._make_answers(self.side)
+        return self._answers
+
+    # --- doing what the machine asks for ---
+
+    def _give(self, given: m.Input, now: Tai) -> None:
+        """Hand the machine an input, and do all it asks for."""
+        said: list[m.Outgoing] = []
+        inputs: deque[Iterable[m.Input]] = deque([[given]])
+        while inputs:
+            for item in inputs.popleft():
+                effects = self.machine.receive(item, now)
+                if self._journal is not None:
+                    self._journal.step(item, now, effects)
+                inputs += filter(None, (self._do(effect, said) for effect in effects))
+        if self._binding is None:
+            self._sent += said
+        else:
+            self._pieces += self._binding.send(said, now)
+
+    def _do(self, effect: m.Effect, said: list[m.Outgoing]) -> Iterable[m.Input] | None:
+        """Do one thing; return the answers if it was a question."""
+        match effect:
+            case m.SendModule() | m.SendFacts() | m.SendRecord() | m.EndPhase():
+                said.append(effect)
+            case m.SetTimer():
+                self._set_timer(effect)
+            case m.Emit():
+                self._events.append(effect.event)
+                if isinstance(effect.event, m.Closed | m.Aborted):
+                    self.ended = effect.event
+            case m.Close():
+                self._timer = None
+                if self._answers is not None:
+                    self._answers.close()
+            case m.Remember():
+                self.answers.remember(effect)
+            case _:
+                return self._answer(effect)
+        return None
+
+    def _answer(self, question: m.Question) -> Iterator[m.Input]:
+        """Answer a question; a failure is an answer too."""
+        try:
+            match question:
+                case m.Evaluate():
+                    yield from self.answers.evaluate(question)
+                case m.Recall():
+                    yield self.answers.recall(question)
+                case m.Describe():
+                    yield self.answers.describe(question)
+                case m.Serve():
+                    yield self.answers.serve(question)
+                case m.Save():
+                    yield self.answers.save(question)
+        except StoreError as error:
+            yield m.StoreFailed(error.code, error.message)
+        except LaceError as error:
+            failed = m.StoreFailed if isinstance(question, m.Save) else m.EvaluationFailed
+            yield failed(error.code, error.message)
+
+    def _choose_module(self, peer: Verifier, now: Tai) -> None:
+        """Change to what is meant for this peer as soon as it has proven who it is.
+
+        Whoever has proven nothing never gets to read what others may do.
+        """
+        if self._module_for is None or self.ended is not None:
+            return
+        module = self._module_for(peer)
+        if module.id != self.side.module.id:
+            self._give(m.OperandChanged(module), now)
+
+    # --- time and room ---
+
+    def _set_timer(self, effect: m.SetTimer) -> None:
+        self._timers += 1
+        self._counts_silence = effect.silence
+        self._timer = None if effect.seconds is None else Timer(self._timers, effect.seconds)
+
+    def _close_call(self) -> None:
+        """Count silence from here on, and say how much is held."""
+        if self._counts_silence and self._timer is not None:
+            self._timers += 1
+            self._timer = replace(self._timer, number=self._timers)
+        held = sum(table.memory for table in self.machine.tables) + self.machine.held
+        held += 0 if self._answers is None else self._answers.memory
+        self.memory = held + (0 if self._binding is None else self._binding.held)
+
+    @property
+    def _bytes(self) -> Binding:
+        assert self._binding is not None, "a connection within one process has no bytes"
+        return self._binding

@@ -1,0 +1,1 @@
+"""Serving many: a server, what it grants to whom, and what it counts."""
