@@ -1,23 +1,45 @@
-"""Run seeded simulations for as long as asked; a seed that fails is printed and can be replayed."""
+"""Run seeded simulations on all cores; a seed that fails is printed and can be replayed."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
-from simulator import SIMULATIONS
+from simulator import SIMULATIONS as EXCHANGES
+from stories import STORIES
+
+SIMULATIONS = EXCHANGES | STORIES
+_AT_ONCE = 10
+_SHOW_SECONDS = 10
+
+
+def run(kind: str, first: int, count: int) -> tuple[int, float, int | None]:
+    """Return how many seeds passed, the processor seconds, and the seed that failed, if one did."""
+    begin = time.process_time()
+    for seed in range(first, first + count):
+        try:
+            SIMULATIONS[kind](seed)
+        except BaseException as error:  # noqa: BLE001 (whatever it is, the seed is told)
+            print(f"{type(error).__name__}: {str(error)[:500]}", file=sys.stderr)
+            return seed - first, time.process_time() - begin, seed
+    return count, time.process_time() - begin, None
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__,
-        epilog="example: soak.py --seconds 600; soak.py --only hostile --seed 7",
+        epilog="examples: soak.py --seconds 600; soak.py --only secret --seed 7",
     )
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--count", type=int, help="this many seeds of each kind instead")
+    parser.add_argument("--first", type=int, default=1_000_000, help="the first seed")
     parser.add_argument("--only", choices=SIMULATIONS)
     parser.add_argument("--seed", type=int, help="replay this one and stop")
     options = parser.parse_args()
@@ -26,22 +48,38 @@ def main() -> int:
         for kind in kinds:
             SIMULATIONS[kind](options.seed)
         return 0
-    begin, shown, seed = time.monotonic(), 0.0, 1_000_000
-    runs = 0
-    while (passed := time.monotonic() - begin) < options.seconds:
-        for kind in kinds:
-            try:
-                SIMULATIONS[kind](seed)
-            except BaseException:
-                print(f"failed: --only {kind} --seed {seed}")
-                raise
-            runs += 1
-        seed += 1
-        if passed - shown > 10:
-            shown = passed
-            print(f"{passed:.0f} s: {runs} schedules", file=sys.stderr)
-    rate = runs / time.process_time() * 60
-    print(f"{runs} schedules, {rate:.0f} in a minute of processor time, none failed")
+    begin = shown = time.monotonic()
+    passed: Counter[str] = Counter()
+    spent = 0.0
+    workers = os.cpu_count() or 1
+    with ProcessPoolExecutor(workers) as pool:
+        first = options.first
+        while True:
+            if options.count is not None:
+                left = options.first + options.count - first
+            else:
+                left = _AT_ONCE * (time.monotonic() - begin < options.seconds)
+            if left <= 0:
+                break
+            size = min(_AT_ONCE, left)
+            jobs = {pool.submit(run, kind, first, size): kind for kind in kinds}
+            for job in as_completed(jobs):
+                count, seconds, failed = job.result()
+                passed[jobs[job]] += count
+                spent += seconds
+                if failed is not None:
+                    print(f"failed: --only {jobs[job]} --seed {failed}", flush=True)
+                    os._exit(1)  # the others need not go on
+            first += size
+            if time.monotonic() - shown > _SHOW_SECONDS:
+                shown = time.monotonic()
+                print(f"{shown - begin:.0f} s: {passed.total()} seeds", file=sys.stderr)
+    rate = passed.total() / (time.monotonic() - begin) * 60
+    each = ", ".join(f"{kind} {count}" for kind, count in passed.items())
+    print(
+        f"{passed.total()} seeds ({each}), {rate:.0f} a minute on {workers} cores,"
+        f" {spent:.0f} processor seconds, none failed"
+    )
     return 0
 
 

@@ -19,7 +19,7 @@ from servers import Process, process
 from lace.cli.root import run
 from lace.errors import Code, LakeError
 from lace.interlace import messages as m
-from lace.lake import live as live_module
+from lace.lake import peersource as live_module
 from lace.lake.peersource import LiveSource
 from lace.lake.stream import LakeStream
 from lace.lake.tables import Lake

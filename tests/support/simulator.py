@@ -22,6 +22,7 @@ from lace.datalog.source import MemorySource, parse_facts
 from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
+from lace.interlace.parameters import Parameters
 from lace.limits import Limits
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import PolicyModule, module_from_text
@@ -83,6 +84,22 @@ def held(store: RecordStore) -> dict[str, Record]:
     return found
 
 
+def small_parameters(chance: random.Random) -> Parameters:
+    """Return sizes by which few records go through every way that millions would."""
+    return Parameters(
+        list_up_to=chance.choice([0, 1, 3, 8]),
+        list_at_once=chance.choice([1, 4, 20_000]),
+        describe_at_once=chance.choice([1, 3, 1000]),
+        request_at_once=chance.choice([5, 100_000]),
+        serve_at_once=chance.choice([1, 2, 256]),
+        save_at_once=chance.choice([1, 3, 1024]),
+        hold_bytes=chance.choice([1, 1000, 1 << 22]),
+        hold_fresh_bytes=chance.choice([0, 500, 1 << 26]),
+        answer_at_once=chance.choice([1, 4, 5000]),
+        standard_prefix=chance.choice([1, 2]),
+    )
+
+
 @dataclass(slots=True)
 class World:
     """Two sides before they meet."""
@@ -107,10 +124,14 @@ class World:
         exposure = chance.choice(
             [Exposure(default="selected"), Exposure(default="everything"), Exposure()]
         )
+        parameters = small_parameters(chance)
         sides = [
-            Side(index=i, module=chance.choice(modules), limits=limits, coarse=coarse)
+            Side(
+                index=i, module=chance.choice(modules), limits=limits, coarse=coarse,
+                parameters=parameters,
+            )
             for i in (0, 1)
-        ]
+        ]  # fmt: skip
         return cls(stores, (sides[0], sides[1]), (exposure, exposure))
 
     def participants(self) -> tuple[Participant, Participant]:

@@ -71,6 +71,10 @@ class StoreAnswers:
     _snapshot: Snapshot | None = None
     _unknown: set[str] = field(default_factory=set)
     """Advertisements of the peer that followed from records which are gone."""
+    _listed: set[str] = field(default_factory=set)
+    """Records whose advertisements were listed in this exchange, or are kept as they were said."""
+    _unkept: set[str] = field(default_factory=set)
+    """Those that became so in the course of this exchange: not to be kept."""
     _rest: tuple[bytes, WarmLink] | None = None
     """What the next exchange over the link may go on with; None while this one moves on."""
     _fresh: dict[str, Record] = field(default_factory=dict)
@@ -308,7 +312,8 @@ class StoreAnswers:
         basis = basis_of(asked.plan, self.index, asked.schema, self.exposure, self.limits)
         self._basis, self._schema = basis, asked.schema
         self.policy, self._known, self._rest = None, None, None
-        self._touched, self._unknown = set(), set()
+        self._touched, self._listed = set(), set()
+        self._unknown, self._unkept = set(), set()
         if self._forgets is None:
             self._forgets = self.store.forgets()
         viewer = asked.plan.operands[1 - self.index].viewer
@@ -333,9 +338,14 @@ class StoreAnswers:
             self.policy, self._mentions = rest.policy, rest.mentions
             self._position, self._runtime = known.position, rest.runtime
         self._known = known
+        self._listed = set(known.texts)
         # What followed from records of ours does not any more when they are gone.
         peers = known.state.peers
-        self._unknown = {hash for hash in lost if hash in peers and hash not in known.texts}
+        self._unknown = {
+            hash
+            for hash in lost
+            if hash in peers and hash not in known.texts and not self.store.has(hash)
+        }
         if not self._unknown:
             return replace(nothing, state=known.state)
         peers = peers.copy()
@@ -352,15 +362,17 @@ class StoreAnswers:
     def _keep(self, link: bytes, state: m.LinkState, policy: ExchangePolicy) -> None:
         before = self._known
         texts = dict(before.texts) if before is not None else {}
-        lost = False
-        for record in self._touched:
+        doubtful = self._touched | self._unkept
+        lost: set[str] = set()
+        for record in state.peers.records("") if before is None else doubtful:
             text = self._text(record, state)
             texts.pop(record, None)
             if text is None:
-                lost = True
-                state.peers.remove([record])
+                lost.add(record)
             elif text:
                 texts[record] = text
+        state.peers.remove(lost)
+        self._unkept = lost
         runtime = runtime_of(policy.plan, self.exposure, self._runtime)
         new = Known(self._basis, self._position, runtime, state, texts)
         known, change = change_of(new, before)
@@ -380,7 +392,9 @@ class StoreAnswers:
         if claimed is None or claimed == state.own.digest(record, 1):
             return b""
         source = self.policy.peer.source_label
-        known = gather(self._known_facts(record, source), source).get(record)
+        known = None
+        if record in self._listed or not self.policy.plan.adverts_stand_alone:
+            known = gather(self._known_facts(record, source), source).get(record)
         if known is None or known.digest() != claimed:
             known = next(self._describe([record], source), None)
         if known is None or known.digest() != claimed:
@@ -408,6 +422,8 @@ class StoreAnswers:
 
     def _touch(self, asked: m.Evaluate) -> None:
         self._touched.update(asked.withdrawn, asked.adopted)
+        self._listed.difference_update(asked.withdrawn)
+        self._listed.update(advert.record for advert in asked.advertised)
         self._touched.update(advert.record for advert in asked.advertised)
 
     # --- the end ---

@@ -1,0 +1,33 @@
+"""Laces that meet again and again: what they remember saves work, and can be seen nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+from effort import examples
+from stories import STORIES
+
+
+@pytest.mark.req(
+    "050-REC-02", "050-CUR-01", "050-CUR-03", "050-EPO-02", "050-EPO-04", "050-SND-01", "050-TIC-08"
+)
+@pytest.mark.parametrize("seed", range(examples(80)))
+def test_what_is_said_does_not_depend_on_how_it_came_to_be_known(seed: int) -> None:
+    STORIES["memory"](seed)
+
+
+@pytest.mark.req("050-CUR-01", "050-CUR-02", "050-COR-08", "050-EPO-01")
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_what_both_have_in_the_end_does_not_depend_on_memory(seed: int) -> None:
+    STORIES["forgetful"](seed)
+
+
+@pytest.mark.req("040-DIS-01", "050-STA-06", "050-REC-03")
+@pytest.mark.parametrize("seed", range(examples(80)))
+def test_what_is_hidden_changes_no_byte_and_no_moment(seed: int) -> None:
+    STORIES["secret"](seed)
+
+
+@pytest.mark.req("050-EPO-01", "050-EPO-02", "040-MOD-07")
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_a_server_may_grant_more_to_whoever_is_proven(seed: int) -> None:
+    STORIES["granting"](seed)
