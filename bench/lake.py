@@ -18,10 +18,7 @@ from multiprocessing import Process
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lace.datalog.check import check_lacegram
 from lace.datalog.evaluate import evaluate
-from lace.datalog.program import compile_program
-from lace.datalog.source import MemorySource
 from lace.interlace.partition import Partitions
 from lace.lake.evaluate import Placement, evaluate_on_spark
 from lace.lake.facts import GivenFacts
@@ -32,6 +29,7 @@ from lace.lake.summarize import Advertising, SummaryTables, summarize
 from lace.lake.tables import Lake
 from lace.record.split import Frame, split_records
 from lace.record.validate import validate_record
+from lace.rules import MemorySource, check_lacegram, compile_program
 from lace.selectors import room
 from lake_room import AUTHORITY, make_room
 from records import make_seals

@@ -24,8 +24,6 @@ from pathlib import Path
 from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
 from lace.datalog.evaluate import evaluate
-from lace.datalog.roles import SELECT_HAVE
-from lace.datalog.source import MemorySource
 from lace.driving.client import Client
 from lace.driving.pair import interlace
 from lace.interlace import messages as m
@@ -47,10 +45,12 @@ from lace.record.facts import facts, fields
 from lace.record.model import Record
 from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
+from lace.rules import MemorySource
 from lace.scenario.link import Watched
 from lace.selectors import room
 from lace.tai import from_ns
 from lace.transport.address import parse_address
+from lace.vocabulary import SELECT_HAVE
 
 AUTHORITY = SigningKey(b"a" * 32)
 SIGNERS = [SigningKey(bytes([number]) * 32) for number in range(1, 9)]

@@ -6,11 +6,12 @@ import random
 from collections.abc import Iterator
 
 from lace import b64a
-from lace.datalog.source import Fact, MemorySource
+from lace.datalog.source import Fact
 from lace.policy.executable import ExchangePolicy
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
+from lace.rules import MemorySource
 from lace.selectors import room
 from measure import Effort, Result, Target, race
 

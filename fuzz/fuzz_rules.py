@@ -11,15 +11,14 @@ import atheris
 from fuzzing import Choices, noise, start, vector_texts
 
 with atheris.instrument_imports(include=["lace.datalog"]):
-    from lace.datalog.check import check_lacegram
     from lace.datalog.evaluate import evaluate
     from lace.datalog.parse import parse_canonical
-    from lace.datalog.program import compile_program
-    from lace.datalog.roles import ROLES
-    from lace.datalog.source import MemorySource, parse_facts
+    from lace.datalog.source import parse_facts
     from lace.errors import LaceError, LimitExceeded
     from lace.limits import Limits
+    from lace.rules import MemorySource, check_lacegram, compile_program
     from lace.text import fact_line
+    from lace.vocabulary import ROLES
 
 _WORDS: Final = (
     "A(X)", "B(X,Y)", "Have(P)", "Field(P,'Group',_,X)", "not ", "true", "X != Y", " :- ", ", ",

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from lace.datalog.check import check_lacegram
 from lace.datalog.evaluate import Evaluation, evaluate
 from lace.datalog.maintain import Maintained
-from lace.datalog.program import RuleProgram, compile_program
-from lace.datalog.source import Fact, MemorySource
+from lace.datalog.program import RuleProgram
+from lace.datalog.source import Fact
+from lace.rules import MemorySource, check_lacegram, compile_program
 from lace.tai import from_ns
 from rules.engine_lace import load_facts
 from rules.workloads import SECOND_NS, START_NS, TICK, Facts, NotesRoom, Row, as_facts, notes_room

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import lace
 from lace.datalog.ast import Predicate
-from lace.datalog.check import check_lacegram
 from lace.datalog.evaluate import Evaluation, evaluate
-from lace.datalog.program import compile_program
-from lace.datalog.source import MemorySource
+from lace.rules import MemorySource, check_lacegram, compile_program
 from rules.workloads import Facts, Row, Workload
 
 

@@ -7,10 +7,10 @@ import tracemalloc
 from dataclasses import dataclass
 
 from lace.datalog.ast import Predicate
-from lace.datalog.check import check_lacegram
 from lace.datalog.evaluate import evaluate
 from lace.datalog.maintain import Maintained
-from lace.datalog.program import RuleProgram, compile_program
+from lace.datalog.program import RuleProgram
+from lace.rules import check_lacegram, compile_program
 from rules.engine_lace import load_facts
 from rules.workloads import Facts, Workload
 

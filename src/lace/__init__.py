@@ -18,12 +18,11 @@ if TYPE_CHECKING:
     from lace.api.reasons import Explanation, explain
     from lace.clock import tai_now
     from lace.crypto.keys import SigningKey
-    from lace.datalog.check import check_lacegram
     from lace.datalog.evaluate import Evaluation, evaluate
     from lace.datalog.explain import Explainer
     from lace.datalog.maintain import Maintained
-    from lace.datalog.program import RuleProgram, compile_program
-    from lace.datalog.source import FactSource, MemorySource
+    from lace.datalog.program import RuleProgram
+    from lace.datalog.source import FactSource
     from lace.errors import (
         Code,
         EncodingError,
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from lace.record.model import Blob, Plex, Record, Seal
     from lace.record.split import RecordSplitter, split_records
     from lace.record.validate import validate_record
+    from lace.rules import MemorySource, check_lacegram, compile_program
     from lace.selectors import all_of, any_of, hashes, room, selector, with_support
     from lace.urc import Coordinate, HashAddress, Prefix, parse_urc
 
@@ -71,12 +71,11 @@ _HOMES = {
     "lace.api.operations": ("for_each", "get", "list", "store"),
     "lace.api.reasons": ("Explanation", "explain"),
     "lace.crypto.keys": ("SigningKey",),
-    "lace.datalog.check": ("check_lacegram",),
     "lace.datalog.evaluate": ("Evaluation", "evaluate"),
     "lace.datalog.explain": ("Explainer",),
     "lace.datalog.maintain": ("Maintained",),
-    "lace.datalog.program": ("RuleProgram", "compile_program"),
-    "lace.datalog.source": ("FactSource", "MemorySource"),
+    "lace.datalog.program": ("RuleProgram",),
+    "lace.datalog.source": ("FactSource",),
     "lace.errors": (
         "Code", "EncodingError", "InterlaceAborted", "LaceError", "LacegramError",
         "LimitExceeded", "Outcome", "PolicyError", "RecordError", "Status", "UsageError",
@@ -100,6 +99,7 @@ _HOMES = {
     "lace.record.model": ("Blob", "Plex", "Record", "Seal"),
     "lace.record.split": ("RecordSplitter", "split_records"),
     "lace.record.validate": ("validate_record",),
+    "lace.rules": ("MemorySource", "check_lacegram", "compile_program"),
     "lace.record.bulk": ("validate_frames",),
     "lace.clock": ("tai_now",),
     "lace.selectors": ("all_of", "any_of", "hashes", "room", "selector", "with_support"),

@@ -23,7 +23,6 @@ from lace.datalog.ast import (
     TextShape,
     Variable,
 )
-from lace.datalog.roles import SELECT_ADVERTISED, SELECT_HAVE
 from lace.errors import Code, EncodingError, PolicyError
 from lace.ids import Verifier
 from lace.policy.module import (
@@ -35,6 +34,15 @@ from lace.policy.module import (
 )
 from lace.text import line_fault, shown
 from lace.urc import Coordinate, HashAddress, Prefix, parse_urc
+from lace.vocabulary import (
+    ADVERTISED,
+    ADVERTISED_FIELD,
+    FIELD,
+    HAVE,
+    RECORD_LINK,
+    SELECT_ADVERTISED,
+    SELECT_HAVE,
+)
 
 _ANY: Final = Anonymous()
 _P: Final = Variable("P")
@@ -53,21 +61,19 @@ class Filter:
 
     def here(self, record: Term = _P) -> tuple[BodyAtom, ...]:
         """Return the conditions on a record that is stored."""
-        fields = [Atom("Field", (record, Constant(n), _ANY, value)) for n, value in self.fields]
-        absent = [Negated(Atom("Field", (record, Constant(n), _ANY, _ANY))) for n in self.absent]
-        return (Atom("Have", (record,)), *fields, *self.tests, *absent)
+        fields = [FIELD(record, Constant(n), _ANY, value) for n, value in self.fields]
+        absent = [Negated(FIELD(record, Constant(n), _ANY, _ANY)) for n in self.absent]
+        return (HAVE(record), *fields, *self.tests, *absent)
 
     def advertised(self, record: Term = _P, source: Term = _S) -> tuple[BodyAtom, ...]:
         """Return the same conditions on a record that is advertised."""
         fields = [
-            Atom("AdvertisedField", (record, source, Constant(n), _ANY, value))
-            for n, value in self.fields
+            ADVERTISED_FIELD(record, source, Constant(n), _ANY, value) for n, value in self.fields
         ]
         absent = [
-            Negated(Atom("AdvertisedField", (record, source, Constant(n), _ANY, _ANY)))
-            for n in self.absent
+            Negated(ADVERTISED_FIELD(record, source, Constant(n), _ANY, _ANY)) for n in self.absent
         ]
-        return (Atom("Advertised", (record, source)), *fields, *self.tests, *absent)
+        return (ADVERTISED(record, source), *fields, *self.tests, *absent)
 
     def and_also(self, **more: Term) -> Filter:
         """Return the filter with further fields; underscores in names stand for hyphens."""
@@ -80,8 +86,8 @@ def _select(filter: Filter, *conditions: BodyAtom, record: Term = _P) -> list[Ru
     here = (*filter.here(record), *conditions)
     advertised = (*filter.advertised(record), *conditions)
     return [
-        Rule(Atom("SelectHave", (record,)), here),
-        Rule(Atom("SelectAdvertised", (record, _S)), advertised),
+        Rule(SELECT_HAVE(record), here),
+        Rule(SELECT_ADVERTISED(record, _S), advertised),
     ]
 
 
@@ -129,10 +135,10 @@ def any_of(*modules: PolicyModule) -> PolicyModule:
     if len(modules) == 1:
         return modules[0]
     both = combine(modules)
-    heads = {"SelectHave", "SelectAdvertised"}
-    rules = [rule for rule in both.lacegram.rules if rule.head.name not in heads]
+    heads = {SELECT_HAVE, SELECT_ADVERTISED}
+    rules = [rule for rule in both.lacegram.rules if rule.head.predicate not in heads]
     for rule in both.lacegram.rules:
-        if rule.head.name in heads:
+        if rule.head.predicate in heads:
             rules += [Rule(rule.head, (part,)) for part in rule.body]
     return module_from_rules(tuple(rules))
 
@@ -211,17 +217,17 @@ def with_support(module: PolicyModule, tag: str = "evidence") -> PolicyModule:
     names |= {SELECT_HAVE: "Chosen", SELECT_ADVERTISED: SELECT_ADVERTISED.name}
     rules = [renamed(rule, names) for rule in module.lacegram.rules]
     target, record = Variable("T"), _P
-    link = Atom("RecordLink", (record, _ANY, _ANY, Constant(tag), target))
+    link = RECORD_LINK(record, _ANY, _ANY, Constant(tag), target)
     support = Atom("Support", (target,))
-    have = Atom("Have", (_P,))
+    have = HAVE(_P)
     rules += [
         Rule(support, (Atom("Chosen", (record,)), link)),
         Rule(support, (Atom("Support", (record,)), link)),
-        Rule(Atom("SelectHave", (_P,)), (Atom("Chosen", (_P,)),)),
-        Rule(Atom("SelectHave", (_P,)), (have, Atom("Support", (_P,)))),
+        Rule(SELECT_HAVE(_P), (Atom("Chosen", (_P,)),)),
+        Rule(SELECT_HAVE(_P), (have, Atom("Support", (_P,)))),
         Rule(
-            Atom("SelectAdvertised", (_P, _S)),
-            (Atom("Advertised", (_P, _S)), Atom("Support", (_P,))),
+            SELECT_ADVERTISED(_P, _S),
+            (ADVERTISED(_P, _S), Atom("Support", (_P,))),
         ),
     ]
     return module_from_rules(tuple(rules))

@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 
 from lace.crypto import SigningKey
 from lace.datalog.ast import Predicate
-from lace.datalog.check import check_lacegram
 from lace.datalog.evaluate import evaluate
-from lace.datalog.program import compile_program
-from lace.datalog.roles import RECORD_FACTS
 from lace.errors import Status, UsageError
 from lace.ids import RecordHash
 from lace.record import Plex, Record, build_blob, build_plex, facts, seal
@@ -29,7 +26,9 @@ from lace.recordstore import (
     base,
 )
 from lace.recordstore.base import LinkChange, LinkMemory
+from lace.rules import check_lacegram, compile_program
 from lace.urc import Coordinate, parse_urc
+from lace.vocabulary import FIELD, HAVE, RECORD_FACTS
 
 STORES: dict[str, Callable[[Path], RecordStore]] = {
     "memory": lambda _folder: MemoryStore(),
@@ -139,15 +138,12 @@ def test_a_snapshot_shows_the_facts_of_its_moment(store: RecordStore) -> None:
     store.save([first])
     with store.snapshot() as snapshot:
         store.save([later])
-        have = Predicate("Have", 1)
-        assert set(snapshot.iterate(have)) == {(first.hash,)}
+        assert set(snapshot.iterate(HAVE)) == {(first.hash,)}
         store.forget([first.hash])
-        assert set(snapshot.query(Predicate("Field", 4), first.hash, "Tag")) == {
-            (first.hash, "Tag", "0", "x")
-        }
+        assert set(snapshot.query(FIELD, first.hash, "Tag")) == {(first.hash, "Tag", "0", "x")}
         assert snapshot.high_water == 1
     with store.snapshot() as snapshot:
-        assert set(snapshot.iterate(have)) == {(later.hash,)}
+        assert set(snapshot.iterate(HAVE)) == {(later.hash,)}
 
 
 links = st.sampled_from(["evidence B.x.H9", f"a b {build_blob(b'x').hash}", "nothing"])
@@ -206,7 +202,7 @@ def check_facts(
                 assert set(snapshot.query(predicate, row[0])) == {r for r in rows if r[0] == row[0]}
         assert list(snapshot.iterate(Predicate("Nope", 1))) == []
         with pytest.raises(UsageError):
-            snapshot.query(Predicate("Have", 1), "a", "b")
+            snapshot.query(HAVE, "a", "b")
 
 
 def test_rules_run_on_a_snapshot(store: RecordStore) -> None:

@@ -12,8 +12,6 @@ from command import lace
 from rooms import AUTHORITY, PREFIX, room_records, write_bundle
 
 from lace.cli.root import run
-from lace.datalog.roles import SELECT_HAVE
-from lace.datalog.source import MemorySource
 from lace.errors import Code, LakeError
 from lace.ids import RecordHash
 from lace.lake import doctor, java, session
@@ -21,7 +19,9 @@ from lace.lake.session import SparkOptions
 from lace.policy.view import evaluate_local
 from lace.projection import Projection
 from lace.record.facts import facts
+from lace.rules import MemorySource
 from lace.selectors import room, selector
+from lace.vocabulary import SELECT_HAVE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

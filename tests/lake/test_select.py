@@ -14,12 +14,9 @@ from lacegrams import run, run_on_spark
 from rooms import AUTHORITY, PREFIX, key, room_records, write_bundle
 
 from lace.datalog.ast import Predicate
-from lace.datalog.check import check_lacegram
 from lace.datalog.evaluate import evaluate
 from lace.datalog.explain import Explainer, Proof
-from lace.datalog.program import RuleProgram, compile_program
-from lace.datalog.roles import SELECT_HAVE
-from lace.datalog.source import MemorySource
+from lace.datalog.program import RuleProgram
 from lace.errors import Code, LaceError, LimitExceeded
 from lace.lake.evaluate import LAKE_LIMITS, Placement, evaluate_on_spark
 from lace.lake.facts import LakeFacts
@@ -28,7 +25,9 @@ from lace.lake.select import explain, select
 from lace.lake.tables import Lake, Snapshot
 from lace.policy.module import PolicyModule
 from lace.record.facts import facts
+from lace.rules import MemorySource, check_lacegram, compile_program
 from lace.selectors import hashes, room, selector, with_support
+from lace.vocabulary import SELECT_HAVE, TICK_TAI
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -153,7 +152,7 @@ def test_given_facts_stand_beside_the_lake(snapshot: Snapshot, source: MemorySou
     here.add(tick)
     expected = {row[0] for row in evaluate(program, here).rows(predicate)}
     assert {row.hash for row in found.hashes().collect()} == expected
-    assert source.count(Predicate("TickTAI", 1)) == 0
+    assert source.count(TICK_TAI) == 0
     with pytest.raises(LaceError) as caught:
         LakeFacts(snapshot, [("Have", "x")])
     assert caught.value.code is Code.LACEGRAM_SHADOW

@@ -9,8 +9,6 @@ import pytest
 from rooms import AUTHORITY, PREFIX, room_records, write_bundle
 
 from lace.datalog.evaluate import evaluate
-from lace.datalog.roles import SELECT_HAVE
-from lace.datalog.source import MemorySource
 from lace.errors import LakeError
 from lace.interlace.advertise import Advertisement, advertise
 from lace.interlace.partition import Partitions, Summary
@@ -29,7 +27,9 @@ from lace.lake.tables import Lake
 from lace.policy.origin import SourceLabel
 from lace.record.facts import facts, fields
 from lace.record.model import Record
+from lace.rules import MemorySource
 from lace.selectors import room
+from lace.vocabulary import SELECT_HAVE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,11 +10,10 @@ from programs import fact_sets, programs
 
 from lace.datalog.ast import Atom, Constant, Rule, Variable
 from lace.datalog.canonical import canonical_rule, rule_id
-from lace.datalog.check import check_lacegram
 from lace.datalog.evaluate import evaluate
 from lace.datalog.explain import Explainer, Proof
-from lace.datalog.program import compile_program
-from lace.datalog.source import MemorySource, parse_fact
+from lace.datalog.source import parse_fact
+from lace.rules import MemorySource, check_lacegram, compile_program
 from lace.text import fact_line
 
 Fact = tuple[str, ...]

@@ -11,11 +11,9 @@ from oracle import naive
 from programs import fact_sets, facts, programs
 
 from lace.datalog.ast import Predicate
-from lace.datalog.check import check_lacegram
 from lace.datalog.evaluate import evaluate
 from lace.datalog.maintain import Maintained
-from lace.datalog.program import compile_program
-from lace.datalog.source import MemorySource
+from lace.rules import MemorySource, check_lacegram, compile_program
 
 Fact = tuple[str, ...]
 edits = st.lists(

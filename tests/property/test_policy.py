@@ -16,14 +16,14 @@ from policies import (
 )
 
 from lace.datalog.maintain import Change
-from lace.datalog.roles import RECORD_FACTS, SELECT_ADVERTISED, SELECT_HAVE
-from lace.datalog.source import MemorySource
 from lace.ids import Verifier
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Expose, Exposure
+from lace.rules import MemorySource
+from lace.vocabulary import RECORD_FACTS, SELECT_ADVERTISED, SELECT_HAVE
 
 Fact = tuple[str, ...]
 exposures = st.builds(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lace.datalog.ast import Predicate
-from lace.datalog.check import check_lacegram
 from lace.datalog.evaluate import Evaluation, evaluate
-from lace.datalog.program import compile_program
-from lace.datalog.roles import PLAIN, Role
-from lace.datalog.source import Fact, FactSource, MemorySource, parse_facts
+from lace.datalog.roles import Role
+from lace.datalog.source import Fact, FactSource, parse_facts
 from lace.errors import Code
 from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, Placement, evaluate_on_spark
 from lace.lake.facts import GivenFacts
 from lace.lake.session import open_session
 from lace.limits import DEFAULT_LIMITS, Limits
+from lace.rules import MemorySource, check_lacegram, compile_program
 from lace.text import fact_line
+from lace.vocabulary import PLAIN
 
 
 def run(

@@ -17,8 +17,7 @@ import forge
 from sides import Participant
 
 from lace.crypto import SigningKey
-from lace.datalog.ast import Predicate
-from lace.datalog.source import MemorySource, parse_facts
+from lace.datalog.source import parse_facts
 from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
@@ -32,8 +31,10 @@ from lace.policy.view import Exposure
 from lace.record import Record, build_plex, facts, fields, seal, validate_record
 from lace.recordstore import MemoryStore
 from lace.recordstore.base import RecordStore, StoreRecordId
+from lace.rules import MemorySource
 from lace.selectors import any_of, room, selector, with_support
 from lace.tai import NS_PER_SECOND, Tai, add_ns
+from lace.vocabulary import FIELD, HAVE
 
 NOW = Tai("1700000000:000000000")
 KEYS = [forge.KEY, *(SigningKey(bytes([i]) * 32) for i in range(1, 4))]
@@ -214,8 +215,8 @@ def check_side(side: Participant) -> None:
     """Fail unless the facts a side goes by are those of validated records (050-STA-04, -07)."""
     if side.local.policy is not None:
         source = side.local.policy.source
-        have = {row[0] for row in source.iterate(Predicate("Have", 1))}
-        assert {row[0] for row in source.iterate(Predicate("Field", 4))} <= have
+        have = {row[0] for row in source.iterate(HAVE)}
+        assert {row[0] for row in source.iterate(FIELD)} <= have
         assert all(side.store.has(RecordHash(record)) for record in have)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from lace import b64a
 from lace.crypto import SigningKey, native, reference
-from lace.datalog.source import MemorySource, parse_facts
+from lace.datalog.source import parse_facts
 from lace.errors import EncodingError
 from lace.ids import Verifier
 from lace.policy.executable import ExchangePolicy
@@ -29,6 +29,7 @@ from lace.record import (
     seal,
     validate_record,
 )
+from lace.rules import MemorySource
 from lace.text import fact_line
 from lace.urc import Coordinate, HashAddress, parse_urc
 

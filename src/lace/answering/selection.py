@@ -7,14 +7,15 @@ from typing import Final
 from lace.answering.store import stored_after
 from lace.datalog.evaluate import evaluate
 from lace.datalog.maintain import Change, Maintained
-from lace.datalog.roles import SELECT_HAVE
-from lace.datalog.source import Fact, MemorySource
+from lace.datalog.source import Fact
 from lace.ids import RecordHash
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.mentions import Mentions
 from lace.policy.module import PolicyModule
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore
+from lace.rules import MemorySource
+from lace.vocabulary import SELECT_HAVE
 
 _NOTHING: Final = Change()
 

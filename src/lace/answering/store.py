@@ -15,9 +15,7 @@ from typing import Final
 
 from lace.answering.memory import Known, Position, basis_of, change_of, read_known, runtime_of
 from lace.answering.warm import WarmLink, WarmLinks, memory_of
-from lace.datalog.ast import Predicate
-from lace.datalog.roles import RECORD_FACTS
-from lace.datalog.source import Fact, MemorySource, Row
+from lace.datalog.source import Fact, Row
 from lace.errors import StoreError
 from lace.ids import RecordHash
 from lace.interlace import messages as m
@@ -34,11 +32,10 @@ from lace.policy.view import Exposure
 from lace.record.facts import fields
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore, Snapshot, StoreRecordId
+from lace.rules import MemorySource
+from lace.vocabulary import ADVERTISED, ADVERTISED_FIELD, HAVE, RECORD_FACTS
 
 _READ: Final = 1000
-_HAVE: Final = Predicate("Have", 1)
-_ADVERTISED: Final = Predicate("Advertised", 2)
-_ADVERTISED_FIELD: Final = Predicate("AdvertisedField", 5)
 
 Schema = frozenset[str] | None
 
@@ -245,7 +242,7 @@ class StoreAnswers:
         source = self.policy.source
         lost = self.store.forgotten(self._position.forgets)
         if lost is None:  # too long ago
-            doubtful = [row[0] for row in source.iterate(_HAVE)]
+            doubtful = [row[0] for row in source.iterate(HAVE)]
         else:
             doubtful = [hash for hash in set(lost) if source.has(("Have", hash))]
         return set(doubtful) - {record.hash for record in self._snapshot.records(doubtful)}
@@ -298,7 +295,7 @@ class StoreAnswers:
 
     def _known_facts(self, record: str, source: SourceLabel) -> Iterator[Fact]:
         assert self.policy is not None
-        for predicate in (_ADVERTISED, _ADVERTISED_FIELD):
+        for predicate in (ADVERTISED, ADVERTISED_FIELD):
             for row in self.policy.source.query(predicate, record, source):
                 yield predicate.name, *row
 

@@ -11,8 +11,7 @@ from lace.api.handles import Lace, store_of
 from lace.api.interlaces import Exposes, Policy, as_exposure, as_module
 from lace.clock import tai_now
 from lace.datalog.explain import FailedRule, Proof
-from lace.datalog.roles import ADVERTISEMENT_FACTS, RECORD_FACTS
-from lace.datalog.source import MemorySource, parse_fact
+from lace.datalog.source import parse_fact
 from lace.ids import RecordHash, Verifier, parse_record_hash
 from lace.interlace.advertise import advertise
 from lace.policy.executable import ExchangePolicy, Layer, Verdict
@@ -23,6 +22,8 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record.facts import fields
 from lace.record.model import Record
+from lace.rules import MemorySource
+from lace.vocabulary import ADVERTISEMENT_FACTS, RECORD_FACTS
 
 _MOST_PREMISES: Final = 10_000
 _ABOUT_RECORDS: Final = frozenset(p.name for p in RECORD_FACTS | ADVERTISEMENT_FACTS)

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from lace.crypto.keys import SigningKey
-from lace.datalog.source import MemorySource
 from lace.errors import Code, EncodingError, UsageError
 from lace.limits import DEFAULT_LIMITS
 from lace.record.facts import facts
 from lace.record.split import BrokenFrame, Frame, split_records
 from lace.record.validate import validate_record
+from lace.rules import MemorySource
 from lace.text import redact
 
 STANDARD_INPUT: Final = "-"

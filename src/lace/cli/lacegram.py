@@ -13,11 +13,12 @@ from lace.cli.files import read_at_most, write_output
 from lace.cli.plumbing_lacegram import role_option
 from lace.datalog.ast import Rule
 from lace.datalog.canonical import canonical_atom, canonical_part, canonical_rule
-from lace.datalog.check import CheckedText, check_lacegram
-from lace.datalog.roles import ROLES
+from lace.datalog.check import CheckedText
 from lace.errors import Diagnostic, Severity
 from lace.limits import DEFAULT_LIMITS
+from lace.rules import check_lacegram
 from lace.text import redact
+from lace.vocabulary import ROLES
 
 _WIDTH: Final = 100
 

@@ -337,13 +337,12 @@ def read_program(text: str, predicate: str | None) -> tuple[Any, Any, str]:
     """
     from lace.cli.files import read_at_most
     from lace.datalog.ast import Predicate
-    from lace.datalog.check import check_lacegram
-    from lace.datalog.program import compile_program
-    from lace.datalog.roles import SELECT_HAVE
     from lace.errors import LacegramError
     from lace.limits import DEFAULT_LIMITS
     from lace.policy.module import module_from_text
+    from lace.rules import check_lacegram, compile_program
     from lace.selectors import selector
+    from lace.vocabulary import SELECT_HAVE
 
     if predicate is None:
         if text.startswith("//") or ":-" in text:

@@ -15,15 +15,15 @@ from lace.cli.files import read_at_most, read_limited
 from lace.cli.render import print_json, print_line
 from lace.datalog.ast import Predicate
 from lace.datalog.canonical import Lacegram
-from lace.datalog.check import CheckedText, check_lacegram
+from lace.datalog.check import CheckedText
 from lace.datalog.evaluate import Evaluation, evaluate
 from lace.datalog.explain import Explainer, Proof
-from lace.datalog.program import compile_program
-from lace.datalog.roles import ROLES
-from lace.datalog.source import MemorySource, check_fact, parse_fact, parse_facts
+from lace.datalog.source import check_fact, parse_fact, parse_facts
 from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded, UsageError
 from lace.limits import DEFAULT_LIMITS, Limits
+from lace.rules import MemorySource, check_lacegram, compile_program
 from lace.text import fact_line, redact
+from lace.vocabulary import ROLES
 
 _FACTS_BYTES = 1 << 30
 _PROOF_NODES = 1_000_000

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from lace.cli.exitcodes import Exit
-from lace.datalog.roles import SELECT_HAVE
 from lace.ids import RecordHash
 from lace.policy.view import evaluate_local
 from lace.recordstore.sqlite import SqliteStore
 from lace.recordstore.sqlite_file import schema_version
 from lace.selectors import selector
+from lace.vocabulary import SELECT_HAVE
 
 
 @click.group()

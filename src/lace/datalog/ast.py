@@ -24,6 +24,11 @@ class Predicate(NamedTuple):
     def __str__(self) -> str:
         return f"{self.name}/{self.arity}"
 
+    def __call__(self, *terms: Term) -> Atom:
+        """Return the atom of this predicate with these terms."""
+        assert len(terms) == self.arity, f"{self} has no {len(terms)} terms"
+        return Atom(self.name, terms)
+
 
 class Span(NamedTuple):
     """A place in a text: line and column from 1, and how many characters it covers."""

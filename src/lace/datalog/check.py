@@ -25,7 +25,7 @@ from lace.datalog.ast import (
 )
 from lace.datalog.canonical import Lacegram
 from lace.datalog.parse import Form, ParsedText, parse_lacegram
-from lace.datalog.roles import PLAIN, Role
+from lace.datalog.roles import FREE, Role
 from lace.datalog.stratify import Cycle, stratify
 from lace.errors import Code, Diagnostic, LacegramError, Severity
 from lace.limits import DEFAULT_LIMITS, Limits
@@ -53,7 +53,7 @@ class CheckedText:
 
 def check_lacegram(
     source: str | bytes,
-    role: Role = PLAIN,
+    role: Role = FREE,
     *,
     form: Form = "authoring",
     limits: Limits = DEFAULT_LIMITS,

@@ -149,11 +149,14 @@ class Evaluation:
             self._world.needs.clear()
 
     def _check_base(self) -> None:
-        limit = self.limits.base_facts
-        if sum(count_at_most(self.source, p) for p in self.program.base) > limit:
-            base = sum(self.source.count(p) for p in self.program.base)
-            if base > limit:
-                raise LimitExceeded("base_facts", configured=limit, observed=base)
+        schema = self.program.schema
+        for name in schema.limits:
+            looked_at = [p for p in self.program.base if schema.limit_of(p) == name]
+            limit: int = getattr(self.limits, name)
+            if sum(count_at_most(self.source, p) for p in looked_at) > limit:
+                facts = sum(map(self.source.count, looked_at))
+                if facts > limit:
+                    raise LimitExceeded(name, configured=limit, observed=facts)
 
     def compute(self, component: Component) -> None:
         """Compute the predicates of a component from scratch; what it needs is complete."""

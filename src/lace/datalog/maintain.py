@@ -25,10 +25,10 @@ from lace.datalog.meter import Meter
 from lace.datalog.program import Absent, CompiledRule, Count, Join, View
 from lace.datalog.program import Relation as RelationName
 from lace.datalog.relation import Rows
+from lace.datalog.schema import Schema
 from lace.datalog.source import Fact, FactSource, MemorySource, Row, check_fact
 from lace.datalog.stratify import Component
 from lace.datalog.views import view_rows
-from lace.datalog.wide import WIDE_TABLES
 
 
 @dataclass(slots=True)
@@ -69,11 +69,12 @@ class Maintained:
         came, gone = net_change(self.source, added, removed)
         for fact in came:
             check_fact(fact, self.evaluation.limits)
-        touched = touched_by(gone + came)
-        before = facts_around(self.source, touched)
+        schema = self.evaluation.program.schema
+        touched = touched_by(gone + came, schema)
+        before = facts_around(self.source, touched, schema)
         try:
             exchange(self.source, gone, came)
-            after = facts_around(self.source, touched)
+            after = facts_around(self.source, touched, schema)
             return follow(self.evaluation, before, after)
         except BaseException:
             # All of it or nothing: back to the facts before, and to what follows from them.
@@ -320,24 +321,23 @@ def net_change(
     return [fact for fact in wanted if not source.has(fact)], gone
 
 
-def touched_by(facts: Iterable[Fact]) -> set[Touched]:
+def touched_by(facts: Iterable[Fact], schema: Schema) -> set[Touched]:
     """Return what has to be looked at again: whole keys of wide tables, single facts of others."""
     touched: set[Touched] = set()
     for name, *values in facts:
         predicate, row = Predicate(name, len(values)), tuple(values)
-        for table in WIDE_TABLES:
-            if predicate in {table.predicate, table.presence}:
-                touched.add((table.predicate, row[: table.key]))
-                touched.add((table.presence, row[: table.key]))
-                break
-        else:
+        table = schema.table_of(predicate)
+        if table is None:
             touched.add((predicate, row))
+        else:
+            touched.add((table.predicate, row[: table.key]))
+            touched.add((table.presence, row[: table.key]))
     return touched
 
 
-def facts_around(source: FactSource, touched: Iterable[Touched]) -> MemorySource:
+def facts_around(source: FactSource, touched: Iterable[Touched], schema: Schema) -> MemorySource:
     """Return a source with just the facts of everything that was touched."""
-    near = MemorySource()
+    near = MemorySource(schema=schema)
     for predicate, values in touched:
         for row in source.query(predicate, *values):
             near.add_valid((predicate.name, *row))

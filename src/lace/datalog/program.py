@@ -1,10 +1,10 @@
 """The intermediate form that every evaluator takes: what to compute, nothing of how (RuleProgram).
 
 Base facts enter a program through *views*. A view names the facts it needs, the tests on them that
-need nothing else, and the columns that rules go on with. All atoms such as ``Field(P,'Name',_,X)``
-on the same ``P`` become one view, a *star*, with one row for each way a record can satisfy them
+need nothing else, and the columns that rules go on with. All atoms about named fields of the same
+row of a wide table become one view, a *star*, with one row for each way the fields can satisfy them
 together; only the fields that a program mentions are ever looked at. What is left of a rule are
-joins of views and derived predicates.
+joins of views and derived predicates. Which tables are wide is told by a ``Schema``.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from lace.datalog.ast import (
     variables,
 )
 from lace.datalog.canonical import Lacegram, RuleId
+from lace.datalog.schema import NOTHING_KNOWN, Schema, WideTable
 from lace.datalog.stratify import Component, Cycle, stratify
-from lace.datalog.wide import WIDE_TABLES, WideTable
 from lace.errors import Code, Diagnostic, LacegramError
 
 Slot = str | int | None
@@ -77,6 +77,8 @@ class View:
     tests: tuple[ViewTest, ...]
     outputs: tuple[int, ...] | None
     """The local columns that make up a row; None if a row is the fact itself."""
+    key: int = 0
+    """How many slots of each pattern make up the key of a star."""
 
     @property
     def predicates(self) -> frozenset[Predicate]:
@@ -152,6 +154,8 @@ class RuleProgram:
     rules: tuple[CompiledRule, ...]
     components: tuple[Component, ...]
     """Derived predicates in the order in which they become complete."""
+    schema: Schema = NOTHING_KNOWN
+    """What it was compiled for."""
 
     @cached_property
     def derived(self) -> frozenset[Predicate]:
@@ -181,8 +185,8 @@ class RuleProgram:
         return frozenset(p for p, kinds in uses.items() if kinds == {Count} and p not in recursive)
 
 
-def compile_program(lacegram: Lacegram) -> RuleProgram:
-    """Return the program of a checked lacegram."""
+def compile_program(lacegram: Lacegram, schema: Schema = NOTHING_KNOWN) -> RuleProgram:
+    """Return the program of a checked lacegram; what it derives does not depend on the schema."""
     components = stratify(lacegram.rules)
     if isinstance(components, Cycle):
         problem = Diagnostic(
@@ -194,10 +198,10 @@ def compile_program(lacegram: Lacegram) -> RuleProgram:
     derived = frozenset(rule.head.predicate for rule in lacegram.rules)
     views: dict[View, int] = {}
     rules = tuple(
-        _RuleCompiler(rule, id, derived, views).compile()
+        _RuleCompiler(rule, id, derived, views, schema).compile()
         for rule, id in zip(lacegram.rules, lacegram.rule_ids, strict=True)
     )
-    return RuleProgram(lacegram, tuple(views), rules, components)
+    return RuleProgram(lacegram, tuple(views), rules, components, schema)
 
 
 _OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
@@ -247,12 +251,18 @@ class _RuleCompiler:
     """Turns one rule into joins of views and derived predicates."""
 
     def __init__(
-        self, rule: Rule, id: RuleId, derived: frozenset[Predicate], views: dict[View, int]
+        self,
+        rule: Rule,
+        id: RuleId,
+        derived: frozenset[Predicate],
+        views: dict[View, int],
+        schema: Schema,
     ) -> None:
         self._rule = rule
         self._id = id
         self._derived = derived
         self._views = views
+        self._schema = schema
         self._numbers: dict[str, int] = {}
         self._tests: list[Test] = [
             part for part in rule.body if isinstance(part, NotEqual | Compare | TextShape)
@@ -285,7 +295,8 @@ class _RuleCompiler:
         groups: dict[object, list[Atom]] = {}
         for position, part in enumerate(self._rule.body):
             if isinstance(part, Atom):
-                key = _star_key(part) if part.predicate not in self._derived else None
+                is_base = part.predicate not in self._derived
+                key = _star_key(part, self._schema) if is_base else None
                 groups.setdefault(position if key is None else key, []).append(part)
         return list(groups.values())
 
@@ -300,7 +311,7 @@ class _RuleCompiler:
         pushed = [t for t in pushed if any(True for _ in variables(tested_terms(t)))]
         self._tests = [t for t in self._tests if t not in pushed]
         wanted = inside & self._used_outside(atoms)
-        view, names = _build_view(atoms, pushed, wanted)
+        view, names = _build_view(atoms, pushed, wanted, self._schema)
         return Join(self._number_of(view), self._named(names))
 
     def _named(self, names: list[str | None]) -> tuple[Argument, ...]:
@@ -337,7 +348,7 @@ class _RuleCompiler:
     def _absent(self, atom: Atom) -> Absent:
         if atom.predicate in self._derived:
             return Absent(atom.predicate, self._arguments(atom.terms))
-        view, names = _build_view([atom], [], set(variables(atom.terms)))
+        view, names = _build_view([atom], [], set(variables(atom.terms)), self._schema)
         return Absent(self._number_of(view), self._named(names))
 
     def _count(self, part: Cardinality) -> Count:
@@ -352,7 +363,7 @@ class _RuleCompiler:
                 t if isinstance(t, Constant) else Variable(f"{i}") for i, t in enumerate(terms)
             )
             kept = {f"{i}" for i, t in enumerate(terms) if not isinstance(t, Constant)}
-            view, names = _build_view([Atom(part.atom.name, fresh)], [], kept)
+            view, names = _build_view([Atom(part.atom.name, fresh)], [], kept, self._schema)
             relation = self._number_of(view)
             terms = tuple(Anonymous() if name is None else terms[int(name)] for name in names)
         arguments: list[Argument] = []
@@ -384,20 +395,20 @@ class _RuleCompiler:
         return self._views.setdefault(view, len(self._views))
 
 
-def _star_key(atom: Atom) -> tuple[WideTable, tuple[Term, ...]] | None:
+def _star_key(atom: Atom, schema: Schema) -> tuple[WideTable, tuple[Term, ...]] | None:
     """Return what atoms of one star have in common, or None if this is no part of a star."""
-    for table in WIDE_TABLES:
-        key = atom.terms[: table.key]
-        if any(isinstance(term, Anonymous) for term in key):
-            continue  # only known columns make a key
-        named = atom.predicate == table.predicate and isinstance(atom.terms[table.name], Constant)
-        if named or atom.predicate == table.presence:
-            return table, key
-    return None
+    table = schema.table_of(atom.predicate)
+    if table is None:
+        return None
+    key = atom.terms[: table.key]
+    if any(isinstance(term, Anonymous) for term in key):
+        return None  # only known columns make a key
+    named = atom.predicate == table.presence or isinstance(atom.terms[table.name], Constant)
+    return (table, key) if named else None
 
 
 def _build_view(
-    atoms: Sequence[Atom], tests: Sequence[Test], wanted: set[str]
+    atoms: Sequence[Atom], tests: Sequence[Test], wanted: set[str], schema: Schema
 ) -> tuple[View, list[str | None]]:
     """Return a view and what its columns are for: a variable of the rule, or None.
 
@@ -407,7 +418,7 @@ def _build_view(
     """
     ordered = sorted(dict.fromkeys(atoms), key=_atom_order)
     numbers: dict[str, int] = {}
-    star = _star_key(ordered[0])
+    star = _star_key(ordered[0], schema)
     kept = wanted | (set(variables(ordered[0].terms[: star[0].key])) if star else set())
 
     def slot(term: Term) -> Slot:
@@ -430,7 +441,7 @@ def _build_view(
     columns = [name for name in numbers if name in kept]
     outputs = tuple(numbers[name] for name in columns)
     names = [name if name in wanted else None for name in columns]
-    return View(patterns, len(numbers), view_tests, outputs), names
+    return View(patterns, len(numbers), view_tests, outputs, star[0].key), names
 
 
 def _atom_order(atom: Atom) -> tuple[object, ...]:

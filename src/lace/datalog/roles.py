@@ -1,4 +1,4 @@
-"""Which predicates a program may define and mention, by the role it is read under (A10-A12)."""
+"""Which predicates a program may define and mention: a value that whoever checks it hands in."""
 
 from __future__ import annotations
 
@@ -6,25 +6,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from lace.datalog.ast import Predicate
-
-
-def _predicates(*names: tuple[str, int]) -> frozenset[Predicate]:
-    return frozenset(Predicate(name, arity) for name, arity in names)
-
-
-RECORD_FACTS: Final = _predicates(
-    ("Have", 1), ("Field", 4), ("RecordLink", 5), ("BlobHash", 2), ("PlexHash", 2)
-)
-ADVERTISEMENT_FACTS: Final = _predicates(("Advertised", 2), ("AdvertisedField", 5))
-RUNTIME_FACTS: Final = _predicates(
-    ("Here", 1), ("Peer", 1), ("Transport", 1), ("TransportEncrypted", 0), ("StartTAI", 1),
-    ("TickTAI", 1), ("ClockSkewSeconds", 1),
-)  # fmt: skip
-SELECT_HAVE: Final = Predicate("SelectHave", 1)
-SELECT_ADVERTISED: Final = Predicate("SelectAdvertised", 2)
-ALLOW_QUERY_RECORD: Final = Predicate("AllowQueryRecord", 2)
-_GENERATED: Final = frozenset(("MaySend", "MayRequest", "CanQueryRecord"))
-_SCOPES: Final = ("o0_", "o1_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,27 +33,5 @@ class Role:
         return predicate.name not in self.unmentionable_names
 
 
-_EXCHANGE: Final = RECORD_FACTS | ADVERTISEMENT_FACTS | RUNTIME_FACTS
-
-PLAIN: Final = Role(name="plain", base=RECORD_FACTS)
-"""The rule engine alone: only base predicates and built-ins are reserved."""
-
-SELECTOR: Final = Role(
-    name="selector",
-    base=_EXCHANGE,
-    undefinable_prefixes=(*_SCOPES, "Allow"),
-    unmentionable_names=_GENERATED | {ALLOW_QUERY_RECORD.name},
-    allows_local=False,
-)
-"""An operand of an exchange: it says what is selected, and knows nothing of enforcement."""
-
-EXPOSE: Final = Role(
-    name="expose",
-    base=_EXCHANGE - ADVERTISEMENT_FACTS,
-    undefinable=frozenset((SELECT_HAVE, SELECT_ADVERTISED)) | ADVERTISEMENT_FACTS,
-    undefinable_names=_GENERATED,
-    undefinable_prefixes=_SCOPES,
-)
-"""Local policy that says which records a viewer's rules may see."""
-
-ROLES: Final = {role.name: role for role in (PLAIN, SELECTOR, EXPOSE)}
+FREE: Final = Role(name="free", base=frozenset())
+"""Nothing is reserved but the words of the language."""

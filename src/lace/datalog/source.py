@@ -15,13 +15,11 @@ from typing import Final, Protocol
 
 from lace import text
 from lace.datalog.ast import Predicate
-from lace.datalog.roles import RUNTIME_FACTS
-from lace.datalog.wide import WIDE_TABLES
+from lace.datalog.schema import NOTHING_KNOWN, Schema
 from lace.errors import Code, Diagnostic, EncodingError, LacegramError, LimitExceeded, UsageError
 from lace.limits import DEFAULT_LIMITS, Limits
 
 Row = tuple[str, ...]
-_PARTED: Final[dict[tuple[str, int], int]] = {table.predicate: table.name for table in WIDE_TABLES}
 Fact = tuple[str, ...]
 """Predicate name, then the values."""
 
@@ -78,13 +76,15 @@ class _Part:
 class _Table:
     """The facts of one predicate: parted by one column, and indexed by the first when asked.
 
-    Wide tables are parted by field name, because that is how rules ask for them.
+    Wide tables are parted by the name of the field, because that is how rules ask for them.
     """
 
-    __slots__ = ("by_first", "parted_by", "parts")
+    __slots__ = ("by_first", "limit", "parted_by", "parts")
 
-    def __init__(self, parted_by: int | None) -> None:
-        self.parted_by = parted_by
+    def __init__(self, key: tuple[str, int], schema: Schema) -> None:
+        self.limit = schema.limit_of(key)
+        """The name of the limit that the facts count towards."""
+        self.parted_by = schema.parting.get(key)
         self.parts: defaultdict[str, _Part] = defaultdict(_Part)
         self.by_first: dict[str, dict[Row, None]] | None = None
 
@@ -165,13 +165,19 @@ class _Table:
 
 
 class MemorySource:
-    """Facts held in memory."""
+    """Facts held in memory, no more of them than the limits allow."""
 
-    def __init__(self, facts: Iterable[Fact] = (), limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        facts: Iterable[Fact] = (),
+        limits: Limits = DEFAULT_LIMITS,
+        schema: Schema = NOTHING_KNOWN,
+    ) -> None:
         self._limits = limits
+        self._schema = schema
         self._tables: dict[tuple[str, int], _Table] = {}
-        self._sizes = {"base_facts": 0, "runtime_facts": 0}
-        """How many facts of each kind there are at most."""
+        self._sizes = dict.fromkeys(schema.limits, 0)
+        """For each limit, how many facts count towards it at most."""
         for fact in facts:
             self.add(fact)
 
@@ -217,11 +223,11 @@ class MemorySource:
         key = fact[0], len(fact) - 1
         table = self._tables.get(key)
         if table is None:
-            table = self._tables[key] = _Table(_PARTED.get(key))
+            table = self._tables[key] = _Table(key, self._schema)
         if not table.add(fact[1:]):
             return False
         try:
-            self._grow(_kind(key), 1)
+            self._grow(table.limit, 1)
         except LimitExceeded:
             self.discard(fact)
             raise
@@ -229,11 +235,11 @@ class MemorySource:
 
     def add_rows(self, predicate: Predicate, rows: Iterable[Row]) -> None:
         """Add many facts of one predicate whose values are known to be valid."""
-        table = self._tables.setdefault(predicate, _Table(_PARTED.get(predicate)))
-        kind = _kind(predicate)
+        table = self._tables.setdefault(predicate, _Table(predicate, self._schema))
         remaining = iter(rows)
-        while some := list(islice(remaining, self._limit(kind) - self._sizes[kind] + 1)):
-            self._grow(kind, table.add_all(some))
+        room = self._limit(table.limit) + 1
+        while some := list(islice(remaining, room - self._sizes[table.limit])):
+            self._grow(table.limit, table.add_all(some))
 
     def add_all(self, facts: Iterable[Fact]) -> None:
         """Add many facts whose values are known to be valid."""
@@ -243,21 +249,20 @@ class MemorySource:
         for predicate, some in rows.items():
             self.add_rows(predicate, some)
 
-    def _limit(self, kind: str) -> int:
-        limit: int = getattr(self._limits, kind)
+    def _limit(self, name: str) -> int:
+        limit: int = getattr(self._limits, name)
         return limit
 
-    def _grow(self, kind: str, more: int) -> None:
-        """Take note that there are so many more facts, or less; raise if there are too many."""
-        limit = self._limit(kind)
-        self._sizes[kind] += more
-        if self._sizes[kind] > limit:
+    def _grow(self, name: str, more: int) -> None:
+        """Take note that so many more facts count towards a limit; raise if it is passed."""
+        limit = self._limit(name)
+        self._sizes[name] += more
+        if self._sizes[name] > limit:
             # Repeats may have been counted; now it is worth while to look for them.
-            self._sizes[kind] = sum(
-                table.size() for key, table in self._tables.items() if _kind(key) == kind
-            )
-        if self._sizes[kind] > limit:
-            raise LimitExceeded(kind, configured=limit, observed=limit + 1)
+            tables = self._tables.values()
+            self._sizes[name] = sum(table.size() for table in tables if table.limit == name)
+        if self._sizes[name] > limit:
+            raise LimitExceeded(name, configured=limit, observed=limit + 1)
 
     def discard(self, fact: Fact) -> bool:
         """Remove a fact; return whether it was there."""
@@ -265,7 +270,7 @@ class MemorySource:
         table = self._tables.get(key)
         if table is None or not table.discard(fact[1:]):
             return False
-        self._sizes[_kind(key)] -= 1
+        self._sizes[table.limit] -= 1
         return True
 
 
@@ -274,11 +279,6 @@ def count_at_most(source: FactSource, predicate: Predicate) -> int:
     if isinstance(source, MemorySource):
         return source.count_at_most(predicate)
     return source.count(predicate)
-
-
-def _kind(key: tuple[str, int]) -> str:
-    """Return the limit that facts of a predicate count towards."""
-    return "runtime_facts" if key in RUNTIME_FACTS else "base_facts"
 
 
 def check_fact(fact: Fact, limits: Limits = DEFAULT_LIMITS) -> None:

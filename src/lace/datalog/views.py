@@ -11,19 +11,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 
 from lace.datalog.builtins import integer_compare, text_compare, text_shape
 from lace.datalog.meter import Meter
 from lace.datalog.program import Pattern, Slot, View, ViewTest
 from lace.datalog.relation import Rows
 from lace.datalog.source import FactSource, Row
-from lace.datalog.wide import WIDE_TABLES
 from lace.errors import LimitExceeded
-
-_KEY_SIZE: Final = {t.predicate: t.key for t in WIDE_TABLES} | {
-    t.presence: t.key for t in WIDE_TABLES
-}
 
 
 def view_rows(view: View, source: FactSource, meter: Meter) -> list[Row] | Rows:
@@ -45,7 +40,7 @@ def _facts_themselves(view: View, source: FactSource) -> list[Row]:
 
 def _star(view: View, outputs: tuple[int, ...], source: FactSource, meter: Meter) -> Rows:
     """Put rows together by key: the key first, then what each pattern adds to it."""
-    size = _KEY_SIZE[view.patterns[0].predicate]
+    size = view.key
     key_of = itemgetter(*range(size))
     carriers = [p for p in view.patterns if any(isinstance(s, int) for s in p.slots[size:])]
     carriers = carriers or [view.patterns[-1]]

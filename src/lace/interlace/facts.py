@@ -10,27 +10,10 @@ from lace.datalog.source import Fact, parse_facts
 from lace.errors import Code, LaceError, ProtocolError
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.text import fact_line
+from lace.vocabulary import WIRE_FACTS
 
 #: Every predicate of the protocol with its arity; anything else makes a block malformed.
-PREDICATES: Final = {
-    "ExchangeOperand": 4,
-    "HelloExchangePlan": 1,
-    "HelloSigner": 1,
-    "HelloTAI": 1,
-    "HelloTickInterval": 1,
-    "HelloRecordFormat": 1,
-    "HelloAdvertisedField": 1,
-    "HelloAllAdvertisedFields": 0,
-    "HelloLimit": 2,
-    "Advertised": 2,
-    "AdvertisedField": 5,
-    "AdvertisementPartition": 3,
-    "ListAdvertisementPartition": 1,
-    "NarrowAdvertisementPartition": 1,
-    "MayRequest": 1,
-    "NotAvailable": 1,
-    "TickReady": 1,
-}
+PREDICATES: Final = {predicate.name: predicate.arity for predicate in WIRE_FACTS}
 
 _DECIMAL: Final = re.compile(r"0|[1-9][0-9]*")
 _LONGEST_DECIMAL: Final = 30

@@ -24,7 +24,6 @@ from lace.datalog.program import (
     RuleProgram,
     ViewTest,
 )
-from lace.datalog.roles import RECORD_FACTS
 from lace.datalog.source import Row
 from lace.errors import LimitExceeded
 from lace.ids import is_record_hash
@@ -32,6 +31,7 @@ from lace.lake.expressions import all_of, test_column
 from lace.lake.facts import FactFrames, frame_of_rows
 from lace.lake.lower import fitting, joined, view_frame
 from lace.limits import Limits
+from lace.vocabulary import RECORD_FACTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -16,8 +16,8 @@ from pyspark import StorageLevel
 from lace.datalog.ast import Predicate
 from lace.datalog.canonical import canonical_lacegram
 from lace.datalog.evaluate import evaluate
-from lace.datalog.program import CompiledRule, Relation, RuleProgram, compile_program
-from lace.datalog.source import MemorySource, Row
+from lace.datalog.program import CompiledRule, Relation, RuleProgram
+from lace.datalog.source import Row
 from lace.datalog.stratify import Component
 from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded
 from lace.lake.facts import FactFrames, columns_of, frame_of_rows
@@ -26,6 +26,7 @@ from lace.lake.lower import RuleLowering, view_arity, view_frame
 from lace.lake.rebuild import ViewNames, as_rule, view_rule
 from lace.lake.rowfilter import OnePass
 from lace.limits import DEFAULT_LIMITS, Limits
+from lace.rules import MemorySource, compile_program
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

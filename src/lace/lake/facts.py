@@ -13,21 +13,20 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
+from lace import vocabulary
 from lace.datalog.ast import Predicate
 from lace.datalog.program import Pattern, Slot, View
-from lace.datalog.roles import ADVERTISEMENT_FACTS, RECORD_FACTS
 from lace.datalog.source import Fact, Row
 from lace.errors import Code, LimitExceeded, UsageError
 from lace.lake.expressions import all_of, test_column
 from lace.lake.rows import PROMOTED
 from lace.lake.tables import Snapshot, all_fields, local_frame
 from lace.limits import Limits
+from lace.vocabulary import ADVERTISEMENT_FACTS, FIELD, HAVE, RECORD_FACTS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-HAVE: Final = Predicate("Have", 1)
-FIELD: Final = Predicate("Field", 4)
 EMPTY_COLUMN: Final = "c_"
 """What a frame of facts without values has, because Spark knows no rows without columns."""
 
@@ -175,20 +174,20 @@ class LakeFacts:
         records = self.records
         parts: tuple[str, ...]
         match pattern.predicate:
-            case ("Have", 1):
+            case vocabulary.HAVE:
                 return records.select(F.col("hash").alias("c0"))
-            case ("Field", 4):
+            case vocabulary.FIELD:
                 return self._fields(pattern.slots[1])
-            case ("RecordLink", 5):
+            case vocabulary.RECORD_LINK:
                 rows = records.select("hash", F.explode("links").alias("link"))
                 parts = ("hash", "link.name", "link.index", "link.data", "link.target")
-            case ("BlobHash", 2):
+            case vocabulary.BLOB_HASH:
                 rows = records.where(F.col("type") == "P")
                 parts = ("hash", "blob_hash")
-            case ("PlexHash", 2):
+            case vocabulary.PLEX_HASH:
                 rows = records.where(F.col("type") == "S")
                 parts = ("hash", "plex_hash")
-            case ("Advertised", 2) | ("AdvertisedField", 5) if self.adopted is not None:
+            case vocabulary.ADVERTISED | vocabulary.ADVERTISED_FIELD if self.adopted is not None:
                 return self._adverts(pattern, self.adopted)
             case _:
                 return self._given.frame(pattern)

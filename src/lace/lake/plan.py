@@ -17,12 +17,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from lace.datalog.ast import Predicate
 from lace.datalog.program import RuleProgram
-from lace.datalog.roles import (
-    ADVERTISEMENT_FACTS,
-    ALLOW_QUERY_RECORD,
-    SELECT_ADVERTISED,
-    SELECT_HAVE,
-)
 from lace.datalog.source import Fact
 from lace.interlace.advertise import Advertisement
 from lace.lake.evaluate import LAKE_LIMITS, evaluate_on_spark, needed_predicates
@@ -30,9 +24,17 @@ from lace.lake.facts import Adopted, FrameFacts, LakeFacts
 from lace.lake.jobs import job
 from lace.lake.tables import Snapshot
 from lace.limits import Limits
-from lace.policy.lowering import MAY_REQUEST, MAY_SEND, scoped
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
+from lace.vocabulary import (
+    ADVERTISEMENT_FACTS,
+    ALLOW_QUERY_RECORD,
+    MAY_REQUEST,
+    MAY_SEND,
+    SELECT_ADVERTISED,
+    SELECT_HAVE,
+    scoped,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

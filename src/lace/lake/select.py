@@ -12,8 +12,7 @@ from lace.datalog.ast import Predicate
 from lace.datalog.evaluate import evaluate
 from lace.datalog.explain import Explainer, FailedRule, Proof
 from lace.datalog.program import RuleProgram
-from lace.datalog.roles import SELECT_HAVE
-from lace.datalog.source import Fact, MemorySource, Row
+from lace.datalog.source import Fact, Row
 from lace.lake.dependencies import relevant_records
 from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, Placement, evaluate_on_spark
 from lace.lake.facts import LakeFacts
@@ -23,6 +22,8 @@ from lace.lake.tables import Snapshot
 from lace.limits import Limits
 from lace.projection import DATA, HASH, STANDARD
 from lace.record.facts import facts as facts_of
+from lace.rules import MemorySource
+from lace.vocabulary import SELECT_HAVE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

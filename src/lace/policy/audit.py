@@ -13,17 +13,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from lace.datalog.ast import Anonymous, Atom, Constant, Predicate, Rule, Variable
+from lace.datalog.ast import Anonymous, Constant, Rule, Variable
 from lace.datalog.explain import Proof
-from lace.datalog.roles import RECORD_FACTS, SELECT_ADVERTISED, SELECT_HAVE
-from lace.datalog.source import MemorySource, parse_fact
+from lace.datalog.source import parse_fact
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import PolicyModule, module_from_rules
 from lace.policy.origin import Operand
 from lace.policy.plan import ExchangePlan
+from lace.rules import MemorySource
+from lace.vocabulary import ADVERTISED, FIELD, HAVE, RECORD_FACTS, SELECT_ADVERTISED, SELECT_HAVE
 
-_HAVE: Final = Predicate("Have", 1)
-_FIELD: Final = Predicate("Field", 4)
 _MOST_RECORDS: Final = 2000
 _MOST_BAITS: Final = 20
 _RECORD_NAMES: Final = frozenset(predicate.name for predicate in RECORD_FACTS)
@@ -102,10 +101,10 @@ def audit(policy: ExchangePolicy) -> AuditReport:
     """Return what the peer of a policy can learn from the records it stands on."""
     source = policy.source
     visible = set(policy.visible)
-    records = {row[0] for row in source.iterate(_HAVE)}
+    records = {row[0] for row in source.iterate(HAVE)}
     apps = Counter(
         value
-        for record, name, _, value in source.iterate(_FIELD)
+        for record, name, _, value in source.iterate(FIELD)
         if name == "App" and record in visible
     )
     examined = sorted(policy.may_send)[:_MOST_RECORDS]
@@ -155,12 +154,12 @@ def _baits(policy: ExchangePolicy, visible: set[str]) -> list[Bait]:
     """Ask after values that only hidden records have, as a curious peer would."""
     shown: set[tuple[str, str]] = set()
     hidden: set[tuple[str, str]] = set()
-    for record, name, _, value in policy.source.iterate(_FIELD):
+    for record, name, _, value in policy.source.iterate(FIELD):
         if name in {"Group", "App", "Name"}:
             (shown if record in visible else hidden).add((name, value))
     baits = []
     for name, value in sorted(hidden - shown)[:_MOST_BAITS]:
-        asked = _with_peer(policy, _bait_module(name, value), policy.source)
+        asked = _with_peer(policy, _bait_module(name, value))
         baits.append(Bait(field=name, value=value, learned=bool(asked.peer_selects(SELECT_HAVE))))
     return baits
 
@@ -168,14 +167,14 @@ def _baits(policy: ExchangePolicy, visible: set[str]) -> list[Bait]:
 def _bait_module(field: str, value: str) -> PolicyModule:
     """Return a selector that selects a made-up record if any visible record has the value."""
     anything = Anonymous()
-    asked = Atom("Field", (Variable("Q"), Constant(field), anything, Constant(value)))
+    asked = FIELD(Variable("Q"), Constant(field), anything, Constant(value))
     bait = Constant("bait")
     return module_from_rules(
         (
-            Rule(Atom("SelectHave", (bait,)), (asked,)),
+            Rule(SELECT_HAVE(bait), (asked,)),
             Rule(
-                Atom("SelectAdvertised", (Variable("P"), Variable("S"))),
-                (Atom("Advertised", (Variable("P"), Variable("S"))), asked),
+                SELECT_ADVERTISED(Variable("P"), Variable("S")),
+                (ADVERTISED(Variable("P"), Variable("S")), asked),
             ),
         )
     )
@@ -196,15 +195,13 @@ def _hidden_matter(policy: ExchangePolicy, visible: set[str]) -> bool:
     )
 
 
-def _with_peer(
-    policy: ExchangePolicy, module: PolicyModule, source: MemorySource
-) -> ExchangePolicy:
+def _with_peer(policy: ExchangePolicy, module: PolicyModule) -> ExchangePolicy:
     """Return the same policy for a peer that brings another selector."""
     peer = policy.peer
     asked = Operand(index=peer.index, module=module, origin=peer.origin, verifier=peer.verifier)
     first, second = sorted((policy.local, asked), key=lambda operand: operand.index)
     plan = ExchangePlan((first, second), policy.plan.lowering)
-    return ExchangePolicy(plan, policy.index, source, policy.exposure, policy.limits)
+    return ExchangePolicy(plan, policy.index, policy.source, policy.exposure, policy.limits)
 
 
 def _listed(words: Iterable[str]) -> str:

@@ -23,17 +23,9 @@ from lace.datalog.maintain import (
     net_change,
     touched_by,
 )
-from lace.datalog.roles import (
-    ADVERTISEMENT_FACTS,
-    RECORD_FACTS,
-    RUNTIME_FACTS,
-    SELECT_ADVERTISED,
-    SELECT_HAVE,
-)
 from lace.datalog.source import Fact, MemorySource, Row, check_fact
 from lace.ids import is_record_hash
 from lace.limits import DEFAULT_LIMITS, Limits
-from lace.policy.lowering import MAY_REQUEST, MAY_SEND, scoped
 from lace.policy.origin import Operand
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import (
@@ -45,11 +37,22 @@ from lace.policy.view import (
     evaluate_peer,
     visible_part,
 )
+from lace.vocabulary import (
+    ADVERTISED,
+    ADVERTISEMENT_FACTS,
+    HAVE,
+    MAY_REQUEST,
+    MAY_SEND,
+    PLAIN_SCHEMA,
+    RECORD_FACTS,
+    RUNTIME_FACTS,
+    SELECT_ADVERTISED,
+    SELECT_HAVE,
+    scoped,
+)
 
 _FACETS: Final = (SELECT_HAVE, SELECT_ADVERTISED)
 _AFRESH: Final = 0.1  # of all facts; to follow one costs about ten times as much as to load it
-_HAVE: Final = Predicate("Have", 1)
-_ADVERTISED: Final = Predicate("Advertised", 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class ExchangePolicy:
             self.exposure, self.peer.viewer, self.source, self._local, limits
         )
         self._peer = evaluate_peer(self.peer.module, self.source, self._visible.records, limits)
-        facets = MemorySource(limits=limits)
+        facets = MemorySource(limits=limits, schema=PLAIN_SCHEMA)
         for operand, evaluation in ((self.local, self._local), (self.peer, self._peer)):
             for facet in _FACETS:
                 facets.add_rows(scoped(operand.index, facet), evaluation.rows(facet))
@@ -183,10 +186,10 @@ class ExchangePolicy:
         return PolicyChange(send, request)
 
     def _apply(self, came: list[Fact], gone: list[Fact]) -> PolicyChange:
-        touched = _whole_records(touched_by(came + gone))
-        before = facts_around(self.source, touched)
+        touched = _whole_records(touched_by(came + gone, PLAIN_SCHEMA))
+        before = facts_around(self.source, touched, PLAIN_SCHEMA)
         exchange(self.source, gone, came)
-        after = facts_around(self.source, touched)
+        after = facts_around(self.source, touched, PLAIN_SCHEMA)
         mine = follow(self._local, before, after)
 
         was_visible = visible_part(before, self._visible.records)
@@ -194,7 +197,7 @@ class ExchangePolicy:
         now_visible = visible_part(after, self._visible.records)
         # Records that came into view or left it, without having changed themselves.
         keys = {(p, (record,)) for record in changed for p in RECORD_FACTS} - touched
-        moved = facts_around(self.source, keys)
+        moved = facts_around(self.source, keys, PLAIN_SCHEMA)
         for predicate in moved.predicates():
             for row in moved.iterate(predicate):
                 side = now_visible if row[0] in self._visible.records else was_visible
@@ -224,7 +227,7 @@ class ExchangePolicy:
 
     def explain_send(self, record: str) -> Verdict:
         """Say why a record may be sent, or what stands in its way."""
-        if next(self.source.query(_HAVE, record), None) is None:
+        if next(self.source.query(HAVE, record), None) is None:
             return Verdict(record=record, layer=Layer.NOT_HERE, detail="it is not stored here")
         return self._explain(record, SELECT_HAVE, (record,), MAY_SEND)
 
@@ -233,9 +236,9 @@ class ExchangePolicy:
         if not is_record_hash(record):
             detail = "its hash is of a format that this engine cannot validate"
             return Verdict(record=record, layer=Layer.FORMAT, detail=detail)
-        if next(self.source.query(_HAVE, record), None) is not None:
+        if next(self.source.query(HAVE, record), None) is not None:
             return Verdict(record=record, layer=Layer.ALREADY_HERE, detail="it is stored here")
-        adverts = sorted(self.source.query(_ADVERTISED, record))
+        adverts = sorted(self.source.query(ADVERTISED, record))
         if not adverts:
             return Verdict(record=record, layer=Layer.NOT_ADVERTISED, detail="nobody advertised it")
         verdicts = [self._explain(record, SELECT_ADVERTISED, row, MAY_REQUEST) for row in adverts]

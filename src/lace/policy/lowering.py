@@ -11,23 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from lace.datalog.ast import Atom, Predicate
+from lace.datalog.ast import Atom
 from lace.datalog.canonical import RuleId
-from lace.datalog.check import check_lacegram
-from lace.datalog.program import RuleProgram, compile_program
-from lace.datalog.roles import SELECT_ADVERTISED, SELECT_HAVE
+from lace.datalog.program import RuleProgram
 from lace.errors import Code, PolicyError
-
-MAY_SEND: Final = Predicate("MaySend", 1)
-MAY_REQUEST: Final = Predicate("MayRequest", 1)
-
-
-def scoped(index: int, predicate: Predicate) -> Predicate:
-    """Return the name under which a lowering sees a facet of an operand."""
-    return Predicate(f"o{index}_{predicate.name}", predicate.arity)
-
-
-_SCOPED: Final = frozenset(scoped(i, p) for i in (0, 1) for p in (SELECT_HAVE, SELECT_ADVERTISED))
+from lace.rules import check_lacegram, compile_program
+from lace.vocabulary import MAY_REQUEST, MAY_SEND, SELECT_ADVERTISED, SELECT_HAVE, scoped
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from lace.datalog.ast import Atom, Constant, Predicate, atom_of
-from lace.datalog.roles import RECORD_FACTS
 from lace.datalog.source import Fact, FactSource, MemorySource
 from lace.policy.module import PolicyModule
 from lace.record.facts import facts, fields
 from lace.record.model import Record
+from lace.vocabulary import FIELD, HAVE, RECORD_FACTS
 
-_HAVE: Final = Predicate("Have", 1)
-_FIELD: Final = Predicate("Field", 4)
-_OTHERS: Final = RECORD_FACTS - {_HAVE, _FIELD}
+_OTHERS: Final = RECORD_FACTS - {HAVE, FIELD}
 _NAME: Final = 1
 
 
@@ -28,7 +26,7 @@ class Mentions:
 
     @classmethod
     def of(cls, modules: Iterable[PolicyModule]) -> Mentions:
-        predicates = {_HAVE}  # which records there are matters to everyone
+        predicates = {HAVE}  # which records there are matters to everyone
         fields: set[str] = set()
         for module in modules:
             for rule in module.lacegram.rules:
@@ -46,7 +44,7 @@ class Mentions:
         """Yield the facts of one record that are mentioned."""
         predicates = self.predicates
         yield "Have", record.hash
-        names = None if _FIELD in predicates else self.fields
+        names = None if FIELD in predicates else self.fields
         for name, index, value in fields(record, names):
             yield "Field", record.hash, name, str(index), value
         if not predicates.isdisjoint(_OTHERS):
@@ -58,14 +56,14 @@ class Mentions:
         """Add the facts of a source that are mentioned, and no others."""
         for predicate in sorted(self.predicates):
             into.add_rows(predicate, source.iterate(predicate))
-        if _FIELD not in self.predicates:
+        if FIELD not in self.predicates:
             for name in sorted(self.fields):
-                into.add_rows(_FIELD, source.select(_FIELD, {_NAME: name}))
+                into.add_rows(FIELD, source.select(FIELD, {_NAME: name}))
 
 
 def _field_name(atom: Atom) -> str | None:
     """Return the name of the field that an atom asks for, or None if it may be any."""
-    if atom.predicate != _FIELD:
+    if atom.predicate != FIELD:
         return None
     name = atom.terms[_NAME]
     return name.value if isinstance(name, Constant) else None

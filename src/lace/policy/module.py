@@ -20,22 +20,23 @@ from lace.datalog.ast import (
     atom_of,
 )
 from lace.datalog.canonical import Lacegram, LacegramId, canonical_lacegram
-from lace.datalog.check import check_lacegram, check_rules
+from lace.datalog.check import check_rules
 from lace.datalog.parse import parse_canonical
-from lace.datalog.program import RuleProgram, compile_program
-from lace.datalog.roles import (
+from lace.datalog.program import RuleProgram
+from lace.datalog.roles import Role
+from lace.errors import Code, Diagnostic, LacegramError, PolicyError, Severity
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.rules import check_lacegram, compile_program
+from lace.vocabulary import (
+    ADVERTISED_FIELD,
     ADVERTISEMENT_FACTS,
     ALLOW_QUERY_RECORD,
     EXPOSE,
     SELECT_ADVERTISED,
     SELECT_HAVE,
     SELECTOR,
-    Role,
 )
-from lace.errors import Code, Diagnostic, LacegramError, PolicyError, Severity
-from lace.limits import DEFAULT_LIMITS, Limits
 
-_ADVERTISED_FIELD: Final = Predicate("AdvertisedField", 5)
 _NAME: Final = 2
 
 
@@ -82,7 +83,7 @@ class PolicyModule:
         for rule in self.lacegram.rules:
             for part in rule.body:
                 atom = atom_of(part)
-                if atom is not None and atom.predicate == _ADVERTISED_FIELD:
+                if atom is not None and atom.predicate == ADVERTISED_FIELD:
                     name = atom.terms[_NAME]
                     if not isinstance(name, Constant):
                         return None

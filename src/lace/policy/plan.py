@@ -13,16 +13,13 @@ from lace.policy.lowering import ENCRYPTED, STANDARD, Lowering
 from lace.policy.module import Facet
 from lace.policy.origin import Operand
 from lace.text import fact_line
+from lace.vocabulary import RUNTIME_FACTS
 
 PlanId = NewType("PlanId", str)
 """``E.`` and the BLAKE3 hash of a domain string and the transcript."""
 
 PROFILE: Final = "lace-040-exchange-plan-v1"
 _DOMAIN: Final = b"lace-exchange-plan/v1"
-_RUNTIME: Final = (
-    ("ClockSkewSeconds", "1"), ("Here", "1"), ("Peer", "1"), ("StartTAI", "1"), ("TickTAI", "1"),
-    ("Transport", "1"), ("TransportEncrypted", "0"),
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ class ExchangePlan:
             facts.append(("ExchangePlanRequireAllAdvertisedFields", ()))
         else:
             facts += [("ExchangePlanRequireAdvertisedField", (name,)) for name in fields]
-        facts += [("ExchangePlanRuntime", entry) for entry in _RUNTIME]
+        facts += [("ExchangePlanRuntime", (p.name, str(p.arity))) for p in RUNTIME_FACTS]
         lines = sorted(
             ((name, fact_line(name, values).encode()) for name, values in facts),
         )

@@ -16,18 +16,20 @@ from lace.datalog.evaluate import Evaluation as Evaluation  # noqa: PLC0414  (fo
 from lace.datalog.evaluate import evaluate
 from lace.datalog.maintain import Change, Touched, follow
 from lace.datalog.program import RuleProgram
-from lace.datalog.roles import (
-    ADVERTISEMENT_FACTS,
-    ALLOW_QUERY_RECORD,
-    RECORD_FACTS,
-    SELECT_ADVERTISED,
-    SELECT_HAVE,
-)
 from lace.datalog.source import FactSource, MemorySource, Row
 from lace.errors import Code, PolicyError
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import Facet, PolicyModule
 from lace.policy.origin import Viewer
+from lace.vocabulary import (
+    ADVERTISEMENT_FACTS,
+    ALLOW_QUERY_RECORD,
+    PLAIN_SCHEMA,
+    RECORD_FACTS,
+    SELECT_ADVERTISED,
+    SELECT_HAVE,
+    TICK_TAI,
+)
 
 _FACETS: Final = (SELECT_HAVE, SELECT_ADVERTISED)
 
@@ -130,7 +132,7 @@ class Exposure:
 
     def looks_at_time(self, viewer: Viewer) -> bool:
         """Whether what it shows a viewer depends on moving time."""
-        return any(module.mentions("TickTAI") for module in self.modules_for(viewer))
+        return any(module.mentions(TICK_TAI.name) for module in self.modules_for(viewer))
 
     def modules_for(self, viewer: Viewer) -> tuple[PolicyModule, ...]:
         """Return the modules with a head that fits this viewer (A18)."""
@@ -237,7 +239,7 @@ def visible_part(source: MemorySource, visible: Collection[str] | None) -> Memor
     shown: QueryView | Without = (
         Without(source, ADVERTISEMENT_FACTS) if visible is None else QueryView(source, visible)
     )
-    part = MemorySource()
+    part = MemorySource(schema=PLAIN_SCHEMA)
     for predicate in shown.predicates():
         for row in shown.iterate(predicate):
             part.add_valid((predicate.name, *row))

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 
 from lace.datalog.ast import Predicate
-from lace.datalog.source import MemorySource, Row
+from lace.datalog.source import Row
 from lace.errors import Outcome, Status
 from lace.ids import RecordHash
 from lace.limits import DEFAULT_LIMITS, Limits
@@ -23,6 +23,7 @@ from lace.recordstore.base import (
     StoreRecordId,
     in_tip_order,
 )
+from lace.rules import MemorySource
 from lace.urc import Coordinate
 
 _Records = dict[RecordHash, tuple[StoreRecordId, Record]]

@@ -15,20 +15,20 @@ from lace.record.model import Plex, Record, Seal, Versioned
 from lace.record.validate import reread, validate_record
 from lace.recordstore.base import Closes, StoreRecordId
 from lace.recordstore.sqlite_file import connect, errors
+from lace.vocabulary import BLOB_HASH, FIELD, HAVE, PLEX_HASH, RECORD_LINK
 
-_FIELD: Final = Predicate("Field", 4)
 _AT_ONCE: Final = 64  # records in memory
 _RECORD, _NAME, _POSITION, _VALUE = range(4)
 
 # How each predicate is read: columns of a fact, and where they come from.
 _TABLES: Final[dict[Predicate, tuple[tuple[str, ...], str]]] = {
-    Predicate("Have", 1): (("r.hash",), "record AS r"),
-    Predicate("RecordLink", 5): (
+    HAVE: (("r.hash",), "record AS r"),
+    RECORD_LINK: (
         ("r.hash", "n.text", "CAST(f.position AS TEXT)", "f.data", "f.target"),
         "link AS f JOIN record AS r ON r.id = f.record JOIN name AS n ON n.id = f.name",
     ),
-    Predicate("BlobHash", 2): (("r.hash", "r.inner"), "record AS r WHERE r.hash GLOB 'P.*'"),
-    Predicate("PlexHash", 2): (("r.hash", "r.inner"), "record AS r WHERE r.hash GLOB 'S.*'"),
+    BLOB_HASH: (("r.hash", "r.inner"), "record AS r WHERE r.hash GLOB 'P.*'"),
+    PLEX_HASH: (("r.hash", "r.inner"), "record AS r WHERE r.hash GLOB 'S.*'"),
 }
 
 # Fields by name: where the value stands.
@@ -66,7 +66,7 @@ class SqliteSnapshot(Closes):
         self.high_water = StoreRecordId(row[0] if row else 0)
 
     def predicates(self) -> Iterable[Predicate]:
-        return [p for p in (*_TABLES, _FIELD) if next(self.iterate(p), None) is not None]
+        return [p for p in (*_TABLES, FIELD) if next(self.iterate(p), None) is not None]
 
     def iterate(self, predicate: Predicate, /) -> Iterator[Row]:
         return self.select(predicate, {})
@@ -79,14 +79,14 @@ class SqliteSnapshot(Closes):
     def count(self, predicate: Predicate, /) -> int:
         if predicate in _TABLES:
             return self._count(_TABLES[predicate][1])
-        if predicate == _FIELD:
+        if predicate == FIELD:
             lengths, signatures = "record", _COLUMNS["Signed-By"][1]
             tables = (table for _, table in _COLUMNS.values())
             return sum(map(self._count, (*tables, lengths, signatures, _EXTRAS[1])))
         return 0
 
     def select(self, predicate: Predicate, bound: Mapping[int, str], /) -> Iterator[Row]:
-        if predicate == _FIELD:
+        if predicate == FIELD:
             yield from self._fields(bound)
         elif predicate in _TABLES:
             yield from self._rows(*_TABLES[predicate], bound)
@@ -185,7 +185,7 @@ class SqliteSnapshot(Closes):
             list(found) == [place]
             and sorted(self._rows(*_EXTRAS, hash))
             == sorted((record.hash, name, str(index), value) for name, index, value in extras)
-            and sorted(self._rows(*_TABLES[Predicate("RecordLink", 5)], hash))
+            and sorted(self._rows(*_TABLES[RECORD_LINK], hash))
             == sorted((record.hash, x.name, str(x.index), x.data, x.target) for x in links(record))
         )
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lace.answering.store import StoreAnswers
-from lace.datalog.roles import RECORD_FACTS
-from lace.datalog.source import MemorySource
 from lace.driving.connection import Connection
 from lace.driving.journal import Journal
 from lace.driving.pair import as_text
@@ -27,8 +25,10 @@ from lace.policy.executable import ExchangePolicy
 from lace.policy.view import Exposure
 from lace.record.facts import facts
 from lace.recordstore.base import RecordStore, StoreRecordId
+from lace.rules import MemorySource
 from lace.scenario.model import Deed
 from lace.tai import NS_PER_SECOND, Tai, add_ns
+from lace.vocabulary import RECORD_FACTS
 
 _MARK: Final = len("🖧: ".encode())
 _READ: Final = 1000

@@ -8,12 +8,12 @@ from typing import Final
 
 from lace.datalog.ast import Predicate
 from lace.datalog.evaluate import evaluate
-from lace.datalog.source import MemorySource
 from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.policy.audit import audit
 from lace.policy.executable import ExchangePolicy, Layer
 from lace.record.facts import facts
+from lace.rules import MemorySource
 from lace.scenario.expect import Kind, Sentence
 from lace.scenario.model import FIXED_POINT
 from lace.scenario.run import Checked, Meeting, Run, play

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from lace.datalog.canonical import RuleId, canonical_rule, rule_id
-from lace.datalog.check import check_lacegram
 from lace.datalog.evaluate import Evaluation
-from lace.datalog.roles import ROLES
 from lace.errors import Code, Diagnostic, LaceError, LacegramError
 from lace.policy.module import Facet, PolicyModule, module_from_text
+from lace.rules import check_lacegram
 from lace.scenario.placeholders import fill
 from lace.selectors import selector
+from lace.vocabulary import ROLES
 
 _MOST_HITS: Final = 10_000
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lace.datalog.ast import Predicate
 from lace.interlace import messages as m
 from lace.interlace.phases import Phase
 from lace.policy.view import evaluate_local, evaluate_peer
@@ -18,6 +17,7 @@ from lace.record.model import Record
 from lace.recordstore.base import StoreRecordId
 from lace.scenario.link import Delivery, Link, Message, crossing_bytes
 from lace.scenario.run import Meeting, World
+from lace.vocabulary import ADVERTISED, ADVERTISED_FIELD
 from lace.workbench.explain import verdicts_json
 from lace.workbench.inspector import inspection_json
 from lace.workbench.rules import hits
@@ -25,8 +25,6 @@ from lace.workbench.sentences import Words, facts_of, lines_of
 from lace.workbench.tables import FieldValue, table_of
 
 MOST_STEPS: Final = 10_000
-_ADVERTISED: Final = Predicate("Advertised", 2)
-_ADVERTISED_FIELD: Final = Predicate("AdvertisedField", 5)
 _EXPLAINED: Final = 60
 _MOST_LINES: Final = 2000
 _READ: Final = 100_000
@@ -177,8 +175,8 @@ class Tracker:
         policy = self.link.policy(index)
         known: _Told = {}
         if policy is not None:
-            known |= {row[0]: {} for row in policy.source.iterate(_ADVERTISED)}
-            for hash, _, name, number, value in policy.source.iterate(_ADVERTISED_FIELD):
+            known |= {row[0]: {} for row in policy.source.iterate(ADVERTISED)}
+            for hash, _, name, number, value in policy.source.iterate(ADVERTISED_FIELD):
                 known.setdefault(hash, {})[(name, number)] = value
         return known | self._heard[index]
 

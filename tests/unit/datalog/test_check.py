@@ -6,9 +6,10 @@ import pytest
 from lacegrams import codes, derive, run
 
 from lace.datalog.ast import Predicate
-from lace.datalog.check import check_lacegram
-from lace.datalog.roles import EXPOSE, PLAIN, RUNTIME_FACTS, SELECTOR, Role
+from lace.datalog.roles import Role
 from lace.errors import Code, Severity
+from lace.rules import check_lacegram
+from lace.vocabulary import EXPOSE, PLAIN, RUNTIME_FACTS, SELECTOR
 
 UNSAFE = [Code.LACEGRAM_UNSAFE]
 ANONYMOUS = [Code.LACEGRAM_ANONYMOUS]

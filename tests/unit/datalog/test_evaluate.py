@@ -13,9 +13,10 @@ from lace.datalog.ast import Predicate
 from lace.datalog.maintain import Maintained
 from lace.datalog.order import Order
 from lace.datalog.relation import Relation
-from lace.datalog.source import MemorySource
 from lace.errors import LimitExceeded
 from lace.limits import Limits
+from lace.rules import MemorySource
+from lace.vocabulary import FIELD
 
 CHAIN = [f"E('{i}','{i + 1}')" for i in range(8)]
 
@@ -56,10 +57,11 @@ WORK = """
 from lacegrams import run
 from lace.datalog.ast import Predicate
 from lace.datalog.maintain import Maintained
-from lace.datalog.source import MemorySource
+from lace.rules import MemorySource
+from lace.vocabulary import FIELD
 
 source = MemorySource([("E", str(i % 7), str(i * i % 31)) for i in range(90)])
-source.add_rows(Predicate("Field", 4), [(str(i % 5), "X", str(i), str(i)) for i in range(30)])
+source.add_rows(FIELD, [(str(i % 5), "X", str(i), str(i)) for i in range(30)])
 rules = (
     "A(X) :- Field(X,'X',_,Y), Field(X,'X',_,Z), Y != Z.\\n"
     "A(Y) :- A(X), E(X,Y).\\n"
@@ -179,7 +181,7 @@ def test_repeats_do_not_count_towards_a_limit() -> None:
 def test_repeats_neither_multiply_nor_count_towards_limits() -> None:
     source = MemorySource()
     rows = [("p", "X", str(i), str(i)) for i in range(10)]
-    source.add_rows(Predicate("Field", 4), rows * 20)
+    source.add_rows(FIELD, rows * 20)
     rule = "A(X,Y,Z) :- Field(P,'X',_,X), Field(P,'X',_,Y), Field(P,'X',_,Z).\n"
     limits = Limits(base_facts=10, derived_facts=1000)
     result = run(rule, source=source, limits=limits)

@@ -7,6 +7,7 @@ from lacegrams import run
 
 from lace.datalog.ast import Predicate
 from lace.datalog.explain import Explainer
+from lace.vocabulary import HAVE
 
 A = Predicate("A", 1)
 ROOM = (
@@ -83,11 +84,11 @@ def test_a_proof_may_be_a_thousand_steps_deep() -> None:
 
 def test_base_facts_explain_themselves() -> None:
     explainer = Explainer(run(ROOM, FACTS))
-    proof = explainer.why(Predicate("Have", 1), ("g",))
+    proof = explainer.why(HAVE, ("g",))
     assert proof is not None
     assert (proof.rule, proof.because) == (None, ())
-    assert explainer.why(Predicate("Have", 1), ("x",)) is None
-    assert explainer.why_not(Predicate("Have", 1), ("x",)) == ()
+    assert explainer.why(HAVE, ("x",)) is None
+    assert explainer.why_not(HAVE, ("x",)) == ()
 
 
 def test_what_is_not_stored_is_explained_too() -> None:

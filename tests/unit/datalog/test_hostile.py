@@ -9,13 +9,13 @@ from lacegrams import codes, derive, run
 
 from lace.datalog.ast import Predicate
 from lace.datalog.builtins import integer_key
-from lace.datalog.check import check_lacegram
 from lace.datalog.explain import Explainer
 from lace.datalog.maintain import Maintained
-from lace.datalog.source import MemorySource, parse_facts
+from lace.datalog.source import parse_facts
 from lace.errors import Code, LaceError, LacegramError, LimitExceeded, ProtocolError, UsageError
 from lace.interlace.facts import parse_block
 from lace.limits import DEFAULT_LIMITS, Limits
+from lace.rules import MemorySource, check_lacegram
 
 P = Predicate("P", 1)
 

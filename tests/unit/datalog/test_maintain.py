@@ -7,7 +7,8 @@ from lacegrams import run
 
 from lace.datalog.ast import Predicate
 from lace.datalog.maintain import Change, Maintained
-from lace.datalog.source import MemorySource, parse_facts
+from lace.datalog.source import parse_facts
+from lace.rules import MemorySource
 
 A = Predicate("A", 1)
 

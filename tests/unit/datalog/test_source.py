@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from programs import fact_sets
 
 from lace.datalog.ast import Predicate
-from lace.datalog.source import MemorySource, parse_fact, parse_facts
+from lace.datalog.source import parse_fact, parse_facts
 from lace.errors import Code, EncodingError, LacegramError, LimitExceeded, UsageError
 from lace.limits import Limits
+from lace.rules import MemorySource
 from lace.text import fact_line
+from lace.vocabulary import FIELD, HAVE
 
-FIELD = Predicate("Field", 4)
 FACTS = [
     ("Field", "p", "Group", "0", "u"),
     ("Field", "p", "App", "0", "a"),
@@ -41,7 +42,7 @@ def test_unknown_predicates_are_empty_and_too_many_values_an_error() -> None:
     assert list(source.iterate(nope)) == list(source.query(nope)) == []
     assert source.count(nope) == 0
     with pytest.raises(UsageError) as caught:
-        source.query(Predicate("Have", 1), "a", "b")
+        source.query(HAVE, "a", "b")
     assert caught.value.code is Code.FACT_ARITY
 
 

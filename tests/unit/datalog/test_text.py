@@ -12,10 +12,10 @@ from lacegrams import codes, derive, run
 from programs import programs
 
 from lace.datalog.canonical import canonical_lacegram, parse_lacegram_id, rule_id
-from lace.datalog.check import check_lacegram
 from lace.datalog.parse import parse_canonical, parse_lacegram
 from lace.errors import Code, EncodingError, LacegramError
 from lace.limits import Limits
+from lace.rules import check_lacegram
 from lace.urc import parse_urc
 
 VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "lacegrams.json").read_text())

@@ -27,8 +27,6 @@ from traffic import Tap
 from wires import EVERYTHING
 
 from lace.crypto import SigningKey
-from lace.datalog.ast import Predicate
-from lace.datalog.source import MemorySource
 from lace.driving.journal import Journal
 from lace.driving.pair import interlace
 from lace.interlace import messages as m
@@ -43,7 +41,9 @@ from lace.record import Record, build_plex, facts, seal
 from lace.recordstore import MemoryStore, SqliteStore
 from lace.recordstore.base import LinkChange, RecordStore, StoreRecordId
 from lace.recordstore.memory import MemorySnapshot
+from lace.rules import MemorySource
 from lace.selectors import all_of, hashes, selector
+from lace.vocabulary import ADVERTISED, HAVE, SELECT_HAVE
 
 SELECTED = Exposure(default="selected")
 
@@ -114,7 +114,7 @@ def test_what_is_stored_during_an_evaluation_belongs_to_the_next(is_open: bool) 
         taken = left.local._snapshot
         if taken is not None and left.local.policy is not None:
             source = left.local.policy.source
-            seen = {row[0] for row in source.iterate(Predicate("Have", 1))}
+            seen = {row[0] for row in source.iterate(HAVE)}
             ids = {entry.hash: entry.id for entry in store.read(StoreRecordId(0), 1000)}
             assert seen == {name for name, id in ids.items() if id <= taken.high_water}
             assert seen == set(left.machine.tables[0].records(""))
@@ -244,7 +244,7 @@ def test_what_is_selected_may_shrink() -> None:
         assert {row[0] for row in side.local.policy.may_send} == left_over
         assert set(side.machine.tables[0].records("")) == left_over
         assert set(side.machine._adverts.table.records("")) == left_over
-        claims = side.local.policy.source.iterate(Predicate("Advertised", 2))
+        claims = side.local.policy.source.iterate(ADVERTISED)
         assert {row[0] for row in claims} <= left_over  # what was withdrawn is no fact any more
         assert side.idle
     assert left_to_request(left, right) == left_to_request(right, left) == set()
@@ -496,9 +496,7 @@ def test_storing_is_a_selector_of_exactly_these_records(app: str) -> None:
     tap = Tap()
     interlace(server, wrapper, NOW, tap)
     assert wrapper.local.policy is not None
-    assert {row[0] for row in wrapper.local.policy._local.rows(Predicate("SelectHave", 1))} == {
-        given.hash
-    }
+    assert {row[0] for row in wrapper.local.policy._local.rows(SELECT_HAVE)} == {given.hash}
     assert other.hash.encode() not in tap.bytes()
     if app == "notes":
         assert stored(server) == {given.hash, note(3).hash}

@@ -24,8 +24,6 @@ from lace.record import Record, Seal, build_blob, build_plex, seal, validate_rec
 from lace.record.grammar import MARKLINE_BYTES
 from lace.recordstore import MemoryStore
 
-FIELD = Predicate("Field", 4)
-
 
 def rows(side: Participant, name: str, arity: int, *first: str) -> list[tuple[str, ...]]:
     assert side.local.policy is not None

@@ -33,8 +33,6 @@ from lace.codes import Code
 from lace.crypto import SigningKey
 from lace.datalog.ast import Predicate
 from lace.datalog.parse import parse_canonical
-from lace.datalog.roles import ADVERTISEMENT_FACTS, RECORD_FACTS, RUNTIME_FACTS
-from lace.datalog.source import MemorySource
 from lace.driving.connection import Connection
 from lace.driving.pair import interlace
 from lace.errors import LacegramError
@@ -50,10 +48,12 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record import Record, build_plex, seal
 from lace.recordstore import MemoryStore
+from lace.rules import MemorySource
 from lace.stream.items import resource
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 from lace.transport.address import parse_address
 from lace.transport.tls import development_certificate
+from lace.vocabulary import ADVERTISEMENT_FACTS, HAVE, RECORD_FACTS, RUNTIME_FACTS, START_TAI
 
 
 def selecting(condition: str, *, also: str = "") -> PolicyModule:
@@ -496,8 +496,8 @@ def test_an_exchange_holds_all_that_defines_it() -> None:
         plans.add(opening.plan.id)
         assert policy.plan == opening.plan  # the executable is that of the agreed plan
         assert side.store.count() in {1, 20}
-        assert {row[0] for row in policy.source.iterate(Predicate("Have", 1))} == stored(side)
-        assert set(policy.source.iterate(Predicate("StartTAI", 1))) == {(NOW,)}
+        assert {row[0] for row in policy.source.iterate(HAVE)} == stored(side)
+        assert set(policy.source.iterate(START_TAI)) == {(NOW,)}
         agreement = opening.agreement
         assert agreement.formats == {"H3"}
         assert agreement.fields == frozenset(("App", "Group"))

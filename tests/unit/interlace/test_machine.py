@@ -260,7 +260,7 @@ def test_a_peer_module_that_cannot_be_used() -> None:
 
 
 def module_id(text: bytes) -> str:
-    from lace.datalog.check import check_lacegram
+    from lace.rules import check_lacegram
 
     return check_lacegram(text).lacegram.id
 

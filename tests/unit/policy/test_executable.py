@@ -7,9 +7,7 @@ import pytest
 
 import lace
 from lace.crypto import SigningKey
-from lace.datalog.ast import Predicate
-from lace.datalog.roles import RECORD_FACTS, SELECT_ADVERTISED, SELECT_HAVE
-from lace.datalog.source import MemorySource, parse_facts
+from lace.datalog.source import parse_facts
 from lace.errors import Code, PolicyError
 from lace.ids import Verifier
 from lace.policy.audit import audit
@@ -20,7 +18,9 @@ from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure, QueryView
 from lace.record import Record, build_plex, facts, seal
+from lace.rules import MemorySource
 from lace.selectors import all_of, any_of, hashes, room, selector, with_support
+from lace.vocabulary import HAVE, RECORD_FACTS, SELECT_ADVERTISED, SELECT_HAVE
 
 ALICE = Verifier("V.alice.H3")
 EVERYTHING = module_from_text(
@@ -257,7 +257,7 @@ def test_an_advert_gives_no_record_facts() -> None:
     store = "Advertised('p','s')\nAdvertisedField('p','s','Group','0','u')\n"
     done = policy(EVERYTHING, EVERYTHING, store, Exposure((), "everything"))
     assert records(done.may_request) == {"p"}
-    assert list(done.source.iterate(Predicate("Have", 1))) == []
+    assert list(done.source.iterate(HAVE)) == []
     assert records(done.may_send) == set()
 
 

@@ -8,10 +8,9 @@ import pytest
 
 from lace import b64a
 from lace.datalog.ast import Predicate
-from lace.datalog.check import check_lacegram
 from lace.errors import Code, LacegramError, PolicyError
 from lace.ids import Verifier
-from lace.policy.lowering import ENCRYPTED, MAY_SEND, STANDARD, Lowering
+from lace.policy.lowering import ENCRYPTED, STANDARD, Lowering
 from lace.policy.module import (
     Facet,
     PolicyModule,
@@ -31,7 +30,9 @@ from lace.policy.origin import (
     opaque_labels,
 )
 from lace.policy.plan import ExchangePlan
+from lace.rules import check_lacegram
 from lace.urc import parse_urc
+from lace.vocabulary import MAY_SEND
 
 HAVE = "SelectHave(P) :- Have(P), Field(P,'Group',_,'u').\n"
 ADVERTISED = "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Group',_,'u').\n"

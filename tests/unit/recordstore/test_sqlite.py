@@ -16,7 +16,6 @@ import forge
 import pytest
 from effort import examples
 
-from lace.datalog.ast import Predicate
 from lace.errors import Code, Status, StoreError
 from lace.record import build_blob, build_plex, seal
 from lace.record.facts import facts, fields
@@ -24,8 +23,7 @@ from lace.record.model import Record
 from lace.recordstore import SqliteStore, StoreRecordId
 from lace.recordstore import sqlite_file as module
 from lace.recordstore.base import LinkChange
-
-FIELD = Predicate("Field", 4)
+from lace.vocabulary import FIELD, HAVE
 
 
 @pytest.fixture
@@ -253,7 +251,7 @@ def test_a_snapshot_survives_forgetting_in_another_process(path: Path) -> None:
                     os._exit(0)
             os.waitpid(child, 0)
             assert not store.has(blob.hash)
-            assert snapshot.count(Predicate("Have", 1)) == 1
+            assert snapshot.count(HAVE) == 1
 
 
 def old_store(path: Path, version: int) -> Record:
