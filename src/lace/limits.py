@@ -96,3 +96,9 @@ class Limits:
 
 
 DEFAULT_LIMITS: Final = Limits()
+
+UNLIMITED: Final = 1 << 62
+"""More than any machine can hold."""
+
+UNCOUNTED: Final = Limits(base_facts=UNLIMITED, runtime_facts=UNLIMITED)
+"""For facts that were counted elsewhere, and are held a second time for a moment."""

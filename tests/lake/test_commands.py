@@ -16,7 +16,7 @@ from lace.errors import Code, LakeError
 from lace.ids import RecordHash
 from lace.lake import doctor, java, session
 from lace.lake.session import SparkOptions
-from lace.policy.view import evaluate_local
+from lace.policy.own import evaluate_own
 from lace.projection import Projection
 from lace.record.facts import facts
 from lace.rules import MemorySource
@@ -156,7 +156,7 @@ def test_a_lake_syncs_with_a_lace_at_an_address(command: Command, tmp_path: Path
     assert "fixed point" in out
     code, out, _ = command("lake", "select", "x.lake", PREFIX)
     source = MemorySource(fact for record in RECORDS for fact in facts(record))
-    expected = {row[0] for row in evaluate_local(selector(PREFIX), source).rows(SELECT_HAVE)}
+    expected = {row[0] for row in evaluate_own(selector(PREFIX).program, source).rows(SELECT_HAVE)}
     assert set(out.split()) == expected
     assert all(store.has(RecordHash(hash)) for hash in expected)
     code, _, err = command("lake", "sync", "x.lake", "tcp:127.0.0.1:1", "--selector", PREFIX)
@@ -251,7 +251,7 @@ def test_views_are_projections(command: Command, tmp_path: Path) -> None:
     code, out, _ = command("lake", "sql", "x.lake", "SELECT * FROM notes ORDER BY Hash", *given)
     module = selector(PREFIX)
     source = MemorySource(fact for record in RECORDS for fact in facts(record))
-    selected = {row[0] for row in evaluate_local(module, source).rows(SELECT_HAVE)}
+    selected = {row[0] for row in evaluate_own(module.program, source).rows(SELECT_HAVE)}
     rows = Projection.of((r for r in RECORDS if r.hash in selected), columns)
     expected = [row | {"Data": (row["Data"] or b"").hex()} for row in rows]  # type: ignore[union-attr]
     assert [json.loads(line) for line in out.splitlines()] == sorted(

@@ -15,7 +15,7 @@ from policies import (
     stores,
 )
 
-from lace.datalog.maintain import Change
+from lace.datalog.change import Change
 from lace.ids import Verifier
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import PolicyModule, module_from_text

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from lace.answering.store import stored_after
+from lace.datalog.change import Change
 from lace.datalog.evaluate import evaluate
-from lace.datalog.maintain import Change, Maintained
+from lace.datalog.maintain import Maintained
 from lace.datalog.source import Fact
 from lace.ids import RecordHash
 from lace.limits import DEFAULT_LIMITS, Limits

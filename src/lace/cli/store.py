@@ -6,7 +6,7 @@ import click
 
 from lace.cli.exitcodes import Exit
 from lace.ids import RecordHash
-from lace.policy.view import evaluate_local
+from lace.policy.own import evaluate_own
 from lace.recordstore.sqlite import SqliteStore
 from lace.recordstore.sqlite_file import schema_version
 from lace.selectors import selector
@@ -73,7 +73,8 @@ def forget(file: str, selector_text: str, yes: bool) -> None:
     module = selector(selector_text)
     with SqliteStore(file, read_only=not yes, create=False) as opened:
         with opened.snapshot() as snapshot:
-            rows = evaluate_local(module, snapshot).rows(SELECT_HAVE)
+            found = evaluate_own(module.program, snapshot, outputs=[SELECT_HAVE])
+            rows = found.rows(SELECT_HAVE)
         if yes:
             gone = opened.forget(RecordHash(row[0]) for row in rows)
             click.echo(f"{gone} records forgotten, {opened.count()} left")

@@ -17,35 +17,20 @@ counts have changed.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lace.datalog.ast import Predicate
+from lace.datalog.change import Change, FactChange, net_change, swap
 from lace.datalog.evaluate import Evaluation
 from lace.datalog.meter import Meter
 from lace.datalog.program import Absent, CompiledRule, Count, Join, View
 from lace.datalog.program import Relation as RelationName
 from lace.datalog.relation import Rows
-from lace.datalog.schema import Schema
 from lace.datalog.source import Fact, FactSource, MemorySource, Row, check_fact
 from lace.datalog.stratify import Component
 from lace.datalog.views import view_rows
 
-
-@dataclass(slots=True)
-class Change:
-    """What a relation lost and gained; nothing is in both."""
-
-    removed: set[Row] = field(default_factory=set)
-    added: set[Row] = field(default_factory=set)
-
-    def __bool__(self) -> bool:
-        return bool(self.removed or self.added)
-
-
 Changes = dict[RelationName, Change]
-
-Touched = tuple[Predicate, Row]
-"""A predicate and the first values of the facts that have to be looked at again."""
 
 
 @dataclass(slots=True)
@@ -69,30 +54,19 @@ class Maintained:
         came, gone = net_change(self.source, added, removed)
         for fact in came:
             check_fact(fact, self.evaluation.limits)
-        schema = self.evaluation.program.schema
-        touched = touched_by(gone + came, schema)
-        before = facts_around(self.source, touched, schema)
         try:
-            exchange(self.source, gone, came)
-            after = facts_around(self.source, touched, schema)
-            return follow(self.evaluation, before, after)
+            swap(self.source, gone=gone, came=came)
+            change = FactChange(self.source, came, gone, self.evaluation.program.schema)
+            return follow(self.evaluation, change.before, change.after)
         except BaseException:
             # All of it or nothing: back to the facts before, and to what follows from them.
-            exchange(self.source, came, gone)
+            swap(self.source, gone=came, came=gone)
             self.evaluation.load()
             raise
 
 
-def exchange(source: MemorySource, gone: Iterable[Fact], came: Iterable[Fact]) -> None:
-    """Take some facts out of a source and put others in."""
-    for fact in gone:
-        source.discard(fact)
-    for fact in came:
-        source.add_valid(fact)
-
-
 def follow(
-    evaluation: Evaluation, before: MemorySource, after: MemorySource
+    evaluation: Evaluation, before: FactSource, after: FactSource
 ) -> dict[Predicate, Change]:
     """Bring an evaluation in line with a change of its base facts.
 
@@ -309,42 +283,7 @@ def _apply(evaluation: Evaluation, name: RelationName, change: Change) -> None:
     relation.add_all(sorted(change.added))  # so that the work after it is the same on every run
 
 
-# --- from changed facts to changed views ---
-
-
-def net_change(
-    source: MemorySource, added: Iterable[Fact], removed: Iterable[Fact]
-) -> tuple[list[Fact], list[Fact]]:
-    """Return the facts that really come and the facts that really go."""
-    wanted = dict.fromkeys(added)
-    gone = [fact for fact in dict.fromkeys(removed) if fact not in wanted and source.has(fact)]
-    return [fact for fact in wanted if not source.has(fact)], gone
-
-
-def touched_by(facts: Iterable[Fact], schema: Schema) -> set[Touched]:
-    """Return what has to be looked at again: whole keys of wide tables, single facts of others."""
-    touched: set[Touched] = set()
-    for name, *values in facts:
-        predicate, row = Predicate(name, len(values)), tuple(values)
-        table = schema.table_of(predicate)
-        if table is None:
-            touched.add((predicate, row))
-        else:
-            touched.add((table.predicate, row[: table.key]))
-            touched.add((table.presence, row[: table.key]))
-    return touched
-
-
-def facts_around(source: FactSource, touched: Iterable[Touched], schema: Schema) -> MemorySource:
-    """Return a source with just the facts of everything that was touched."""
-    near = MemorySource(schema=schema)
-    for predicate, values in touched:
-        for row in source.query(predicate, *values):
-            near.add_valid((predicate.name, *row))
-    return near
-
-
-def _view_change(view: View, before: MemorySource, after: MemorySource, meter: Meter) -> Change:
+def _view_change(view: View, before: FactSource, after: FactSource, meter: Meter) -> Change:
     """Return how a view changed, from the facts around the change alone.
 
     A row of a star belongs to one key and is decided by that key's facts; a row of any other view

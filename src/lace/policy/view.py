@@ -2,28 +2,35 @@
 
 A query view shows record facts of exposed records, and everything that is public to both sides:
 advertisements and runtime facts. Every way of asking goes through it, so that positive, negated and
-counted atoms cannot differ in what they see.
+counted atoms cannot differ in what they see. A change of the facts reaches a peer's rules in the
+same way, as far as the view shows it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from typing import Final, Literal
 
 from lace.datalog.ast import Predicate
-from lace.datalog.evaluate import Evaluation as Evaluation  # noqa: PLC0414  (for those who only hold one)
-from lace.datalog.evaluate import evaluate
-from lace.datalog.maintain import Change, Touched, follow
-from lace.datalog.program import RuleProgram
+from lace.datalog.change import Change, FactChange, Touched, facts_around, is_large, touched_by
+from lace.datalog.evaluate import Evaluation, evaluate
+from lace.datalog.explain import Explainer
+from lace.datalog.maintain import follow
 from lace.datalog.source import FactSource, MemorySource, Row
 from lace.errors import Code, PolicyError
-from lace.limits import DEFAULT_LIMITS, Limits
+from lace.limits import DEFAULT_LIMITS, UNCOUNTED, Limits
 from lace.policy.module import Facet, PolicyModule
 from lace.policy.origin import Viewer
+from lace.policy.own import OwnRules
 from lace.vocabulary import (
+    ADVERTISED,
     ADVERTISEMENT_FACTS,
     ALLOW_QUERY_RECORD,
+    HAVE,
     PLAIN_SCHEMA,
     RECORD_FACTS,
     SELECT_ADVERTISED,
@@ -31,7 +38,10 @@ from lace.vocabulary import (
     TICK_TAI,
 )
 
-_FACETS: Final = (SELECT_HAVE, SELECT_ADVERTISED)
+_RECORD_FACTS: Final = {p.name: p.arity + 1 for p in RECORD_FACTS}
+
+FACETS: Final = (SELECT_HAVE, SELECT_ADVERTISED)
+"""What a selector says."""
 
 Expose = Literal["none", "selected", "everything"]
 """Nothing, what the local selector selects, or everything (for a peer that is trusted)."""
@@ -66,51 +76,31 @@ class QueryView:
         return (row for row in rows if row[0] in visible)
 
 
-class Without:
-    """A fact source without the facts of some predicates."""
+class LocalChange(FactChange):
+    """A change of the facts of one side, looked at by whole records and advertisements."""
 
-    def __init__(self, source: FactSource, hidden: frozenset[Predicate]) -> None:
-        self._source = source
-        self._hidden = hidden
+    @cached_property
+    def records(self) -> set[str]:
+        """The records whose facts came or went."""
+        facts = chain(self.came, self.gone)
+        return {fact[1] for fact in facts if _RECORD_FACTS.get(fact[0]) == len(fact)}
 
-    def predicates(self) -> Iterable[Predicate]:
-        return [p for p in self._source.predicates() if p not in self._hidden]
+    @cached_property
+    def touched(self) -> set[Touched]:
+        """What has to be looked at again: a record comes into view with all its facts."""
+        rest = [f for f in chain(self.came, self.gone) if _RECORD_FACTS.get(f[0]) != len(f)]
+        touched = touched_by(rest, self.schema)
+        touched.update((p, (record,)) for record in self.records for p in RECORD_FACTS)
+        return touched
 
-    def iterate(self, predicate: Predicate, /) -> Iterator[Row]:
-        return iter(()) if predicate in self._hidden else self._source.iterate(predicate)
+    def count_visible(self, turned: Collection[str], now: Collection[str]) -> int:
+        """Return how many records and advertisements changed that a view shows.
 
-    def query(self, predicate: Predicate, /, *values: str) -> Iterator[Row]:
-        return iter(()) if predicate in self._hidden else self._source.query(predicate, *values)
-
-    def count(self, predicate: Predicate, /) -> int:
-        return 0 if predicate in self._hidden else self._source.count(predicate)
-
-    def select(self, predicate: Predicate, bound: Mapping[int, str], /) -> Iterator[Row]:
-        return iter(()) if predicate in self._hidden else self._source.select(predicate, bound)
-
-
-def evaluate_local(
-    module: PolicyModule, source: FactSource, limits: Limits = DEFAULT_LIMITS
-) -> Evaluation:
-    """Evaluate this side's own selector: it sees everything."""
-    return evaluate(module.program, source, outputs=_FACETS, limits=limits)
-
-
-def evaluate_peer(
-    module: PolicyModule,
-    source: FactSource,
-    visible: Collection[str],
-    limits: Limits = DEFAULT_LIMITS,
-) -> Evaluation:
-    """Evaluate the peer's selector: it sees visible records, and what is public to both."""
-    return evaluate(module.program, QueryView(source, visible), outputs=_FACETS, limits=limits)
-
-
-def evaluate_lowering(
-    program: RuleProgram, facets: FactSource, limits: Limits = DEFAULT_LIMITS
-) -> Evaluation:
-    """Evaluate a lowering: it sees what both selectors selected, and runtime facts."""
-    return evaluate(program, facets, limits=limits)
+        ``turned`` are the records that came into the view or left it, ``now`` those that it shows.
+        """
+        changed = {fact[1] for fact in chain(self.came, self.gone) if fact[0] == HAVE.name}
+        offers = sum(fact[0] == ADVERTISED.name for fact in chain(self.came, self.gone))
+        return len({record for record in changed if record in now}.union(turned)) + offers
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,102 +135,145 @@ class Exposure:
 
 @dataclass(slots=True)
 class VisibleRecords:
-    """CanQueryRecord for one viewer, kept up to date: the set of records that a view shows."""
+    """CanQueryRecord for one viewer, kept up to date: the set of records that a view shows.
+
+    Exposure is local policy: its modules see all record and runtime facts, and nothing that a peer
+    claims (G19).
+    """
 
     exposure: Exposure
     viewer: Viewer
-    records: set[str] = field(default_factory=set)
-    _evaluations: list[Evaluation] = field(default_factory=list)
-    _everything: FactSource | None = None
+    facts: MemorySource
+    selected: OwnRules
+    """What this side selects itself."""
+    limits: Limits = DEFAULT_LIMITS
+    records: set[str] = field(init=False)
+    _modules: list[OwnRules] = field(init=False)
 
-    @classmethod
-    def compute(
-        cls,
-        exposure: Exposure,
-        viewer: Viewer,
-        source: FactSource,
-        selected: Evaluation,
-        limits: Limits = DEFAULT_LIMITS,
-    ) -> VisibleRecords:
-        """Evaluate the exposure as local policy, over all record and runtime facts (G19)."""
-        made = cls(exposure, viewer)
-        local = Without(source, ADVERTISEMENT_FACTS)
-        for module in exposure.modules_for(viewer):
-            evaluation = evaluate(
-                module.program, local, outputs=[ALLOW_QUERY_RECORD], limits=limits
+    def __post_init__(self) -> None:
+        self._modules = [
+            OwnRules(
+                module.program, self.facts, (ALLOW_QUERY_RECORD,), self.limits, ADVERTISEMENT_FACTS
             )
-            made._evaluations.append(evaluation)
-        if made._evaluations:
-            sets = [made._allowed(evaluation) for evaluation in made._evaluations]
-            combine = set.union if exposure.union else set.intersection
-            made.records = combine(*sets)
-        elif exposure.default == "selected":
-            made.records = {row[0] for row in selected.rows(SELECT_HAVE)}
-        elif exposure.default == "everything":
-            made._everything = source
-            made.records = {row[0] for p in RECORD_FACTS for row in source.iterate(p)}
-        return made
+            for module in self.exposure.modules_for(self.viewer)
+        ]
+        if self._modules:
+            combine = set.union if self.exposure.union else set.intersection
+            self.records = combine(*map(self._allowed, self._modules))
+        elif self.exposure.default == "selected":
+            self.records = {row[0] for row in self.selected.rows(SELECT_HAVE)}
+        elif self.exposure.default == "everything":
+            self.records = {row[0] for p in RECORD_FACTS for row in self.facts.iterate(p)}
+        else:
+            self.records = set()
 
-    def prepare(self) -> None:
-        for evaluation in self._evaluations:
-            evaluation.prepare()
-
-    def follow(
-        self,
-        before: MemorySource,
-        after: MemorySource,
-        selected: Change | None,
-        touched: Iterable[Touched],
-    ) -> set[str]:
+    def follow(self, change: LocalChange, selected: Change) -> set[str]:
         """Follow a change of the local facts; return the records whose visibility changed."""
         doubtful: set[str] = set()
-        if self._evaluations:
-            hidden = _local_part(before), _local_part(after)
-            for evaluation in self._evaluations:
-                change = follow(evaluation, *hidden).get(ALLOW_QUERY_RECORD, Change())
-                rows = change.removed | change.added
+        if self._modules:
+            for module in self._modules:
+                allowed = module.follow(change).get(ALLOW_QUERY_RECORD, Change())
+                rows = allowed.removed | allowed.added
                 doubtful |= {record for viewer, record in rows if viewer == self.viewer}
-        elif self.exposure.default == "selected" and selected is not None:
+        elif self.exposure.default == "selected":
             doubtful = {row[0] for row in selected.removed | selected.added}
         elif self.exposure.default == "everything":
-            doubtful = {row[0] for predicate, row in touched if predicate in RECORD_FACTS}
-        changed = {
-            record
-            for record in doubtful
-            if self._shows(record, selected) != (record in self.records)
-        }
+            doubtful = change.records
+        changed = {r for r in doubtful if self._shows(r) != (r in self.records)}
         self.records ^= changed
         return changed
 
-    def _shows(self, record: str, selected: Change | None) -> bool:
-        if self._evaluations:
-            shown = (
-                (self.viewer, record) in evaluation.rows(ALLOW_QUERY_RECORD)
-                for evaluation in self._evaluations
-            )
+    def _shows(self, record: str) -> bool:
+        if self._modules:
+            key = (self.viewer, record)
+            shown = (key in module.rows(ALLOW_QUERY_RECORD) for module in self._modules)
             return any(shown) if self.exposure.union else all(shown)
-        if self._everything is not None:
-            source = self._everything
-            return any(next(source.query(p, record), None) is not None for p in RECORD_FACTS)
-        return selected is not None and (record,) in selected.added
+        if self.exposure.default == "selected":
+            return (record,) in self.selected.rows(SELECT_HAVE)
+        return any(next(self.facts.query(p, record), None) is not None for p in RECORD_FACTS)
 
-    def _allowed(self, evaluation: Evaluation) -> set[str]:
-        rows = evaluation.rows(ALLOW_QUERY_RECORD)
+    def _allowed(self, module: OwnRules) -> set[str]:
+        rows = module.rows(ALLOW_QUERY_RECORD)
         return {record for viewer, record in rows if viewer == self.viewer}
 
 
-def _local_part(source: MemorySource) -> MemorySource:
-    """Return the facts that expose modules may look at: no claims of a peer."""
-    return visible_part(source, None)
+@dataclass(slots=True)
+class PeerSelection:
+    """What the rules of a peer select here: the one gate between local facts and these rules.
+
+    They are given what the view shows, when everything is computed and when a change is followed.
+    Whether a change is followed or everything is computed anew is decided by what the view shows,
+    too, so that rules of a peer cannot tell anything else by it.
+    """
+
+    module: PolicyModule
+    """The peer's."""
+    facts: MemorySource
+    """All of this side's."""
+    exposure: Exposure
+    viewer: Viewer
+    selected: OwnRules
+    """What this side selects itself."""
+    limits: Limits = DEFAULT_LIMITS
+    _visible: VisibleRecords = field(init=False)
+    _evaluation: Evaluation = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._visible = VisibleRecords(
+            self.exposure, self.viewer, self.facts, self.selected, self.limits
+        )
+        self._evaluation = self._evaluated()
+
+    @property
+    def visible(self) -> Collection[str]:
+        """The records that the peer's rules can see."""
+        return self._visible.records
+
+    def rows(self, facet: Predicate) -> AbstractSet[Row]:
+        """Return what the peer's rules select."""
+        return self._evaluation.rows(facet)
+
+    def explainer(self) -> Explainer:
+        """Return what explains the peer's rules, by what they see."""
+        return Explainer(self._evaluation)
+
+    def follow(self, change: LocalChange, selected: Change) -> dict[Predicate, Change]:
+        """Follow a change of the local facts, and of what this side selects itself.
+
+        Returns how the facets changed.
+        """
+        turned = self._visible.follow(change, selected)
+        now = self._visible.records
+        size = len(now) + self.facts.count_at_most(ADVERTISED)
+        if is_large(change.count_visible(turned, now), size):
+            before, self._evaluation = self._evaluation, self._evaluated()
+            return {f: Change.between(before.rows(f), self.rows(f)) for f in FACETS}
+        was = {
+            record for record in change.records | turned if (record in now) != (record in turned)
+        }
+        # Some came into view or left it without having changed themselves.
+        keys = {(p, (record,)) for record in turned - change.records for p in RECORD_FACTS}
+        moved = facts_around(self.facts, keys, PLAIN_SCHEMA)
+        return follow(
+            self._evaluation,
+            _shown(was, change.before, moved),
+            _shown(now, change.after, moved),
+        )
+
+    def _evaluated(self) -> Evaluation:
+        """Evaluate the peer's rules over what the view shows."""
+        view = QueryView(self.facts, self._visible.records)
+        made = evaluate(self.module.program, view, outputs=FACETS, limits=self.limits)
+        made.prepare()
+        return made
 
 
-def visible_part(source: MemorySource, visible: Collection[str] | None) -> MemorySource:
-    """Return the facts of a small source that a view shows; None stands for local policy's view."""
-    shown: QueryView | Without = (
-        Without(source, ADVERTISEMENT_FACTS) if visible is None else QueryView(source, visible)
-    )
-    part = MemorySource(schema=PLAIN_SCHEMA)
-    for predicate in shown.predicates():
-        for row in shown.iterate(predicate):
-            part.add_valid((predicate.name, *row))
+def _shown(visible: Collection[str], *near: MemorySource) -> MemorySource:
+    """Return what a view shows of a few facts."""
+    part = MemorySource(limits=UNCOUNTED, schema=PLAIN_SCHEMA)
+    for source in near:
+        view = QueryView(source, visible)
+        for predicate in source.predicates():
+            for row in view.iterate(predicate):
+                part.add_valid((predicate.name, *row))
     return part

@@ -99,6 +99,7 @@ def hits(evaluation: Evaluation) -> dict[str, int]:
     """Return how many different facts each rule gives."""
     counts: dict[str, int] = {}
     for rule in evaluation.program.rules:
+        evaluation.meter.work = 0  # one rule after the other, however many there are
         found = set()
         for row in evaluation.enumerate(rule, {}):
             found.add(row)

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from lace.interlace import messages as m
 from lace.interlace.phases import Phase
-from lace.policy.view import evaluate_local, evaluate_peer
 from lace.record.model import Record
 from lace.recordstore.base import StoreRecordId
 from lace.scenario.link import Delivery, Link, Message, crossing_bytes
@@ -188,8 +187,7 @@ class Tracker:
         advertised = set(self._advertised(index))
         self._heard[index].clear()
         explained = sorted(held)[:_EXPLAINED], sorted(advertised - held)[:_EXPLAINED]
-        mine = evaluate_local(policy.local.module, policy.source)
-        theirs = evaluate_peer(policy.peer.module, policy.source, policy.visible)
+        mine, theirs = policy.explainers()
         return self.seen.policies.number(
             {
                 "may_send": sorted(row[0] for row in policy.may_send),
@@ -197,8 +195,8 @@ class Tracker:
                 "visible": sorted(set(policy.visible) & held),
                 "viewer": policy.peer.viewer,
                 "verdicts": verdicts_json(policy, set(explained[0]), set(explained[1])),
-                "hits": hits(mine),
-                "peer_hits": hits(theirs),
+                "hits": hits(mine.evaluation),
+                "peer_hits": hits(theirs.evaluation),
                 "unexplained": max(0, len(held) + len(advertised - held) - 2 * _EXPLAINED),
             }
         )

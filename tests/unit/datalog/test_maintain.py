@@ -6,7 +6,8 @@ import pytest
 from lacegrams import run
 
 from lace.datalog.ast import Predicate
-from lace.datalog.maintain import Change, Maintained
+from lace.datalog.change import Change
+from lace.datalog.maintain import Maintained
 from lace.datalog.source import parse_facts
 from lace.rules import MemorySource
 

@@ -1,0 +1,90 @@
+"""Rules of one's own, evaluated over everything that is here: selectors, exposure, lowerings.
+
+No operand and no module is known here, only programs. Rules of a peer are evaluated in ``view``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from lace.datalog.ast import Predicate
+from lace.datalog.change import Change, FactChange
+from lace.datalog.evaluate import Evaluation, evaluate
+from lace.datalog.explain import Explainer
+from lace.datalog.maintain import follow
+from lace.datalog.program import RuleProgram
+from lace.datalog.source import FactSource, MemorySource, Row
+from lace.limits import DEFAULT_LIMITS, Limits
+
+
+class Without:
+    """A fact source without the facts of some predicates."""
+
+    def __init__(self, source: FactSource, hidden: frozenset[Predicate]) -> None:
+        self._source = source
+        self._hidden = hidden
+
+    def predicates(self) -> Iterable[Predicate]:
+        return [p for p in self._source.predicates() if p not in self._hidden]
+
+    def iterate(self, predicate: Predicate, /) -> Iterator[Row]:
+        return iter(()) if predicate in self._hidden else self._source.iterate(predicate)
+
+    def query(self, predicate: Predicate, /, *values: str) -> Iterator[Row]:
+        return iter(()) if predicate in self._hidden else self._source.query(predicate, *values)
+
+    def count(self, predicate: Predicate, /) -> int:
+        return 0 if predicate in self._hidden else self._source.count(predicate)
+
+    def select(self, predicate: Predicate, bound: Mapping[int, str], /) -> Iterator[Row]:
+        return iter(()) if predicate in self._hidden else self._source.select(predicate, bound)
+
+
+def evaluate_own(
+    program: RuleProgram,
+    source: FactSource,
+    *,
+    outputs: Iterable[Predicate] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Evaluation:
+    """Evaluate rules of one's own; see ``evaluate``."""
+    return evaluate(program, source, outputs=outputs, limits=limits)
+
+
+@dataclass(slots=True)
+class OwnRules:
+    """What rules of one's own derive, kept up to date."""
+
+    program: RuleProgram
+    facts: MemorySource
+    outputs: tuple[Predicate, ...]
+    limits: Limits = DEFAULT_LIMITS
+    blind_to: frozenset[Predicate] = frozenset()
+    """Predicates whose facts these rules may not look at."""
+    _evaluation: Evaluation = field(init=False)
+
+    def __post_init__(self) -> None:
+        seen = self._seen(self.facts)
+        made = evaluate_own(self.program, seen, outputs=self.outputs, limits=self.limits)
+        made.prepare()
+        self._evaluation = made
+
+    def rows(self, predicate: Predicate) -> AbstractSet[Row]:
+        """Return the facts of a derived predicate."""
+        return self._evaluation.rows(predicate)
+
+    def explainer(self) -> Explainer:
+        return Explainer(self._evaluation)
+
+    def follow(self, change: FactChange) -> dict[Predicate, Change]:
+        """Follow a change of the facts; return how the outputs changed."""
+        if change.is_large:
+            before = self._evaluation
+            self.__post_init__()
+            return {p: Change.between(before.rows(p), self.rows(p)) for p in self.outputs}
+        return follow(self._evaluation, self._seen(change.before), self._seen(change.after))
+
+    def _seen(self, facts: FactSource) -> FactSource:
+        return Without(facts, self.blind_to) if self.blind_to else facts
