@@ -66,6 +66,9 @@ class StoreAnswers:
     _forgets: int | None = None
     """How often anything was forgotten, by the last evaluation of this exchange."""
     _snapshot: Snapshot | None = None
+    _looked_at: tuple[int, int] = (0, 0)
+    """The position of the snapshot."""
+    _policy_bytes: int = 0
     _unknown: set[str] = field(default_factory=set)
     """Advertisements of the peer that followed from records which are gone."""
     _listed: set[str] = field(default_factory=set)
@@ -118,12 +121,9 @@ class StoreAnswers:
 
     def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
         """Answer ``Evaluate``, in parts of a bounded size."""
-        self._let_go()
-        forgets = self.store.forgets()  # before the snapshot: what comes between is seen next time
-        self._snapshot = self.store.snapshot()
-        now = Position(self._snapshot.high_water, forgets)
+        now = self._look()
         lost = self._forgotten()
-        self._forgets = forgets
+        self._forgets = now.forgets
         if self._unknown:
             withdrawn = (*asked.withdrawn, *self._unknown)
             asked, self._unknown = replace(asked, withdrawn=withdrawn), set()
@@ -133,20 +133,32 @@ class StoreAnswers:
             yield from self._follow(asked, now)
         elif not self._stands(asked, now):
             yield from self._begin(asked, now)
+        self._policy_bytes = memory_of(self.policy)
         yield m.Evaluated(forgotten=lost)
+
+    def _look(self) -> Position:
+        """Look at the store as it is now; return how far it has come."""
+        forgets = self.store.forgets()  # before the snapshot: what comes between is seen next time
+        if self._snapshot is not None and self._looked_at == (self.store.high_water(), forgets):
+            return Position(*self._looked_at)
+        self._let_go()
+        self._snapshot = self.store.snapshot()
+        self._looked_at = self._snapshot.high_water, forgets
+        return Position(*self._looked_at)
 
     def _forgotten(self) -> frozenset[str]:
         """Return what was forgotten in the course of this exchange, and is not here again."""
         assert self._snapshot is not None
         assert self._forgets is not None
         lost = self.store.forgotten(self._forgets)
-        here = {record.hash for record in self._snapshot.records(lost or ())}
-        return frozenset(hash for hash in lost or () if hash not in here)
+        if not lost:
+            return frozenset()
+        return frozenset(lost).difference(record.hash for record in self._snapshot.records(lost))
 
     def _stands(self, asked: m.Evaluate, now: Position) -> bool:
         """Whether the last fixed point of the link is still all there is to know."""
         known = self._known
-        if known is None or asked.withdrawn or asked.advertised or asked.adopted:
+        if known is None or _has_claims(asked):
             return False
         runtime = runtime_of(asked.plan, self.exposure, asked.runtime)
         return (known.position, known.runtime) == (now, runtime)
@@ -177,6 +189,8 @@ class StoreAnswers:
         """Bring the policy in line with what changed."""
         assert self.policy is not None
         assert self._mentions is not None
+        if now == self._position and asked.runtime == self._runtime and not _has_claims(asked):
+            return
         here: set[Row] = set()
         came: list[Fact] = []
         for record in self._new_records():
@@ -441,7 +455,12 @@ class StoreAnswers:
     @property
     def memory(self) -> int:
         """About how many bytes the policy and what is at hand take."""
-        return memory_of(self.policy) + self._fresh_bytes
+        return self._policy_bytes + self._fresh_bytes
+
+
+def _has_claims(asked: m.Evaluate) -> bool:
+    """Whether the peer has said anything of its records since the last time."""
+    return bool(asked.withdrawn or asked.advertised or asked.adopted)
 
 
 def stored_after(

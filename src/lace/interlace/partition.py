@@ -79,7 +79,7 @@ class Partitions:
     peer can bring up, are few and kept aside.
     """
 
-    __slots__ = ("_bytes", "_entry", "_made", "_odd", "_runs", "_standard")
+    __slots__ = ("_before", "_bytes", "_entry", "_made", "_odd", "_runs", "_standard")
 
     def __init__(self, digests: int = 1, *, standard: int = STANDARD_PREFIX) -> None:
         self._entry = _KEY + digests * _DIGEST
@@ -87,6 +87,8 @@ class Partitions:
         self._runs: list[bytes] = [b""] * 64**standard
         self._bytes = 0
         """How many bytes the runs have in all."""
+        self._before: dict[int, bytes] = {}
+        """Runs that were made anew, as they were at ``mark``."""
         self._odd: dict[str, bytes] = {}
         self._made: dict[str, Summary] = {}
         """Summaries of partitions that are larger than a standard one."""
@@ -119,6 +121,7 @@ class Partitions:
         """Return a table that changes by itself; what does not change is shared."""
         made = copy(self)
         made._runs, made._odd, made._made = list(self._runs), dict(self._odd), dict(self._made)  # noqa: SLF001 (its own)
+        made._before = dict(self._before)  # noqa: SLF001
         return made
 
     def __len__(self) -> int:
@@ -172,6 +175,14 @@ class Partitions:
     def runs(self) -> tuple[bytes, ...]:
         """Return the state of each standard partition; equal bytes mean an equal partition."""
         return tuple(self._runs)
+
+    def mark(self) -> None:
+        """Look for changes from now on."""
+        self._before = {}
+
+    def changed(self) -> list[int]:
+        """Return the standard partitions that differ from what they were at ``mark``, in order."""
+        return sorted(run for run, was in self._before.items() if self._runs[run] != was)
 
     @property
     def standard(self) -> int:
@@ -259,6 +270,7 @@ class Partitions:
         self._unmake(self.standard_prefix(run))
         made = b"".join([key + entries[key] for key in sorted(entries)])
         self._bytes += len(made) - len(self._runs[run])
+        self._before.setdefault(run, self._runs[run])
         self._runs[run] = made
 
     def _odd_within(self, prefix: str) -> Iterator[tuple[str, bytes]]:

@@ -270,8 +270,8 @@ class OwnAdverts:
     limits: Mapping[str, int]
     parameters: Parameters
     table: Partitions
-    _told: tuple[bytes, ...] | None = None
-    """The partitions that the last advertise phase spoke of; None before the first."""
+    _has_told: bool = False
+    """Whether an advertise phase has spoken of everything; the table knows what changed since."""
     _summaries: int = 0
     """How many were said in this round; the peer counts them too (A31)."""
     _answered: set[Fact] = field(default_factory=set)
@@ -280,7 +280,7 @@ class OwnAdverts:
 
     def begin_again(self) -> None:
         """Speak of everything in the next advertise phase."""
-        self._told = None
+        self._has_told = False
 
     def begin_round(self) -> None:
         """Start counting summaries anew (A31)."""
@@ -293,19 +293,21 @@ class OwnAdverts:
     @property
     def has_changed(self) -> bool:
         """Whether there is anything that the peer has not been told."""
-        return self._told is None or bool(self._changed(self._told))
+        return not self._has_told or bool(self.table.changed())
 
     def advertise(self, start: int) -> Saying:
         """Return an advertise phase: a short listing, or the summaries that changed."""
-        told, self._told = self._told, self.table.runs()
-        if told is None:
+        changed = self.table.changed()
+        self.table.mark()
+        if not self._has_told:
+            self._has_told = True
             self._start = start
             few = min(self.parameters.list_up_to, self.limits["max_advertisement_records_listed"])
             if len(self.table) <= few:
                 return Saying(listing=list(self.table.records("")))
             return self._summarize(list(self.table.summaries(start)), start)
         self._start = self.parameters.standard_prefix
-        prefixes = [self.table.standard_prefix(run) for run in self._changed(told)]
+        prefixes = [self.table.standard_prefix(run) for run in changed]
         return self._summarize([self.table.summary(prefix) for prefix in prefixes], start)
 
     def _summarize(self, summaries: list[Summary], start: int) -> Saying:
@@ -352,7 +354,3 @@ class OwnAdverts:
                 "max_advertisement_records_listed", configured=limit, observed=len(records)
             )
         return records
-
-    def _changed(self, told: tuple[bytes, ...]) -> list[int]:
-        both = zip(told, self.table.runs(), strict=True)
-        return [run for run, (was, now) in enumerate(both) if was is not now and was != now]
