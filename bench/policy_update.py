@@ -11,7 +11,7 @@ from lace.policy.executable import ExchangePolicy
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
-from lace.rules import MemorySource
+from lace.rules import LocalFacts
 from lace.selectors import room
 from measure import Effort, Result, Target, race
 
@@ -26,7 +26,7 @@ def run(effort: Effort) -> list[Result]:
     plan = ExchangePlan(
         label_operands(Party(index=0, module=module), Party(index=1, module=module))
     )
-    source = MemorySource()
+    source = LocalFacts()
     for number in range(effort.room_records):
         for fact in _record(chance, number, members):
             source.add_valid(fact)

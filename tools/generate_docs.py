@@ -113,7 +113,8 @@ def limits() -> str:
         if isinstance(field, ast.AnnAssign) and isinstance(note, ast.Expr):
             name = ast.unparse(field.target)
             value = getattr(DEFAULT_LIMITS, name)
-            lines.append(f"| `{name}` | {value:,} | {ast.literal_eval(note.value)} |")
+            meaning = " ".join(ast.literal_eval(note.value).split())
+            lines.append(f"| `{name}` | {value:,} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 

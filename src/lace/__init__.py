@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from lace.record.model import Blob, Plex, Record, Seal
     from lace.record.split import RecordSplitter, split_records
     from lace.record.validate import validate_record
-    from lace.rules import MemorySource, check_lacegram, compile_program
+    from lace.rules import LocalFacts, MemorySource, check_lacegram, compile_program
     from lace.selectors import all_of, any_of, hashes, room, selector, with_support
     from lace.urc import Coordinate, HashAddress, Prefix, parse_urc
 
@@ -99,7 +99,7 @@ _HOMES = {
     "lace.record.model": ("Blob", "Plex", "Record", "Seal"),
     "lace.record.split": ("RecordSplitter", "split_records"),
     "lace.record.validate": ("validate_record",),
-    "lace.rules": ("MemorySource", "check_lacegram", "compile_program"),
+    "lace.rules": ("LocalFacts", "MemorySource", "check_lacegram", "compile_program"),
     "lace.record.bulk": ("validate_frames",),
     "lace.clock": ("tai_now",),
     "lace.selectors": ("all_of", "any_of", "hashes", "room", "selector", "with_support"),
@@ -132,6 +132,7 @@ __all__ = [
     "LacegramError",
     "LimitExceeded",
     "Limits",
+    "LocalFacts",
     "Maintained",
     "MemorySource",
     "OpenInterlace",

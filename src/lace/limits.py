@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 MIB: Final = 1024 * 1024
+UNLIMITED: Final = 1 << 62
+"""More than any machine can hold."""
 
 # 'Signature: ' and 86 characters
 _LONGEST_FIXED_LINE: Final = 97
@@ -25,7 +27,10 @@ class Limits:
 
     # Rules (spec 030)
     base_facts: int = 1 << 24
-    """Most base facts in one snapshot, runtime facts not counted."""
+    """Most base facts in one snapshot, runtime facts not counted. In an exchange: most facts of
+    visible records that a peer's rules look at."""
+    advertised_facts: int = 1 << 23
+    """Most facts that a peer may have advertised at a time."""
     runtime_facts: int = 1 << 20
     """Most runtime facts in one snapshot."""
     derived_facts: int = 1 << 22
@@ -42,6 +47,10 @@ class Limits:
     """Longest value, in UTF-8 bytes."""
     work: int = 1 << 32
     """Most tuples that one evaluation may look at."""
+    own_derived_facts: int = 1 << 26
+    """The same as `derived_facts`, for one's own rules in an exchange."""
+    own_work: int = 1 << 40
+    """The same as `work`, for one's own rules in an exchange."""
     lacegram_bytes: int = MIB
     """Longest text of rules."""
 
@@ -89,6 +98,20 @@ class Limits:
             raise ValueError("limit blob_bytes is beyond what a Data-Length may say")
 
     @property
+    def own(self) -> Limits:
+        """The limits that one's own rules are held to in an exchange (L62).
+
+        One's own records have no limit. Rounds need none: each of them is work.
+        """
+        return replace(
+            self,
+            base_facts=UNLIMITED,
+            derived_facts=self.own_derived_facts,
+            iterations=UNLIMITED,
+            work=self.own_work,
+        )
+
+    @property
     def record_head_bytes(self) -> int:
         """Most bytes before any record's data: three marklines, seven fixed headers, extras."""
         fixed_lines = 3 + 2 + 4 + 1
@@ -97,8 +120,5 @@ class Limits:
 
 DEFAULT_LIMITS: Final = Limits()
 
-UNLIMITED: Final = 1 << 62
-"""More than any machine can hold."""
-
-UNCOUNTED: Final = Limits(base_facts=UNLIMITED, runtime_facts=UNLIMITED)
+UNCOUNTED: Final = Limits(base_facts=UNLIMITED, advertised_facts=UNLIMITED, runtime_facts=UNLIMITED)
 """For facts that were counted elsewhere, and are held a second time for a moment."""

@@ -12,7 +12,7 @@ from lace.datalog.program import RuleProgram
 from lace.datalog.roles import Role
 from lace.datalog.source import Fact
 from lace.limits import DEFAULT_LIMITS, Limits
-from lace.vocabulary import PLAIN, PLAIN_SCHEMA
+from lace.vocabulary import EXCHANGE_SCHEMA, PLAIN, PLAIN_SCHEMA
 
 
 def check_lacegram(
@@ -36,3 +36,14 @@ class MemorySource(source.MemorySource):
 
     def __init__(self, facts: Iterable[Fact] = (), limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(facts, limits, PLAIN_SCHEMA)
+
+
+class LocalFacts(source.MemorySource):
+    """What one side of an exchange knows, held in memory.
+
+    Facts of its own records are not limited: no peer can count them by what it adds (L62). What a
+    peer advertises has a limit of its own.
+    """
+
+    def __init__(self, facts: Iterable[Fact] = (), limits: Limits = DEFAULT_LIMITS) -> None:
+        super().__init__(facts, limits.own, EXCHANGE_SCHEMA)

@@ -245,6 +245,11 @@ _WIDE: Final = (
 PLAIN_SCHEMA: Final = Schema(_WIDE, (("runtime_facts", RUNTIME_FACTS),))
 """For rules alone: fields of one record are looked at together."""
 
+EXCHANGE_SCHEMA: Final = Schema(
+    _WIDE, (("runtime_facts", RUNTIME_FACTS), ("advertised_facts", ADVERTISEMENT_FACTS))
+)
+"""For exchanges: what a peer advertises is counted by itself."""
+
 # --- roles (A10-A12) ---
 
 _ENFORCED: Final = frozenset(predicate.name for predicate in _of(Kind.ENFORCEMENT))

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lace.answering.memory import Known, Position, basis_of, change_of, read_known, runtime_of
-from lace.datalog.source import MemorySource
 from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, advertise, gather
@@ -22,6 +21,7 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record import Record, facts, fields
 from lace.recordstore.base import RecordStore, StoreRecordId
+from lace.rules import LocalFacts
 
 _ALL = 10**9
 
@@ -112,7 +112,7 @@ class PlainAnswers:
         if not asked.plan.adverts_stand_alone:
             here = [record for record in asked.adopted if record in self._records]
             self._adverts |= {record: self._describe(record, theirs) for record in here}
-        source = MemorySource(asked.runtime)
+        source = LocalFacts(asked.runtime)
         for advert in self._adverts.values():
             for fact in advert.facts():
                 source.add(fact)

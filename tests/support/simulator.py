@@ -31,7 +31,7 @@ from lace.policy.view import Exposure
 from lace.record import Record, build_plex, facts, fields, seal, validate_record
 from lace.recordstore import MemoryStore
 from lace.recordstore.base import RecordStore, StoreRecordId
-from lace.rules import MemorySource
+from lace.rules import LocalFacts
 from lace.selectors import any_of, room, selector, with_support
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 from lace.vocabulary import FIELD, HAVE
@@ -159,7 +159,7 @@ def naive(world: World, start: Tai, skew: int) -> tuple[set[str], set[str]]:
     adverts: list[dict[str, Record]] = [{}, {}]  # what each side has heard of the other
 
     def policy(index: int) -> ExchangePolicy:
-        source = MemorySource(fact for r in stores[index].values() for fact in facts(r))
+        source = LocalFacts(fact for r in stores[index].values() for fact in facts(r))
         label = plan.operands[1 - index].source_label
         for fact in time:
             source.add(fact)

@@ -20,7 +20,7 @@ from lace.policy.module import module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.record import Record, build_blob, build_plex, facts, seal
-from lace.rules import MemorySource
+from lace.rules import LocalFacts
 from lace.vocabulary import (
     ADVERTISEMENT_FACTS,
     HAVE,
@@ -152,7 +152,7 @@ def test_transcripts_and_provenance_are_in_the_vocabulary() -> None:
             Party(index=1, module=module_from_text(text)),
         )
         plan = ExchangePlan(label_operands(*parties))
-        source = MemorySource()
+        source = LocalFacts()
         said |= {
             Predicate(line.partition("(")[0], line.count("'") // 2)
             for line in plan.transcript.splitlines()

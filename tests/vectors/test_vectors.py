@@ -29,7 +29,7 @@ from lace.record import (
     seal,
     validate_record,
 )
-from lace.rules import MemorySource
+from lace.rules import LocalFacts
 from lace.text import fact_line
 from lace.urc import Coordinate, HashAddress, parse_urc
 
@@ -180,7 +180,7 @@ def test_exchanges(case: dict[str, Any]) -> None:
         index=1, module=module_from_text(case["theirs"]), verifier=Verifier(case["viewer"])
     )
     exposure = Exposure(tuple(module_from_text(text, Facet.EXPOSE) for text in case["expose"]))
-    source = MemorySource(parse_facts(case["facts"]))
+    source = LocalFacts(parse_facts(case["facts"]))
     policy = ExchangePolicy(ExchangePlan(label_operands(mine, theirs)), 0, source, exposure)
     assert sorted(policy.visible) == case["visible"]
     assert sorted(row[0] for row in policy.may_send) == case["may_send"]

@@ -6,16 +6,16 @@ from typing import Final
 
 from lace.answering.store import stored_after
 from lace.datalog.change import Change
-from lace.datalog.evaluate import evaluate
 from lace.datalog.maintain import Maintained
 from lace.datalog.source import Fact
 from lace.ids import RecordHash
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.mentions import Mentions
 from lace.policy.module import PolicyModule
+from lace.policy.own import evaluate_own
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore
-from lace.rules import MemorySource
+from lace.rules import LocalFacts
 from lace.vocabulary import SELECT_HAVE
 
 _NOTHING: Final = Change()
@@ -29,11 +29,11 @@ class Selection:
     ) -> None:
         self._store = store
         self._mentions = Mentions.of([module])
-        source = MemorySource(limits=limits)
+        source = LocalFacts(limits=limits)
         with store.snapshot() as snapshot:
             self._mentions.load(snapshot, source)
             self._seen = snapshot.high_water
-        made = evaluate(module.program, source, outputs=[SELECT_HAVE], limits=limits)
+        made = evaluate_own(module.program, source, outputs=[SELECT_HAVE], limits=limits)
         self._maintained = Maintained(made, source)
 
     def hashes(self) -> set[str]:

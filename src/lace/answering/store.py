@@ -32,7 +32,7 @@ from lace.policy.view import Exposure
 from lace.record.facts import fields
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore, Snapshot, StoreRecordId
-from lace.rules import MemorySource
+from lace.rules import LocalFacts
 from lace.vocabulary import ADVERTISED, ADVERTISED_FIELD, HAVE, RECORD_FACTS
 
 _READ: Final = 1000
@@ -170,7 +170,7 @@ class StoreAnswers:
         viewer = plan.operands[1 - self.index].viewer
         modules = [operand.module for operand in plan.operands]
         self._mentions = Mentions.of([*modules, *self.exposure.modules_for(viewer)])
-        source = MemorySource(limits=self.limits)
+        source = LocalFacts(limits=self.limits)
         self._mentions.load(self._snapshot, source)
         for fact in (*self._remembered(asked), *self._advert_facts(asked), *asked.runtime):
             source.add(fact)

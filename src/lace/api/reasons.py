@@ -22,7 +22,7 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record.facts import fields
 from lace.record.model import Record
-from lace.rules import MemorySource
+from lace.rules import LocalFacts
 from lace.vocabulary import ADVERTISEMENT_FACTS, RECORD_FACTS
 
 _MOST_PREMISES: Final = 10_000
@@ -166,7 +166,7 @@ def _decide(
         Party(index=0, module=module, verifier=local.verifier),
         Party(index=1, module=theirs, verifier=peer),
     )
-    source = MemorySource(limits=local.limits)
+    source = LocalFacts(limits=local.limits)
     modules = [module, theirs, *exposure.modules_for(operands[1].viewer)]
     with store_of(local).snapshot() as snapshot:
         Mentions.of(modules).load(snapshot, source)

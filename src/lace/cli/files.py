@@ -15,7 +15,7 @@ from lace.limits import DEFAULT_LIMITS
 from lace.record.facts import facts
 from lace.record.split import BrokenFrame, Frame, split_records
 from lace.record.validate import validate_record
-from lace.rules import MemorySource
+from lace.rules import LocalFacts
 from lace.text import redact
 
 STANDARD_INPUT: Final = "-"
@@ -147,9 +147,9 @@ def read_key(name: str) -> SigningKey:
         raise UsageError(f"{name} holds no signing secret", code=Code.KEY_FILE) from None
 
 
-def read_facts(name: str) -> tuple[MemorySource, list[tuple[int, Code, str]]]:
+def read_facts(name: str) -> tuple[LocalFacts, list[tuple[int, Code, str]]]:
     """Return the facts of all valid records of a file, and offset, code, detail of the others."""
-    source = MemorySource()
+    source = LocalFacts()
     rejected: list[tuple[int, Code, str]] = []
     for frame in read_frames(name):
         if isinstance(frame, BrokenFrame):

@@ -101,7 +101,12 @@ class _Table:
         return sum(len(part.listed()) for part in self.parts.values())
 
     def rows(self) -> Iterator[Row]:
-        return chain.from_iterable(part.hashed() for part in self.parts.values())
+        return chain.from_iterable(part.hashed() for part in self.in_order())
+
+    def in_order(self) -> Iterable[_Part]:
+        """Return the parts by name: whose facts came first must not be seen in what is done."""
+        parts = self.parts
+        return parts.values() if len(parts) < 2 else map(parts.__getitem__, sorted(parts))
 
     def has(self, row: Row) -> bool:
         part = self.parts.get("" if self.parted_by is None else row[self.parted_by])
@@ -152,7 +157,7 @@ class _Table:
             part = self.parts.get(rest.pop(self.parted_by))
             rows = () if part is None else part.listed()
         else:
-            rows = chain.from_iterable(part.listed() for part in self.parts.values())
+            rows = chain.from_iterable(part.listed() for part in self.in_order())
         match list(rest.items()):
             case []:
                 return iter(rows)

@@ -20,7 +20,7 @@ from lace.policy.executable import ExchangePolicy
 from lace.policy.module import PolicyModule, module_from_rules
 from lace.policy.origin import Operand
 from lace.policy.plan import ExchangePlan
-from lace.rules import MemorySource
+from lace.rules import LocalFacts
 from lace.vocabulary import ADVERTISED, FIELD, HAVE, RECORD_FACTS, SELECT_ADVERTISED, SELECT_HAVE
 
 _MOST_RECORDS: Final = 2000
@@ -182,7 +182,7 @@ def _bait_module(field: str, value: str) -> PolicyModule:
 
 def _hidden_matter(policy: ExchangePolicy, visible: set[str]) -> bool:
     """Whether the peer's rules answer otherwise when nothing is stored but what they may see."""
-    rest = MemorySource(limits=policy.limits)
+    rest = LocalFacts(limits=policy.limits)
     for predicate in policy.source.predicates():
         for row in policy.source.iterate(predicate):
             if predicate not in RECORD_FACTS or row[0] in visible:

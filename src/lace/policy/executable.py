@@ -21,6 +21,7 @@ from lace.policy.origin import Operand
 from lace.policy.own import OwnRules
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import FACETS, Exposure, LocalChange, PeerSelection
+from lace.rules import LocalFacts
 from lace.vocabulary import (
     ADVERTISED,
     HAVE,
@@ -79,7 +80,7 @@ class ExchangePolicy:
     plan: ExchangePlan
     index: int
     """Which operand is the local one."""
-    source: MemorySource
+    source: LocalFacts
     exposure: Exposure = field(default_factory=Exposure)
     limits: Limits = DEFAULT_LIMITS
     _local: OwnRules = field(init=False)
@@ -98,7 +99,7 @@ class ExchangePolicy:
 
     def _lowering(self) -> tuple[MemorySource, OwnRules]:
         """Return what both operands select, and what the lowering makes of it."""
-        facets = MemorySource(limits=self.limits, schema=PLAIN_SCHEMA)
+        facets = MemorySource(limits=self.limits.own, schema=PLAIN_SCHEMA)
         for facet in FACETS:
             facets.add_rows(scoped(self.local.index, facet), self._local.rows(facet))
             facets.add_rows(scoped(self.peer.index, facet), self._peer.rows(facet))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lace.datalog.ast import Atom, Constant, Predicate, atom_of
-from lace.datalog.source import Fact, FactSource, MemorySource
+from lace.datalog.source import Fact, FactSource, MemorySource, Row
 from lace.policy.module import PolicyModule
 from lace.record.facts import facts, fields
 from lace.record.model import Record
@@ -52,13 +52,18 @@ class Mentions:
                 if (fact[0], len(fact) - 1) in _OTHERS & predicates:
                     yield fact
 
-    def load(self, source: FactSource, into: MemorySource) -> None:
-        """Add the facts of a source that are mentioned, and no others."""
+    def rows(self, source: FactSource) -> Iterator[tuple[Predicate, Iterator[Row]]]:
+        """Yield the facts of a source that are mentioned, in parts; one may come twice."""
         for predicate in sorted(self.predicates):
-            into.add_rows(predicate, source.iterate(predicate))
+            yield predicate, source.select(predicate, {})
         if FIELD not in self.predicates:
             for name in sorted(self.fields):
-                into.add_rows(FIELD, source.select(FIELD, {_NAME: name}))
+                yield FIELD, source.select(FIELD, {_NAME: name})
+
+    def load(self, source: FactSource, into: MemorySource) -> None:
+        """Add the facts of a source that are mentioned, and no others."""
+        for predicate, rows in self.rows(source):
+            into.add_rows(predicate, rows)
 
 
 def _field_name(atom: Atom) -> str | None:

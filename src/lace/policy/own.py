@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from lace.datalog.ast import Predicate
@@ -16,6 +17,7 @@ from lace.datalog.explain import Explainer
 from lace.datalog.maintain import follow
 from lace.datalog.program import RuleProgram
 from lace.datalog.source import FactSource, MemorySource, Row
+from lace.errors import LimitExceeded
 from lace.limits import DEFAULT_LIMITS, Limits
 
 
@@ -49,13 +51,29 @@ def evaluate_own(
     outputs: Iterable[Predicate] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Evaluation:
-    """Evaluate rules of one's own; see ``evaluate``."""
-    return evaluate(program, source, outputs=outputs, limits=limits)
+    """Return all derived facts of one's own rules, as ``evaluate`` does.
+
+    They are held to limits of their own, which do not count one's own records (L62).
+    """
+    with _own_limits():
+        return evaluate(program, source, outputs=outputs, limits=limits.own)
+
+
+@contextmanager
+def _own_limits() -> Iterator[None]:
+    """Name the limits of own rules in what is raised."""
+    try:
+        yield
+    except LimitExceeded as error:
+        limit = {"derived_facts": "own_derived_facts", "work": "own_work"}.get(error.limit)
+        if limit is None:
+            raise
+        raise LimitExceeded(limit, configured=error.configured, observed=error.observed) from None
 
 
 @dataclass(slots=True)
 class OwnRules:
-    """What rules of one's own derive, kept up to date."""
+    """What rules of one's own derive, kept up to date; see ``evaluate_own`` for their limits."""
 
     program: RuleProgram
     facts: MemorySource
@@ -84,7 +102,8 @@ class OwnRules:
             before = self._evaluation
             self.__post_init__()
             return {p: Change.between(before.rows(p), self.rows(p)) for p in self.outputs}
-        return follow(self._evaluation, self._seen(change.before), self._seen(change.after))
+        with _own_limits():
+            return follow(self._evaluation, self._seen(change.before), self._seen(change.after))
 
     def _seen(self, facts: FactSource) -> FactSource:
         return Without(facts, self.blind_to) if self.blind_to else facts

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Final, Literal
@@ -21,8 +21,9 @@ from lace.datalog.evaluate import Evaluation, evaluate
 from lace.datalog.explain import Explainer
 from lace.datalog.maintain import follow
 from lace.datalog.source import FactSource, MemorySource, Row
-from lace.errors import Code, PolicyError
-from lace.limits import DEFAULT_LIMITS, UNCOUNTED, Limits
+from lace.errors import Code, LimitExceeded, PolicyError
+from lace.limits import DEFAULT_LIMITS, UNCOUNTED, UNLIMITED, Limits
+from lace.policy.mentions import Mentions
 from lace.policy.module import Facet, PolicyModule
 from lace.policy.origin import Viewer
 from lace.policy.own import OwnRules
@@ -203,7 +204,7 @@ class PeerSelection:
 
     They are given what the view shows, when everything is computed and when a change is followed.
     Whether a change is followed or everything is computed anew is decided by what the view shows,
-    too, so that rules of a peer cannot tell anything else by it.
+    too, and limits count nothing else: so rules of a peer can measure nothing that is hidden (L62).
     """
 
     module: PolicyModule
@@ -216,12 +217,17 @@ class PeerSelection:
     """What this side selects itself."""
     limits: Limits = DEFAULT_LIMITS
     _visible: VisibleRecords = field(init=False)
+    _mentions: Mentions = field(init=False)
+    """The record facts that the peer's rules look at."""
+    _at_most: int = field(init=False)
+    """The view shows no more of them than this."""
     _evaluation: Evaluation = field(init=False)
 
     def __post_init__(self) -> None:
         self._visible = VisibleRecords(
             self.exposure, self.viewer, self.facts, self.selected, self.limits
         )
+        self._mentions = Mentions.of([self.module])
         self._evaluation = self._evaluated()
 
     @property
@@ -254,18 +260,32 @@ class PeerSelection:
         # Some came into view or left it without having changed themselves.
         keys = {(p, (record,)) for record in turned - change.records for p in RECORD_FACTS}
         moved = facts_around(self.facts, keys, PLAIN_SCHEMA)
-        return follow(
-            self._evaluation,
-            _shown(was, change.before, moved),
-            _shown(now, change.after, moved),
-        )
+        old, new = _shown(was, change.before, moved), _shown(now, change.after, moved)
+        self._limit(self._at_most + new.size_at_most())
+        return follow(self._evaluation, old, new)
 
     def _evaluated(self) -> Evaluation:
         """Evaluate the peer's rules over what the view shows."""
         view = QueryView(self.facts, self._visible.records)
-        made = evaluate(self.module.program, view, outputs=FACETS, limits=self.limits)
+        self._limit(self.facts.size_at_most())
+        limits = replace(self.limits, base_facts=UNLIMITED)  # for these it is decided
+        made = evaluate(self.module.program, view, outputs=FACETS, limits=limits)
         made.prepare()
         return made
+
+    def _limit(self, at_most: int) -> None:
+        """Raise if the view shows more facts than allowed, of those that the peer's rules look at.
+
+        They are counted when there may be too many; until then, a number that they cannot exceed is
+        enough to know.
+        """
+        limit = self.limits.base_facts
+        if at_most > limit:
+            view = QueryView(self.facts, self._visible.records)
+            at_most = sum(len(set(rows)) for _, rows in self._mentions.rows(view))
+            if at_most > limit:
+                raise LimitExceeded("base_facts", configured=limit, observed=at_most)
+        self._at_most = at_most
 
 
 def _shown(visible: Collection[str], *near: MemorySource) -> MemorySource:

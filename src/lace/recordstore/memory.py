@@ -23,7 +23,7 @@ from lace.recordstore.base import (
     StoreRecordId,
     in_tip_order,
 )
-from lace.rules import MemorySource
+from lace.rules import LocalFacts
 from lace.urc import Coordinate
 
 _Records = dict[RecordHash, tuple[StoreRecordId, Record]]
@@ -48,8 +48,8 @@ class MemorySnapshot(Closes):
         return filter(None, (self.record(RecordHash(hash)) for hash in hashes))
 
     @cached_property
-    def _facts(self) -> MemorySource:
-        source = MemorySource(limits=self._limits)
+    def _facts(self) -> LocalFacts:
+        source = LocalFacts(limits=self._limits)
         for id, record in list(self._records.values()):
             if id <= self.high_water:
                 for fact in facts(record):

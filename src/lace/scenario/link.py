@@ -25,7 +25,7 @@ from lace.policy.executable import ExchangePolicy
 from lace.policy.view import Exposure
 from lace.record.facts import facts
 from lace.recordstore.base import RecordStore, StoreRecordId
-from lace.rules import MemorySource
+from lace.rules import LocalFacts
 from lace.scenario.model import Deed
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 from lace.vocabulary import RECORD_FACTS
@@ -185,7 +185,7 @@ class Link:
         policy = self.policy(index)
         if policy is None:
             return None
-        source = MemorySource(limits=policy.limits)
+        source = LocalFacts(limits=policy.limits)
         for predicate in policy.source.predicates():
             if predicate not in RECORD_FACTS:
                 source.add_rows(predicate, policy.source.iterate(predicate))

@@ -176,5 +176,8 @@ class ScenarioLimits:
 
 LIMITS = ScenarioLimits()
 
-ENGINE_LIMITS = Limits(work=1 << 23, derived_facts=1 << 16, base_facts=1 << 18, iterations=2000)
+ENGINE_LIMITS = Limits(
+    work=1 << 23, own_work=1 << 23, derived_facts=1 << 16, own_derived_facts=1 << 16,
+    base_facts=1 << 18, advertised_facts=1 << 18, iterations=2000,
+)  # fmt: skip
 """What the rules of a scenario may use up: enough for any story, and over in a second."""

@@ -41,7 +41,7 @@ from lace.record import Record, build_plex, facts, seal
 from lace.recordstore import MemoryStore, SqliteStore
 from lace.recordstore.base import LinkChange, RecordStore, StoreRecordId
 from lace.recordstore.memory import MemorySnapshot
-from lace.rules import MemorySource
+from lace.rules import LocalFacts
 from lace.selectors import all_of, hashes, selector
 from lace.vocabulary import ADVERTISED, HAVE, SELECT_HAVE
 
@@ -467,7 +467,7 @@ def test_facts_that_nobody_asks_for_are_not_made_and_nothing_changes(module: Pol
         policy = side.local.policy
         assert policy is not None
         kept = {record.hash: record for record in map(side.store.load, sorted(stored(side))) if record}  # type: ignore[arg-type]  # fmt: skip
-        whole = MemorySource(fact for record in kept.values() for fact in facts(record))
+        whole = LocalFacts(fact for record in kept.values() for fact in facts(record))
         for predicate in policy.source.predicates():
             if predicate.name not in {"Have", "Field", "RecordLink"}:
                 for row in policy.source.iterate(predicate):

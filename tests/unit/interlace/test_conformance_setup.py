@@ -48,7 +48,7 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record import Record, build_plex, seal
 from lace.recordstore import MemoryStore
-from lace.rules import MemorySource
+from lace.rules import LocalFacts
 from lace.stream.items import resource
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 from lace.transport.address import parse_address
@@ -195,7 +195,7 @@ def test_an_executable_of_another_plan_is_not_used() -> None:
     other = ExchangePlan(
         label_operands(Party(index=0, module=EVERYTHING), Party(index=1, module=EVERYTHING))
     )
-    source = MemorySource([("Have", note(1).hash), ("Have", secret.hash)])
+    source = LocalFacts([("Have", note(1).hash), ("Have", secret.hash)])
     left.local.policy = ExchangePolicy(other, 0, source, Exposure(default="everything"))
     assert (secret.hash,) in left.local.policy.may_send
     interlace(left, right, NOW)

@@ -18,7 +18,7 @@ from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure, QueryView
 from lace.record import Record, build_plex, facts, seal
-from lace.rules import MemorySource
+from lace.rules import LocalFacts
 from lace.selectors import all_of, any_of, hashes, room, selector, with_support
 from lace.vocabulary import HAVE, RECORD_FACTS, SELECT_ADVERTISED, SELECT_HAVE
 
@@ -61,7 +61,7 @@ def policy(
         ),
         lowering,
     )
-    return ExchangePolicy(plan, 0, MemorySource(parse_facts(facts)), exposure or Exposure())
+    return ExchangePolicy(plan, 0, LocalFacts(parse_facts(facts)), exposure or Exposure())
 
 
 def records(rows: object) -> set[str]:
@@ -101,7 +101,7 @@ def test_each_record_predicate_is_filtered() -> None:
 @pytest.mark.req("040-LOW-04", "040-DIS-01")
 def test_a_test_that_tries_to_look_around_the_view() -> None:
     """Every call of a source, with every way of binding columns."""
-    source = MemorySource(parse_facts(STORE))
+    source = LocalFacts(parse_facts(STORE))
     view = QueryView(source, {X1})
     for predicate in RECORD_FACTS:
         hidden = [row for row in source.iterate(predicate) if row[0] != X1]
@@ -282,8 +282,8 @@ def test_one_plan_different_sides() -> None:
     store = (
         f"Have('{X1}')\nField('{X1}','Group','0','g')\nField('{X1}','App','0','a')\nHave('{X2}')\n"
     )
-    here = ExchangePolicy(plan, 0, MemorySource(parse_facts(store)), Exposure((), "selected"))
-    there = ExchangePolicy(plan, 1, MemorySource(parse_facts(store)), Exposure())
+    here = ExchangePolicy(plan, 0, LocalFacts(parse_facts(store)), Exposure((), "selected"))
+    there = ExchangePolicy(plan, 1, LocalFacts(parse_facts(store)), Exposure())
     assert records(here.may_send) == {X1}
     assert records(there.may_send) == set()
     assert here.plan.id == there.plan.id

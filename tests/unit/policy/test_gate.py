@@ -21,7 +21,7 @@ from lace.policy.module import Facet, module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
-from lace.rules import MemorySource
+from lace.rules import LocalFacts
 from lace.vocabulary import RECORD_FACTS, SELECT_HAVE
 
 Fact = tuple[str, ...]
@@ -153,7 +153,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], tuple[Excha
         watch = Watch(theirs.program, shown_of(set(HERE), exposed))
         for module in (evaluate, maintain):
             monkeypatch.setattr(module, "view_rows", watch)
-        return ExchangePolicy(plan, 0, MemorySource(facts), EXPOSURES[exposed]), watch
+        return ExchangePolicy(plan, 0, LocalFacts(facts), EXPOSURES[exposed]), watch
 
     return make
 
