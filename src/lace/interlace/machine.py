@@ -30,7 +30,7 @@ from lace.policy.module import PolicyModule
 from lace.tai import NS_PER_SECOND, Tai, add_ns, difference_ns
 
 _FACT_BYTES: Final = 400  # as Python holds one
-_Ending = Callable[[m.InterlaceResult], m.Event]
+_Ending = Callable[[m.InterlaceResult], m.Closed | m.Aborted]
 
 
 class InterlaceMachine:
@@ -134,6 +134,7 @@ class InterlaceMachine:
                 self._join(Said.END, now)
                 self._hear_end()
             case m.PeerProven():
+                self._join(Said.PROOF, now)
                 self._opening.proven = given.verifier
             case m.StreamFailed():
                 self._abort(given.code, given.detail, m.Blame.REMOTE)
@@ -236,11 +237,9 @@ class InterlaceMachine:
             self._abort(Code.INTERLACE_TIMEOUT, detail, m.Blame.LINK)
 
     def _take_answer(self, given: m.Answer, now: Tai) -> None:
-        if not self._awaiting or not isinstance(given, m.ANSWERS[type(self._awaiting[0])]):
+        if not self._is_due(given):
             name = type(given).__name__
             raise LocalProtocolError(f"{name} answers no question", code=Code.INTERLACE_DRIVER)
-        if not (isinstance(given, m.Evaluated) and given.more):
-            self._awaiting.popleft()
         match given:
             case m.Evaluated():
                 self._adverts_of_own.table.remove(given.unsendable)
@@ -253,6 +252,8 @@ class InterlaceMachine:
                 if given.state is not None:
                     self._take_state(given.state)
             case m.Described():
+                if self._saying is None:
+                    return  # the peer began an epoch: the phase that this was for is no more
                 facts = tuple(fact for advert in given.adverts for fact in advert.facts())
                 text = b"".join(advert.canonical() for advert in given.adverts)
                 self._do(m.SendFacts(facts, text))
@@ -262,6 +263,14 @@ class InterlaceMachine:
                 self._do(*self._transfer.take_saved(given))
             case m.EvaluationFailed() | m.StoreFailed():
                 self._abort(given.code, given.detail, m.Blame.LOCAL)
+
+    def _is_due(self, given: m.Input | None) -> bool:
+        """Whether an input answers the next question; its last part ends the wait for it."""
+        if not self._awaiting or not m.fits(self._awaiting[0], given):
+            return False
+        if not (isinstance(given, m.Evaluated) and given.more):
+            self._awaiting.popleft()
+        return True
 
     # --- phases ---
 
@@ -298,7 +307,9 @@ class InterlaceMachine:
             self._evaluate()  # what leaves is decided by what is known after it was asked for
 
     def _can_speak(self) -> bool:
-        return self.phase is not Phase.SETUP or self._opening.has_both_modules
+        if self.phase is not Phase.SETUP:
+            return True
+        return self._started and self._opening.has_both_modules
 
     def _wait_for_peer(self) -> None:
         """Set the time for a phase; before both have agreed, nobody has reason to work for long."""
@@ -373,6 +384,7 @@ class InterlaceMachine:
         self._module, self._next_module = self._next_module or self._module, None
         tick = None if self._ticking is None else self._ticking.now
         self._opening = Opening(self._side, self._module, self._opening.proven, tick)
+        self._evaluated = False  # if at all, then by another plan
         self._go(Occasion.OPERAND, now, own=own)
         self._say_module()
 
@@ -467,8 +479,7 @@ class InterlaceMachine:
 
     def _hear_tick(self, text: str) -> None:
         self._ticking = self._ticks.heard(text)
-        if self.phase is Phase.REQUEST:
-            self._phases.peer_again = True
+        self._phases.take_tick()
 
     def _tick_facts(self, now: Tai) -> list[Fact]:
         """Say how far the clock is, if the exchange lasts and anyone cares (050-TIC-11)."""
@@ -521,16 +532,15 @@ class InterlaceMachine:
         records = self._requestable()
         self._transfer.ask(records)
         facts: list[Fact] = [("MayRequest", record) for record in records]
-        self._phases.again = self._adverts_of_own.has_changed
-        if self._phases.again:
+        if self._adverts_of_own.has_changed:
+            self._phases.announce_more()
             facts.append(("TickReady", self._ticks.local_ready))
         return facts
 
     def _conclude_requests(self, facts: list[Fact]) -> Occasion:
         if self._transfer.take_requests(fact[1] for fact in facts):
             return Occasion.ASKED
-        again = self._phases.again or self._phases.peer_again
-        return Occasion.AGAIN if again else Occasion.NOTHING
+        return Occasion.AGAIN if self._phases.has_more else Occasion.NOTHING
 
     # --- ends ---
 
@@ -545,17 +555,16 @@ class InterlaceMachine:
         if self._ending is not None:
             return
         self._ending = ending
-        self._awaiting.clear()
         self._do(*self._transfer.save())
-        if not self._awaiting:
-            self._finish(None)
+        self._finish(None)
 
     def _finish(self, given: m.Input | None) -> None:
+        """Hear what became of the last records; nothing else matters now."""
         assert self._ending is not None
-        if self._awaiting and not isinstance(given, m.Saved | m.StoreFailed):
-            return  # nothing else matters now
-        if isinstance(given, m.Saved):
+        if self._is_due(given) and isinstance(given, m.Saved):
             self._do(*self._transfer.take_saved(given))
+        if any(isinstance(asked, m.Save) for asked in self._awaiting):
+            return
         self._phases.move(Occasion.OVER)
         self._do(m.Emit(self._ending(self._result())), m.Close())
 

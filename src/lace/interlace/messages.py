@@ -3,7 +3,7 @@
 Inputs come by one of two entrances: from the peer, or from the driver. Whatever is wrong with the
 former is the peer's fault, whatever is wrong with the latter is ours. A driver answers questions
 (``Evaluate``, ``Recall``, ``Describe``, ``Serve``, ``Save``) in the order in which they were asked,
-and before it hands over anything else that the peer sent.
+and all of them before it hands over what the peer says after its end of a phase.
 """
 
 from __future__ import annotations
@@ -437,3 +437,21 @@ ANSWERS: Final[dict[type[Question], tuple[type[Input], ...]]] = {
     Serve: (Served, EvaluationFailed, StoreFailed),
     Save: (Saved, StoreFailed),
 }
+
+
+def fits(asked: Question, given: Input | None) -> bool:
+    """Whether an input is an answer to a question, and speaks of nothing but what was asked."""
+    if not isinstance(given, ANSWERS[type(asked)]):
+        return False
+    match asked, given:
+        case Describe(), Described():
+            left = iter(asked.records)  # what is gone by now is left out
+            return all(advert.record in left for advert in given.adverts)
+        case Serve(), Served():
+            served = zip(asked.hashes, given.records, strict=False)
+            return 0 < len(given.records) <= len(asked.hashes) and all(
+                record is None or record.hash == hash for hash, record in served
+            )
+        case Save(), Saved():
+            return [hash for hash, _ in given.outcomes] == [r.hash for r in asked.records]
+    return True

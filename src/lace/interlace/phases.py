@@ -46,6 +46,7 @@ class Said(StrEnum):
     """What a peer can say, as far as phases are concerned."""
 
     MODULE = "a module"
+    PROOF = "a proof of identity"
     FACTS = "facts"
     RECORD = "a record"
     END = "the end of a phase"
@@ -72,6 +73,13 @@ _ADVERTISING: Final = frozenset(
     ("Advertised", "AdvertisedField", "AdvertisementPartition", "TickReady")
 )
 
+#: What has its place in one phase only.
+PLACES: Final[dict[Said, Phase]] = {
+    Said.MODULE: Phase.SETUP,
+    Said.PROOF: Phase.HELLO,
+    Said.RECORD: Phase.TRANSFER,
+}
+
 #: The facts that have a place in each phase. A tick may ride on any block after hello.
 FACTS: Final[dict[Phase, frozenset[str]]] = {
     Phase.SETUP: frozenset(("ExchangeOperand",)),
@@ -97,12 +105,14 @@ class Phases:
     ended: bool = False
     """This side has said all; the table moves on only when both have."""
     peer_ended: bool = False
+    """The peer has said all; whatever it says before this side has, too, is out of place."""
     joined: bool = False
     """The peer has said something in this phase. A peer that begins another epoch does so before it
     says anything in an advertise phase."""
     again: bool = False
     """This side has more to advertise, whatever is requested (L11)."""
     peer_again: bool = False
+    """The same of the peer: it says so by a tick with its requests."""
     passing_over: bool = False
     """This side began an epoch, and the peer, which could not know, may have said an advertise
     phase for the loop that it expected; no more, because it waits for ours (L12)."""
@@ -147,6 +157,15 @@ class Phases:
         self.ended = True
         return self.phase
 
+    def announce_more(self) -> None:
+        """Take note that this side says, with its requests, that it has more to advertise."""
+        self.again = True
+
+    @property
+    def has_more(self) -> bool:
+        """Whether either side has more to advertise."""
+        return self.again or self.peer_again
+
     # --- what the peer says ---
 
     def occasion_of(self, said: Said) -> Occasion | None:
@@ -154,14 +173,16 @@ class Phases:
         if said is Said.MODULE:
             begins = self.is_idle or (self.phase is Phase.ADVERTISE and not self.joined)
             return Occasion.OPERAND if begins else None
-        return Occasion.WAKE if self.is_idle else None
+        return Occasion.WAKE if self.is_idle and said is not Said.PROOF else None
 
     def take(self, said: Said) -> None:
         """Hold what the peer says to its place; raise if it has none."""
+        if self.is_complete:  # the peer may go on, and this side waits for its own driver
+            detail = f"{said} of the next phase, and an answer is still due"
+            raise LocalProtocolError(detail, code=Code.INTERLACE_DRIVER)
         if self.peer_ended:
             raise _misplaced("more after the end of a phase")
-        places = {Said.MODULE: Phase.SETUP, Said.RECORD: Phase.TRANSFER}
-        if places.get(said, self.phase) is not self.phase:
+        if PLACES.get(said, self.phase) is not self.phase:
             raise _misplaced(f"{said} out of place")
         self.joined, self.crossing = True, False
         if said is Said.MODULE:
@@ -174,6 +195,10 @@ class Phases:
             return False
         self.peer_ended = True
         return True
+
+    def take_tick(self) -> None:
+        """Take note of a tick: with requests it says that the peer has more to advertise."""
+        self.peer_again |= self.phase is Phase.REQUEST
 
     def facts_now(self, names: AbstractSet[str]) -> tuple[frozenset[str], bool]:
         """Return the facts that have a place now, and whether they count or are passed over."""
