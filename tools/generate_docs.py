@@ -1,19 +1,23 @@
-"""Write the generated pages: conformance, commands, codes, limits. ``--check`` only compares."""
+"""Write the generated pages: conformance, commands, codes, limits, phases. ``--check`` compares."""
 
 from __future__ import annotations
 
 import argparse
 import ast
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from copy import copy
+from itertools import pairwise
 from pathlib import Path
 
 import click
 
 from lace.cli.root import root
 from lace.errors import Code
+from lace.interlace import phases as table
+from lace.interlace.phases import Occasion, Phase, Phases
 from lace.limits import DEFAULT_LIMITS, Limits
 from requirements import named_by_tests, requirements, unknown_ids
 from scenario_page import scenario_page
@@ -107,15 +111,97 @@ def limits() -> str:
         "| Limit | Default | What it bounds |",
         "|---|---|---|",
     ]
-    body = ast.parse(inspect.getsource(Limits)).body[0]
-    assert isinstance(body, ast.ClassDef)
-    for field, note in zip(body.body, body.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(note, ast.Expr):
-            name = ast.unparse(field.target)
-            value = getattr(DEFAULT_LIMITS, name)
-            meaning = " ".join(ast.literal_eval(note.value).split())
-            lines.append(f"| `{name}` | {value:,} | {meaning} |")
+    for name, note in _notes(Limits):
+        lines.append(f"| `{name}` | {getattr(DEFAULT_LIMITS, name):,} | {note} |")
     return "\n".join(lines) + "\n"
+
+
+def _notes(owner: type) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a class that say what they are for, each with what it says."""
+    body = ast.parse(inspect.getsource(owner)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    for field, note in pairwise(body.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(note, ast.Expr):
+            yield ast.unparse(field.target), " ".join(ast.literal_eval(note.value).split())
+
+
+def phases() -> str:
+    """Draw the phases of an exchange from the table that they follow."""
+    lines = ["# Phases", "", *_about_phases(), "", "```mermaid", *_diagram(), "```", ""]
+    lines += [
+        "## What has a place in which phase",
+        "",
+        "Whatever comes elsewhere ends the exchange with `interlace.phase`, by the peer's fault.",
+        "In idle, a peer that says anything begins a loop and is in its advertise phase; one that",
+        "sends a module begins an epoch. [Streams](../streams.md) shows all this in bytes.",
+        "",
+        "| Phase | Facts | And |",
+        "|---|---|---|",
+    ]
+    for phase in Phase:
+        names = ", ".join(f"`{name}`" for name in sorted(table.FACTS.get(phase, ()))) or "none"
+        others = [str(said) for said, place in table.PLACES.items() if place is phase]
+        lines.append(f"| {phase} | {names} | {', '.join(others) or '-'} |")
+    lines += [
+        "",
+        "## What moves a side on",
+        "",
+        "| Occasion | Moves |",
+        "|---|---|",
+    ]
+    for occasion in Occasion:
+        moves = [
+            f"{before} → {after}"
+            for (before, what), after in table.TRANSITIONS.items()
+            if what is occasion
+        ]
+        lines.append(f"| {occasion} | {', '.join(moves)} |")
+    lines += [
+        "",
+        "## What the table cannot say",
+        "",
+        "Each side keeps this beside its phase: `lace.interlace.phases.Phases` has all of it.",
+        "",
+        "| State | Why |",
+        "|---|---|",
+        *(f"| `{name}` | {_cell(_linked(note))} |" for name, note in _notes(Phases)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _about_phases() -> list[str]:
+    """Return what the module says of itself, but for its first line and the one on its class."""
+    paragraphs = inspect.getdoc(table).split("\n\n")  # type: ignore[union-attr]
+    return paragraphs[1].splitlines()
+
+
+def _diagram() -> list[str]:
+    """Return the table as a Mermaid diagram; what every phase can do is drawn once, for all."""
+    last = [phase for phase in Phase if not any(before is phase for before, _ in table.TRANSITIONS)]
+    lasting = [phase for phase in Phase if phase not in last]
+    shared = {
+        (occasion, after)
+        for occasion in Occasion
+        for after in last
+        if all(table.TRANSITIONS.get((before, occasion)) is after for before in lasting)
+    }
+    lines = ["stateDiagram-v2", "    state exchange {", f"        [*] --> {Phases().phase}"]
+    for (before, occasion), after in table.TRANSITIONS.items():
+        if (occasion, after) not in shared:
+            lines.append(f"        {before} --> {after}: {occasion}")
+    lines.append("    }")
+    lines += [f"    exchange --> {after}: {occasion}" for occasion, after in sorted(shared)]
+    return [*lines, *(f"    {phase} --> [*]" for phase in last)]
+
+
+def _linked(text: str) -> str:
+    """Return text with a link to each decision that it names."""
+
+    def link(found: re.Match[str]) -> str:
+        (page,) = (DOCS / "decisions").glob(f"{found[0]}-*.md")
+        return f"[{found[0]}](../decisions/{page.name})"
+
+    return re.sub(r"\bL[0-9]+\b", link, text)
 
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -123,6 +209,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": command_line,
     "reference/codes.md": codes,
     "reference/limits.md": limits,
+    "reference/phases.md": phases,
     "reference/scenario.md": scenario_page,
 }
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import generate_docs
 import requirements
+from lace.interlace.phases import TRANSITIONS, Occasion, Phase, Phases
 
 
 def test_no_page_is_stale() -> None:
@@ -42,3 +45,16 @@ def test_the_lower_specs_are_covered() -> None:
         and requirement.id not in named
     ]
     assert missing == []
+
+
+def test_the_diagram_of_phases_has_every_move_and_no_other() -> None:
+    page = generate_docs.phases()
+    drawn = re.findall(r"^ +(\w+) --> (\w+): (.+)$", page, flags=re.MULTILINE)
+    found = {
+        (before, Occasion(occasion)): Phase(after)
+        for phase, after, occasion in drawn
+        for before in ([p for p in Phase if p != after] if phase == "exchange" else [Phase(phase)])
+    }
+    assert found == TRANSITIONS
+    for field in fields(Phases):
+        assert (f"| `{field.name}` | " in page) is (field.name != "phase")
