@@ -239,6 +239,18 @@ def test_listeners_hear_of_what_is_new_until_they_stop(store: RecordStore) -> No
     assert [stored.hash for stored in heard] == [one.hash]
 
 
+def test_a_listener_that_ends_again_ends_nobody_else(store: RecordStore) -> None:
+    heard: list[StoredRecord] = []
+    one, other = store.subscribe(heard.extend), store.subscribe(heard.extend)
+    one()
+    one()
+    store.save([build_blob(b"1")])
+    assert [stored.hash for stored in heard] == [build_blob(b"1").hash]
+    store.close()
+    one()
+    other()
+
+
 def test_a_save_that_fails_keeps_nothing_of_itself(store: RecordStore) -> None:
     def failing() -> Iterator[Record]:
         yield build_blob(b"1")

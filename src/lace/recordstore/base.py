@@ -39,6 +39,32 @@ class StoredRecord:
     hash: RecordHash
 
 
+Listener = Callable[[list[StoredRecord]], None]
+
+
+class Listeners:
+    """Those who are told of what is stored; each ends for itself, once or more often."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[object, Listener] = {}
+
+    def add(self, listener: Listener) -> Callable[[], None]:
+        place = object()  # one listener may be added twice
+        self._listeners[place] = listener
+
+        def end() -> None:
+            self._listeners.pop(place, None)
+
+        return end
+
+    def tell(self, stored: list[StoredRecord]) -> None:
+        for listener in list(self._listeners.values()) if stored else ():
+            listener(stored)
+
+    def clear(self) -> None:
+        self._listeners.clear()
+
+
 @dataclass(frozen=True, slots=True)
 class LinkMemory:
     """What is kept for a link: a head, and parts by name. What they mean is the writer's matter."""
@@ -147,8 +173,11 @@ class RecordStore(Protocol):
         kept for the link any more.
         """
 
-    def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:
-        """Tell a listener of what is stored from now on; return a function that ends it."""
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Tell a listener of what is stored from now on; return a function that ends it.
+
+        Ending it twice, or after the store was closed, does nothing.
+        """
 
     def close(self) -> None:
         """Release everything; a closed store cannot be used again."""

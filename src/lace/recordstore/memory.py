@@ -19,6 +19,8 @@ from lace.recordstore.base import (
     Closes,
     LinkChange,
     LinkMemory,
+    Listener,
+    Listeners,
     StoredRecord,
     StoreRecordId,
     in_tip_order,
@@ -84,7 +86,7 @@ class MemoryStore(Closes):
         self._last = StoreRecordId(0)
         self._forgets = 0
         self._forgotten: dict[int, list[RecordHash]] = {}
-        self._listeners: list[Callable[[list[StoredRecord]], None]] = []
+        self._listeners = Listeners()
 
     def save(self, records: Iterable[Record]) -> list[Outcome[Record]]:
         outcomes: list[Outcome[Record]] = []
@@ -100,9 +102,7 @@ class MemoryStore(Closes):
             fresh.append(StoredRecord(self._last, record.hash))
             self._order.append(fresh[-1])
             outcomes.append(Outcome(Status.ACCEPTED, record))
-        if fresh:
-            for listener in list(self._listeners):
-                listener(fresh)
+        self._listeners.tell(fresh)
         return outcomes
 
     def load(self, hash: RecordHash) -> Record | None:
@@ -167,9 +167,8 @@ class MemoryStore(Closes):
         while len(self._links) > base.MOST_LINKS or size > base.LINK_BYTES:
             size -= self._links.pop(next(iter(self._links))).size
 
-    def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        return self._listeners.add(listener)
 
     def close(self) -> None:
         self._listeners.clear()

@@ -24,6 +24,8 @@ from lace.recordstore.base import (
     Closes,
     LinkChange,
     LinkMemory,
+    Listener,
+    Listeners,
     StoredRecord,
     StoreRecordId,
 )
@@ -42,7 +44,7 @@ class SqliteStore(Closes):
         self.path = Path(path)
         self._read_only = read_only
         self._lock = RLock()
-        self._listeners: list[Callable[[list[StoredRecord]], None]] = []
+        self._listeners = Listeners()
         self._names: dict[str, int] = {}
         with errors(self.path):
             mode = "ro" if read_only else "rwc" if create else "rw"
@@ -74,9 +76,7 @@ class SqliteStore(Closes):
                     fresh.append(StoredRecord(id, record.hash))
                     new.append((id, record))
             self._insert_beside(connection, new)
-        if fresh:
-            for listener in list(self._listeners):
-                listener(fresh)
+        self._listeners.tell(fresh)
         return outcomes
 
     def load(self, hash: RecordHash) -> Record | None:
@@ -208,9 +208,8 @@ class SqliteStore(Closes):
             )
             _make_room(connection)
 
-    def subscribe(self, listener: Callable[[list[StoredRecord]], None]) -> Callable[[], None]:
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        return self._listeners.add(listener)
 
     def close(self) -> None:
         with self._lock:
