@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import forge
 from sides import Participant
 
@@ -35,8 +37,14 @@ MEMBERS = module_from_text(
 AUTHORITY, BOB, EVE = forge.KEY, SigningKey(b"b" * 32), SigningKey(b"e" * 32)
 
 
-def note(number: int, app: str = "notes", group: str = "notes-demo") -> Record:
-    return build_plex(group=group, app=app, name=f"n/{number}", tai=f"{number:010d}:{0:09d}")
+def note(
+    number: int,
+    app: str = "notes",
+    group: str = "notes-demo",
+    extras: Sequence[tuple[str, str]] = (),
+) -> Record:
+    tai = f"{number:010d}:{0:09d}"
+    return build_plex(group=group, app=app, name=f"n/{number}", tai=tai, extras=list(extras))
 
 
 def participant(

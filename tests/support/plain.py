@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lace.answering.memory import Known, Position, basis_of, change_of, read_known, runtime_of
+from lace.answering.following import Position
+from lace.answering.memory import Known, basis_of, change_of, read_known, runtime_of
 from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, advertise, gather

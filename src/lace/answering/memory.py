@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from lace import b64a
 from lace._version import __version__
+from lace.answering.following import Position
 from lace.crypto.native import digest
 from lace.datalog.source import Fact
 from lace.errors import EncodingError
@@ -31,14 +32,6 @@ _PEERS: Final = b"p"
 _TEXT: Final = b"t"
 _GROUP: Final = 64  # standard partitions that are kept in one part
 _LENGTHS: Final = struct.Struct(f">{_GROUP}I")
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """How far a store had come: the newest record, and how often anything was forgotten."""
-
-    high_water: int
-    forgets: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ stands since the link was last used, it was followed, it was evaluated) cannot b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Final
 
-from lace.answering.memory import Known, Position, basis_of, change_of, read_known, runtime_of
+from lace.answering.following import Position, came_since, facts_of, lost_since
+from lace.answering.memory import Known, basis_of, change_of, read_known, runtime_of
 from lace.answering.warm import WarmLink, WarmLinks, memory_of
 from lace.datalog.source import Fact, Row
 from lace.errors import StoreError
@@ -31,11 +31,9 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record.facts import fields
 from lace.record.model import Record
-from lace.recordstore.base import RecordStore, Snapshot, StoreRecordId
+from lace.recordstore.base import RecordStore, Snapshot
 from lace.rules import LocalFacts
-from lace.vocabulary import ADVERTISED, ADVERTISED_FIELD, HAVE, RECORD_FACTS
-
-_READ: Final = 1000
+from lace.vocabulary import ADVERTISED, ADVERTISED_FIELD
 
 Schema = frozenset[str] | None
 
@@ -66,7 +64,7 @@ class StoreAnswers:
     _forgets: int | None = None
     """How often anything was forgotten, by the last evaluation of this exchange."""
     _snapshot: Snapshot | None = None
-    _looked_at: tuple[int, int] = (0, 0)
+    _looked_at: Position = field(default_factory=lambda: Position(0, 0))
     """The position of the snapshot."""
     _policy_bytes: int = 0
     _unknown: set[str] = field(default_factory=set)
@@ -138,13 +136,11 @@ class StoreAnswers:
 
     def _look(self) -> Position:
         """Look at the store as it is now; return how far it has come."""
-        forgets = self.store.forgets()  # before the snapshot: what comes between is seen next time
-        if self._snapshot is not None and self._looked_at == (self.store.high_water(), forgets):
-            return Position(*self._looked_at)
-        self._let_go()
-        self._snapshot = self.store.snapshot()
-        self._looked_at = self._snapshot.high_water, forgets
-        return Position(*self._looked_at)
+        now = Position(self.store.high_water(), self.store.forgets())
+        if self._snapshot is None or self._looked_at != now:
+            self._let_go()
+            self._snapshot, self._looked_at = look(self.store)
+        return self._looked_at
 
     def _forgotten(self) -> frozenset[str]:
         """Return what was forgotten in the course of this exchange, and is not here again."""
@@ -191,23 +187,24 @@ class StoreAnswers:
         assert self._mentions is not None
         if now == self._position and asked.runtime == self._runtime and not _has_claims(asked):
             return
+        assert self._snapshot is not None
+        source, before = self.policy.source, self._position
         here: set[Row] = set()
         came: list[Fact] = []
-        for record in self._new_records():
+        for record in came_since(before, self.store, self._snapshot, self._fresh):
             here.add((record.hash,))
             came += self._mentions.facts(record)
-        lost = self._lost(now)
+        lost = lost_since(before, self.store, self._snapshot, source)
         change = self.policy.apply(
             added=(*came, *self._advert_facts(asked), *asked.runtime),
             removed=(
                 *(fact for fact in self._runtime if fact not in asked.runtime),
                 *self._withdrawn_facts(asked.withdrawn, self._peer_label(asked.plan)),
-                *self._facts_of(lost),
+                *facts_of(lost, source),
             ),
         )
         self._runtime, self._position = asked.runtime, now
         # Rules may speak of a record before it is here, and after it is gone.
-        source = self.policy.source
         send = {row for row in change.may_send.added | here if row in self.policy.may_send}
         gone = {(record,) for record in lost}
         request = change.may_request.added | {r for r in gone if r in self.policy.may_request}
@@ -236,37 +233,6 @@ class StoreAnswers:
             sendable = self._digests(records[start : start + most], mine, theirs)
             yield m.Evaluated(sendable=sendable, more=True)
         self._fresh, self._fresh_bytes = {}, 0
-
-    def _new_records(self) -> Iterator[Record]:
-        """Yield what was stored since the last evaluation, by whomever, up to the snapshot."""
-        assert self._snapshot is not None
-        seen = StoreRecordId(self._position.high_water)
-        for id, record in stored_after(self.store, seen, self._fresh):
-            if id > self._snapshot.high_water:
-                break  # it belongs to the next evaluation: this one goes by one moment
-            if record is not None:
-                yield record
-
-    def _lost(self, now: Position) -> set[str]:
-        """Return the records that were here at the last evaluation, and are no longer."""
-        assert self.policy is not None
-        assert self._snapshot is not None
-        if now.forgets == self._position.forgets:
-            return set()
-        source = self.policy.source
-        lost = self.store.forgotten(self._position.forgets)
-        if lost is None:  # too long ago
-            doubtful = [row[0] for row in source.iterate(HAVE)]
-        else:
-            doubtful = [hash for hash in set(lost) if source.has(("Have", hash))]
-        return set(doubtful) - {record.hash for record in self._snapshot.records(doubtful)}
-
-    def _facts_of(self, records: Iterable[str]) -> Iterator[Fact]:
-        assert self.policy is not None
-        for record in records:
-            for predicate in RECORD_FACTS:
-                for row in self.policy.source.query(predicate, record):
-                    yield predicate.name, *row
 
     # --- advertisements ---
 
@@ -461,13 +427,3 @@ class StoreAnswers:
 def _has_claims(asked: m.Evaluate) -> bool:
     """Whether the peer has said anything of its records since the last time."""
     return bool(asked.withdrawn or asked.advertised or asked.adopted)
-
-
-def stored_after(
-    store: RecordStore, seen: StoreRecordId, at_hand: Mapping[str, Record]
-) -> Iterator[tuple[StoreRecordId, Record | None]]:
-    """Yield what was stored after an id, in order; None for what is gone again."""
-    while batch := store.read(seen, _READ):
-        for stored in batch:
-            yield stored.id, at_hand.get(stored.hash) or store.load(stored.hash)
-        seen = batch[-1].id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -105,10 +105,11 @@ async def _store_at(peer: Peer, records: builtins.list[Record]) -> builtins.list
     return outcomes
 
 
-async def for_each(local: Lace, policy: Policy) -> AsyncIterator[Record]:
+async def for_each(local: Lace, policy: Policy) -> AsyncGenerator[Record, None]:
     """Yield the records that are selected, then each one that comes to be: every one once.
 
-    It goes on until the iteration is left.
+    Each is here and selected at the moment it is yielded: what was forgotten is passed over, and so
+    is what belonged only because of a forgotten record. It goes on until the iteration is left.
     """
     store = store_of(local)
     selection = Selection(store, as_module(policy), local.limits)
@@ -121,18 +122,21 @@ async def for_each(local: Lace, policy: Policy) -> AsyncIterator[Record]:
 
     end = store.subscribe(note)
     seen: set[str] = set()
+    waiting: dict[str, Record] = {}
+    came = selection.hashes()
     try:
-        fresh = selection.hashes()
         while True:
-            for record in selection.load(fresh - seen):
-                seen.add(record.hash)
-                yield record
-            stored.clear()
-            fresh = selection.update()
-            if not fresh:
+            waiting |= {record.hash: record for record in selection.load(came - seen)}
+            if waiting:
+                record = waiting.pop(next(iter(waiting)))
+                if record.hash in selection:
+                    seen.add(record.hash)
+                    yield record
+            else:
                 with suppress(TimeoutError):  # other processes are not heard, only seen
                     await asyncio.wait_for(stored.wait(), _POLL_SECONDS)
-                fresh = selection.update()
+            stored.clear()
+            came = selection.update()
     finally:
         end()
 

@@ -7,23 +7,19 @@ from pathlib import Path
 
 import pytest
 from effort import examples
-from exchanges import AUTHORITY, BOB, MEMBERS, NOTES, NOW, note, stored
+from exchanges import MEMBERS, NOTES, NOW, note, stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sides import Pair, Participant
+from links import EVERYTHING, KEYS, Meeting, Stores, held, two_stores
 
 from lace.answering.warm import WarmLinks
 from lace.interlace import messages as m
-from lace.interlace.machine import Side
-from lace.policy.module import Facet, PolicyModule, module_from_text
+from lace.policy.module import Facet, module_from_text
 from lace.policy.view import Exposure
-from lace.recordstore import MemoryStore, SqliteStore, StoreRecordId
-from lace.recordstore.base import LinkChange, RecordStore
+from lace.recordstore import MemoryStore
+from lace.recordstore.base import LinkChange
 from lace.tai import Tai
 
-EVERYTHING = module_from_text(
-    "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
-)
 SHY = module_from_text(
     "SelectHave(P) :- Have(P), Field(P,'App',_,'notes').\n"
     "SelectHave(P) :- Have(P), Field(P,'App',_,'tasks'), Advertised(Q,S),"
@@ -43,83 +39,17 @@ DUE = module_from_text(
     "SelectHave(P) :- Have(P), Field(P,'TAI',_,T), TickTAI(Now), LexCompare(T,'<=',Now).\n"
     "SelectAdvertised(P,S) :- Advertised(P,S).\n"
 )
-KEYS = AUTHORITY, BOB
-SELECTED = Exposure(default="selected")
-
-
-class Meeting:
-    """One exchange between two stores, with what was asked and said."""
-
-    def __init__(
-        self,
-        stores: tuple[RecordStore, RecordStore],
-        modules: tuple[PolicyModule, PolicyModule] = (NOTES, NOTES),
-        *,
-        remembers: bool = True,
-        stays: bool = False,
-        exposure: Exposure = SELECTED,
-        now: Tai = NOW,
-        warm: tuple[WarmLinks, WarmLinks] | None = None,
-        **options: object,
-    ) -> None:
-        self.now = now
-        self.asked: list[m.Effect] = []
-        self.said: list[bytes] = []
-        sides = []
-        for index, store in enumerate(stores):
-            side = Side(
-                index=index, module=modules[index], verifier=KEYS[index].verifier, open=stays,
-                peer_verifier=KEYS[1 - index].verifier, remembers=remembers, **options,  # type: ignore[arg-type]
-            )  # fmt: skip
-            kept = None if warm is None else warm[index]
-            made = Participant(store, side, exposure, warm=kept)
-            self._watch(made)
-            sides.append(made)
-        self.pair = Pair(sides[0], sides[1], self._hear)
-        self.pair.start(now)
-        self.pair.run(now)
-
-    def _watch(self, side: Participant) -> None:
-        receive = side.machine.receive
-
-        def watched(given: m.Input, now: Tai) -> list[m.Effect]:
-            effects = receive(given, now)
-            self.asked += effects
-            return effects
-
-        side.machine.receive = watched  # type: ignore[method-assign]
-
-    def _hear(self, _side: int, crossing: m.Incoming) -> list[m.Incoming]:
-        if isinstance(crossing, m.PeerFacts):
-            self.said.append(crossing.content)
-        return [crossing]
-
-    def end(self) -> Meeting:
-        self.pair.end(self.now)
-        for side in self.pair.sides:
-            assert isinstance(side.told[-1], m.Closed), side.told[-1]
-        return self
-
-    @property
-    def worked(self) -> list[bool]:
-        """Whether each side had to look at its records."""
-        return [side.local.policy is not None for side in self.pair.sides]
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def stores(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> Iterator[tuple[RecordStore, RecordStore]]:
-    if request.param == "memory":
-        yield MemoryStore(), MemoryStore()
-        return
-    with SqliteStore(tmp_path / "left") as left, SqliteStore(tmp_path / "right") as right:
-        yield left, right
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
+    with two_stores(request.param, tmp_path) as made:
+        yield made
 
 
 @pytest.mark.req("050-CUR-01", "050-CUR-03")
 def test_while_nothing_changed_nothing_is_looked_at(
-    stores: tuple[RecordStore, RecordStore],
+    stores: Stores,
 ) -> None:
     stores[0].save([note(i) for i in range(20)])
     first = Meeting(stores).end()
@@ -133,9 +63,7 @@ def test_while_nothing_changed_nothing_is_looked_at(
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_a_new_record_on_either_side_is_exchanged(
-    stores: tuple[RecordStore, RecordStore], side: int
-) -> None:
+def test_a_new_record_on_either_side_is_exchanged(stores: Stores, side: int) -> None:
     stores[0].save([note(i) for i in range(20)])
     Meeting(stores).end()
     stores[side].save([note(99)])
@@ -147,9 +75,7 @@ def test_a_new_record_on_either_side_is_exchanged(
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_what_was_forgotten_is_had_again(
-    stores: tuple[RecordStore, RecordStore], side: int
-) -> None:
+def test_what_was_forgotten_is_had_again(stores: Stores, side: int) -> None:
     stores[0].save([note(i) for i in range(20)])
     Meeting(stores).end()
     stores[side].forget([note(3).hash])
@@ -158,7 +84,7 @@ def test_what_was_forgotten_is_had_again(
 
 
 def test_what_was_forgotten_during_an_exchange_is_had_again_by_the_next(
-    stores: tuple[RecordStore, RecordStore],
+    stores: Stores,
 ) -> None:
     warm = WarmLinks(), WarmLinks()
     stores[0].save([note(i) for i in range(20)])
@@ -171,7 +97,7 @@ def test_what_was_forgotten_during_an_exchange_is_had_again_by_the_next(
     assert stores[1].has(note(3).hash)
 
 
-def test_few_records_or_none(stores: tuple[RecordStore, RecordStore]) -> None:
+def test_few_records_or_none(stores: Stores) -> None:
     Meeting(stores).end()
     assert Meeting(stores).end().worked == [False, False]
     stores[1].save([note(1)])
@@ -180,7 +106,7 @@ def test_few_records_or_none(stores: tuple[RecordStore, RecordStore]) -> None:
     assert Meeting(stores).end().worked == [False, False]
 
 
-def test_other_rules_are_another_matter(stores: tuple[RecordStore, RecordStore]) -> None:
+def test_other_rules_are_another_matter(stores: Stores) -> None:
     stores[0].save([note(i) for i in range(20)])
     Meeting(stores).end()
     assert Meeting(stores, (EVERYTHING, NOTES)).end().worked == [True, True]
@@ -196,7 +122,7 @@ def test_other_rules_are_another_matter(stores: tuple[RecordStore, RecordStore])
     assert Meeting(stores, coarse=False).end().worked == [True, True]
 
 
-def test_time_that_rules_look_at_is_looked_at(stores: tuple[RecordStore, RecordStore]) -> None:
+def test_time_that_rules_look_at_is_looked_at(stores: Stores) -> None:
     stores[0].save([note(1), note(1_700_000_500)])
     Meeting(stores, (DUE, DUE)).end()
     assert not stores[1].has(note(1_700_000_500).hash)
@@ -205,7 +131,7 @@ def test_time_that_rules_look_at_is_looked_at(stores: tuple[RecordStore, RecordS
 
 
 def test_what_cannot_be_read_is_as_if_it_were_lost(
-    stores: tuple[RecordStore, RecordStore],
+    stores: Stores,
 ) -> None:
     stores[0].save([note(i) for i in range(20)])
     first = Meeting(stores).end()
@@ -218,9 +144,7 @@ def test_what_cannot_be_read_is_as_if_it_were_lost(
 
 @pytest.mark.req("050-OPN-01", "050-OPN-02")
 @pytest.mark.parametrize("side", [0, 1])
-def test_an_open_exchange_that_began_with_nothing_to_do_goes_on(
-    stores: tuple[RecordStore, RecordStore], side: int
-) -> None:
+def test_an_open_exchange_that_began_with_nothing_to_do_goes_on(stores: Stores, side: int) -> None:
     stores[0].save([note(i) for i in range(20)])
     Meeting(stores).end()
     meeting = Meeting(stores, stays=True)
@@ -235,7 +159,7 @@ def test_an_open_exchange_that_began_with_nothing_to_do_goes_on(
 
 
 def test_all_that_was_advertised_is_gone(
-    stores: tuple[RecordStore, RecordStore],
+    stores: Stores,
 ) -> None:
     drafts = [note(i, app="drafts") for i in range(20)]
     only_mine = module_from_text(
@@ -266,7 +190,7 @@ DEEDS = st.one_of(
 
 
 def test_a_little_that_is_new_is_all_that_is_looked_at(
-    stores: tuple[RecordStore, RecordStore],
+    stores: Stores,
 ) -> None:
     warm = WarmLinks(), WarmLinks()
     stores[0].save([note(i) for i in range(100)])
@@ -282,7 +206,7 @@ def test_a_little_that_is_new_is_all_that_is_looked_at(
     assert [len(kept) for kept in warm] == [1, 1]
 
 
-def test_what_rests_makes_room_for_what_comes(stores: tuple[RecordStore, RecordStore]) -> None:
+def test_what_rests_makes_room_for_what_comes(stores: Stores) -> None:
     stores[0].save([note(i) for i in range(30)])
     warm = WarmLinks(room=10_000), WarmLinks(room=10)
     Meeting(stores, warm=warm).end()
@@ -326,10 +250,6 @@ def test_it_makes_no_difference_but_to_the_work(
                         meeting.pair.wake(NOW)
                     meeting.end()
                 assert [held(store) for store in quick] == [held(store) for store in plain]
-
-
-def held(store: RecordStore) -> set[str]:
-    return {entry.hash for entry in store.read(StoreRecordId(0), 10**6)}
 
 
 def test_what_is_held_is_counted() -> None:
