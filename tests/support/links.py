@@ -86,7 +86,7 @@ class Meeting:
         **options: object,
     ) -> None:
         self.now = now
-        self.asked: list[m.Effect] = []
+        self.asked_by: tuple[list[m.Effect], list[m.Effect]] = [], []
         self.crossed: list[tuple[int, m.Incoming]] = []
         self._tamper = tamper
         sides = []
@@ -99,18 +99,19 @@ class Meeting:
             shown = exposure if isinstance(exposure, Exposure) else exposure[index]
             kept = None if warm is None else warm[index]
             made = Participant(store, side, shown, limits, warm=kept)
-            self._watch(made)
+            self._watch(made, self.asked_by[index])
             sides.append(made)
         self.pair = Pair(sides[0], sides[1], self._hear)
         if runs:
             self.run()
 
-    def _watch(self, side: Participant) -> None:
+    @staticmethod
+    def _watch(side: Participant, asked: list[m.Effect]) -> None:
         receive = side.machine.receive
 
         def watched(given: m.Input, now: Tai) -> list[m.Effect]:
             effects = receive(given, now)
-            self.asked += effects
+            asked.extend(effects)
             return effects
 
         side.machine.receive = watched  # type: ignore[method-assign]
@@ -154,6 +155,16 @@ class Meeting:
         return self
 
     # --- what became of it ---
+
+    @property
+    def asked(self) -> list[m.Effect]:
+        """What either side asked for, and did."""
+        return [effect for effects in self.asked_by for effect in effects]
+
+    def ticks(self, side: int) -> list[str]:
+        """The TickTAI of each evaluation of one side, in order."""
+        evaluations = (e for e in self.asked_by[side] if isinstance(e, m.Evaluate))
+        return [fact[1] for e in evaluations for fact in e.runtime if fact[0] == "TickTAI"]
 
     @property
     def said(self) -> list[bytes]:

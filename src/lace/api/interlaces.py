@@ -9,21 +9,22 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
+from lace.answering.following import Position
 from lace.answering.store import StoreAnswers
 from lace.api.handles import Lace, Peer, store_of, warm_links_of, worker_of
 from lace.clock import tai_now
 from lace.driving.client import Client
-from lace.driving.connection import Connection, MakeAnswers
+from lace.driving.connection import Connection, MakeAnswers, Timer
 from lace.driving.exchange import Exchange
 from lace.driving.pair import Pair
-from lace.errors import Code, InterlaceAborted, LaceError
+from lace.errors import Code, InterlaceAborted, LaceError, StoreError
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.view import Expose, Exposure
 from lace.recordstore.base import RecordStore
 from lace.selectors import selector
-from lace.tai import Tai
+from lace.tai import NS_PER_SECOND, Tai, add_ns
 
 Policy = PolicyModule | str
 """A selector: as a module, as a coordinate or prefix, or as rules."""
@@ -313,14 +314,15 @@ class _PeerInterlace(OpenInterlace):
             super()._give(given)
 
     async def _watch(self, store: RecordStore) -> None:
-        """Wake the exchange when another process has stored something."""
-        seen = store.high_water()
+        """Wake the exchange when another process has stored, or anyone has forgotten something."""
+        seen: Position | None = None
         while True:
             await asyncio.sleep(_POLL_SECONDS)
-            now = store.high_water()
-            if now != seen:
-                seen = now
-                self.wake()
+            with suppress(StoreError):  # another process may hold the file just then
+                now = Position.of(store)
+                if now != seen:
+                    seen = now
+                    self.wake()
 
 
 async def open_interlace(
@@ -372,6 +374,7 @@ class SteppedInterlace:
         self._opened: OpenInterlace | None = None
         self._ends: list[Callable[[], None]] = []
         self._woken = False
+        self._alarms: dict[int, tuple[Timer, Tai]] = {}  # by side: when its timer runs out
         if isinstance(right, Lace):
             policies = policy, their_policy or policy
             self._pair = _pair(left, right, policies, (expose, expose), stays=stays)
@@ -414,8 +417,22 @@ class SteppedInterlace:
             self._woken = False
             for index in (0, 1):
                 pair.tell(index, m.Woken(), now)
+        elif pair.quiet:
+            self._fire_timers(pair, now)
         pair.step(now)
         _tell(pair.left, self._events.append)
+
+    def _fire_timers(self, pair: Pair, now: Tai) -> None:
+        """Let timers run out by the clock of this exchange: while it idles, they are ticks."""
+        for index, side in enumerate(pair.sides):
+            timer = side.timer if side.idle else None
+            alarm = self._alarms.get(index)
+            if timer is None:
+                self._alarms.pop(index, None)
+            elif alarm is None or alarm[0] != timer:
+                self._alarms[index] = timer, add_ns(now, int(timer.seconds * NS_PER_SECOND))
+            elif now >= alarm[1]:
+                pair.fire(index, now)
 
     def _wake(self, _stored: object) -> None:
         self._woken = True

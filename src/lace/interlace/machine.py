@@ -495,7 +495,12 @@ class InterlaceMachine:
 
     @property
     def _wants_ticks(self) -> bool:
-        return self._ticks_here or self._opening.looks_at_time
+        """Whether time matters to the plan, to what this side shows, or to a peer that said so.
+
+        Time moves only when both sides tick, and what a peer shows is its own affair.
+        """
+        ticks = self._ticks
+        return self._ticks_here or self._opening.looks_at_time or ticks.peer_ready > ticks.start
 
     def _set_tick_timer(self, now: Tai) -> None:
         seconds = None
