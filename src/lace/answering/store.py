@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from lace.answering.following import Position, came_since, facts_of, lost_since
+from lace.answering.following import Position, came_since, facts_of, look, lost_since
 from lace.answering.memory import Known, basis_of, change_of, read_known, runtime_of
 from lace.answering.warm import WarmLink, WarmLinks, memory_of
 from lace.datalog.source import Fact, Row

@@ -121,7 +121,7 @@ def test_what_was_forgotten_may_make_others_belong(store: RecordStore) -> None:
 
 def test_a_limit_that_stops_an_update_leaves_everything_as_it_was(store: RecordStore) -> None:
     store.save([note(i) for i in range(3)])
-    selection = Selection(store, EVERYTHING, Limits(derived_facts=5))
+    selection = Selection(store, EVERYTHING, Limits(own_derived_facts=5))
     store.save([note(i) for i in range(3, 9)])
     store.forget([note(0).hash])
     for _ in range(2):
