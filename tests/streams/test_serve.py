@@ -112,7 +112,7 @@ def test_a_stopped_server_lets_open_exchanges_end_in_order(tmp_path: Path) -> No
     for number in (signal.SIGTERM, signal.SIGINT):
         ended = within(work(number))
         assert isinstance(ended, m.Closed), ended
-        assert ended.reason == "the peer closed"
+        assert ended.ending is m.Ending.PEER_CLOSED
 
 
 def test_what_one_peer_stores_another_gets_and_so_from_another_process(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_connection_that_idles_too_long_is_closed_in_order() -> None:
             exchange = await client(MemoryStore()).dial(host.address, stays=True)
             ended = await exchange.run()
             assert isinstance(ended, m.Closed), ended
-            assert ended.reason == "the peer closed"
+            assert ended.ending is m.Ending.PEER_CLOSED
             assert (await host.until("closed"))[0]["reason"] == "asked to close"
 
     within(work())

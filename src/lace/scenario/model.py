@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from lace.errors import Diagnostic, LaceError
+from lace.errors import Code, Diagnostic, LaceError
+from lace.interlace.messages import Ending
 from lace.limits import Limits
 from lace.tai import Tai
 
 FORMAT = "lace-scenario/1"
-FIXED_POINT = "fixed point"
 
 Deed = Literal["flip", "drop", "duplicate", "swap", "cut"]
 """What can befall a message: a flipped bit, loss, repetition, the wrong order, the end of all."""
@@ -101,7 +101,7 @@ class Step:
     stay: bool = False
     """Leave the exchange open after its fixed point, for a later step of the same two."""
     faults: tuple[Fault, ...] = ()
-    ends: str = FIXED_POINT
+    ends: Ending | Code = Ending.FIXED_POINT
     """``fixed point``, or the code with which the exchange must end."""
     expect: tuple[Expectation, ...] = ()
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast, get_args
 
 from lace.errors import Code, Diagnostic, EncodingError
+from lace.interlace.messages import Ending
 from lace.scenario.lines import Places
 from lace.scenario.model import (
-    FIXED_POINT,
     FORMAT,
     LIMITS,
     Deed,
@@ -259,7 +259,7 @@ class _Reader:
         if meeting is None:
             needs = (
                 ("fault", step.faults),
-                ("ends", step.ends != FIXED_POINT),
+                ("ends", step.ends is not Ending.FIXED_POINT),
                 ("stay", step.stay),
             )
             for word, given in needs:
@@ -269,13 +269,17 @@ class _Reader:
         entries.done()
         return step
 
-    def _ends(self, entries: _Entries, path: Path) -> str:
-        ends = entries.line("ends") or FIXED_POINT
-        if ends != FIXED_POINT and ends not in Code._value2member_map_:
-            message = f"{shown(ends)} is neither '{FIXED_POINT}' nor a code"
-            hint = "docs/reference/codes.md lists the codes."
-            self.report((*path, "ends"), Code.SCENARIO_VALUE, message, hint)
-        return ends
+    def _ends(self, entries: _Entries, path: Path) -> Ending | Code:
+        ends = entries.line("ends")
+        if not ends or ends == Ending.FIXED_POINT:
+            return Ending.FIXED_POINT
+        for code in Code:
+            if code == ends:
+                return code
+        message = f"{shown(ends)} is neither '{Ending.FIXED_POINT}' nor a code"
+        hint = "docs/reference/codes.md lists the codes."
+        self.report((*path, "ends"), Code.SCENARIO_VALUE, message, hint)
+        return Ending.FIXED_POINT
 
     def _moved(
         self, entries: _Entries, path: Path, word: str

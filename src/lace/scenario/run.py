@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 from lace.driving.journal import Journal
+from lace.errors import Code
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.policy.module import PolicyModule
@@ -16,7 +18,7 @@ from lace.recordstore.base import StoreRecordId
 from lace.recordstore.memory import MemoryStore
 from lace.scenario.build import Built
 from lace.scenario.link import Delivery, Link, Message, Watched, crossing_bytes
-from lace.scenario.model import ENGINE_LIMITS, FIXED_POINT, Deed, Fault
+from lace.scenario.model import ENGINE_LIMITS, Deed, Fault
 from lace.tai import NS_PER_SECOND, Tai, add_ns, difference_ns
 
 _READ = 10_000
@@ -174,16 +176,16 @@ class Meeting:
         return next((e for e in reversed(self.events(index)) if isinstance(e, kinds)), None)
 
     @property
-    def outcome(self) -> str:
-        """``fixed point``, or the code of the first abort, or the reason of closing."""
+    def outcome(self) -> m.Ending | Code | Literal["not over"]:
+        """``fixed point``, or the code of the first abort, or how it was closed."""
         events = [event for d in self.deliveries for event in d.events]
         for event in events:
             if isinstance(event, m.Aborted):
-                return str(event.code)
+                return event.code
         fixed = [any(isinstance(e, m.FixedPoint) for e in self.events(i)) for i in (0, 1)]
         if all(fixed) or self.link.quiet:
-            return FIXED_POINT
-        closed = [event.reason for event in events if isinstance(event, m.Closed)]
+            return m.Ending.FIXED_POINT
+        closed = [event.ending for event in events if isinstance(event, m.Closed)]
         return closed[0] if closed else "not over"
 
     def heard(self, peer: str) -> list[tuple[str, bytes]]:

@@ -15,7 +15,6 @@ from lace.policy.executable import ExchangePolicy, Layer
 from lace.record.facts import facts
 from lace.rules import MemorySource
 from lace.scenario.expect import Kind, Sentence
-from lace.scenario.model import FIXED_POINT
 from lace.scenario.run import Checked, Meeting, Run, play
 
 Finding = tuple[bool, str]
@@ -31,10 +30,10 @@ def check_step(run: Run) -> list[Checked]:
         found = step.meeting.outcome
         wanted = (
             "the exchange reaches the fixed point"
-            if spec.ends == FIXED_POINT
+            if spec.ends is m.Ending.FIXED_POINT
             else f"the exchange ends with {spec.ends}"
         )
-        checks.append(Checked(text=wanted, ok=found == spec.ends, detail=f"it ended with {found}"))
+        checks.append(Checked(text=wanted, ok=found is spec.ends, detail=f"it ended with {found}"))
     for sentence, written in zip(run.built.sentences[step.number], spec.expect, strict=True):
         ok, detail = check(sentence, run)
         checks.append(Checked(text=sentence.text, ok=ok, detail=detail, line=written.line))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from lace.scenario.model import FIXED_POINT, FORMAT, Fault, PeerSpec, RecordSpec, Scenario, Step
+from lace.interlace.messages import Ending
+from lace.scenario.model import FORMAT, Fault, PeerSpec, RecordSpec, Scenario, Step
 
 _WIDTH = 100
 
@@ -80,7 +81,7 @@ def _step(step: Step) -> Iterator[str]:
         yield "stay = true"
     if step.faults:
         yield f"fault = [{', '.join(map(_fault, step.faults))}]"
-    if step.ends != FIXED_POINT:
+    if step.ends is not Ending.FIXED_POINT:
         yield f"ends = {_text(step.ends)}"
     if step.expect:
         yield f"expect = {_list([expectation.text for expectation in step.expect])}"

@@ -57,7 +57,7 @@ def test_a_scenario_converges_over_every_transport(address: str, tmp_path: Path)
 
     ended = within(work())
     assert isinstance(ended, m.Closed), ended
-    assert ended.reason == "fixed point"
+    assert ended.ending is m.Ending.FIXED_POINT
     assert ended.result.peer == KEY.verifier
     assert hashes(here) == hashes(there)
     assert len(hashes(here)) == 220
@@ -120,10 +120,10 @@ def test_an_open_exchange_wakes_and_closes_in_order() -> None:
         following.give(m.CloseRequested())
         ended = await running
         assert isinstance(ended, m.Closed)
-        assert ended.reason == "asked to close"
+        assert ended.ending is m.Ending.ASKED
         await serving
         assert isinstance(host.ends[0], m.Closed)
-        assert host.ends[0].reason == "the peer closed"
+        assert host.ends[0].ending is m.Ending.PEER_CLOSED
         assert hashes(here) == hashes(there)
 
     within(work())
