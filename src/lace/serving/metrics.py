@@ -26,6 +26,10 @@ _HELP: Final = {
     "lace_records_saved_total": ("counter", "Records of peers that were stored."),
     "lace_records_rejected_total": ("counter", "Records of peers that were not valid."),
     "lace_fixed_points_total": ("counter", "Fixed points that were reached."),
+    "lace_watch_failures_total": (
+        "counter",
+        "Times that a look at the store or at memory failed; each is repeated after a second.",
+    ),
 }
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from lace.answering.following import Position
 from lace.answering.store import StoreAnswers
 from lace.answering.warm import WarmLinks
 from lace.clock import tai_now
@@ -94,7 +95,7 @@ class Server:
         self._wake_soon: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
-        self._seen = store.high_water()
+        self._seen = Position.of(store)
         self.metrics = Metrics()
         self.metrics.gauges |= {
             "lace_connections": lambda: len(self._peers),
@@ -108,7 +109,8 @@ class Server:
         """Begin to look after connections; needed once, before the first one."""
         self._loop = asyncio.get_running_loop()
         self._unsubscribe = self._store.subscribe(self._heard)
-        self._start_task(self._watch())
+        self._start_task(self._look_after("store", self._look_at_store))
+        self._start_task(self._look_after("memory", self._bound_memory))
 
     async def listen(
         self,
@@ -289,8 +291,10 @@ class Server:
             self._loop.call_soon_threadsafe(self._stored_until, stored[-1].id)
 
     def _stored_until(self, id: int) -> None:
-        if id > self._seen:
-            self._seen = type(self._seen)(id)
+        self._seen = Position(max(id, self._seen.high_water), self._seen.forgets)
+        self._wake_later()
+
+    def _wake_later(self) -> None:
         if self._wake_soon is None and self._loop is not None:
             self._wake_soon = self._loop.call_later(_WAKE_SECONDS, self._wake)
 
@@ -299,23 +303,36 @@ class Server:
         for peer in self._peers.values():
             peer.exchange.give(m.Woken())
 
-    async def _watch(self) -> None:
-        """Look for what other processes stored, and for memory that grew too large."""
-        loop = asyncio.get_running_loop()
+    async def _look_after(self, what: str, look: Callable[[], Awaitable[None]]) -> None:
+        """Look at something every second for as long as the server runs, whatever fails."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
-            with suppress(LaceError):
-                newest = await loop.run_in_executor(None, self._store.high_water)
-                if newest > self._seen:
-                    self._stored_until(newest)
-            if self._memory() <= self._policy.limits.memory_mib * _MIB:
-                continue
-            if self._warm.memory:
-                self._warm.clear()
-            else:
-                largest = max(self._peers.values(), key=lambda peer: peer.exchange.memory)
-                detail = "the server is short of memory"
-                largest.exchange.give(m.StreamFailed(Code.SERVE_FULL, detail))
+            try:
+                await look()
+            except Exception as error:  # noqa: BLE001 (the server goes on, and so does this)
+                self.metrics.add("lace_watch_failures_total", watch=what)
+                code = str(error.code) if isinstance(error, LaceError) else None
+                with suppress(Exception):  # a log that fails is no reason to stop either
+                    self._note("watch-failed", watch=what, error=type(error).__name__, code=code)
+
+    async def _look_at_store(self) -> None:
+        """Wake exchanges when another process has stored something, or anything was forgotten."""
+        loop = asyncio.get_running_loop()
+        now = await loop.run_in_executor(None, Position.of, self._store)
+        if now.high_water > self._seen.high_water or now.forgets != self._seen.forgets:
+            self._seen = now
+            self._wake_later()
+
+    async def _bound_memory(self) -> None:
+        """Let go of what is kept for later when memory is short, then of the largest connection."""
+        if self._memory() <= self._policy.limits.memory_mib * _MIB:
+            return
+        if self._warm.memory:
+            self._warm.clear()
+        else:
+            largest = max(self._peers.values(), key=lambda peer: peer.exchange.memory)
+            detail = "the server is short of memory"
+            largest.exchange.give(m.StreamFailed(Code.SERVE_FULL, detail))
 
     def _memory(self) -> int:
         held = sum(peer.exchange.memory for peer in self._peers.values())

@@ -1,0 +1,332 @@
+"""A server through its life: grants that change, secrets that stay so, and a watch that never ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from exchanges import AUTHORITY, BOB, NOTES, note
+from links import EVERYTHING, SELECTED, held
+from meeting import within
+from servers import Served, policy, served
+
+from lace.answering.store import StoreAnswers
+from lace.driving.client import Client
+from lace.driving.exchange import Exchange
+from lace.errors import Code, StoreError
+from lace.interlace import messages as m
+from lace.policy.module import PolicyModule, module_from_text
+from lace.record import build_plex
+from lace.recordstore import MemoryStore, SqliteStore, StoreRecordId
+from lace.recordstore.base import RecordStore
+from lace.serving import server as server_module
+from lace.serving.server import Server
+from lace.tai import Tai
+
+NOTES_FOR_ALL = '[[allow]]\nwho = "anyone"\nsync = ["//notes-demo//notes//"]\n'
+TASKS_FOR_BOB = f'[[allow]]\nwho = ["{BOB.verifier}"]\nsync = ["//notes-demo//tasks//"]\n'
+NOTE, TASKS = [note(i) for i in range(20)], [note(i, app="tasks") for i in range(3)]
+
+
+def bob(store: RecordStore, module: PolicyModule = EVERYTHING) -> Client:
+    return Client(store=store, module=module, exposure=SELECTED, key=BOB, warm=None, packs=False)
+
+
+def stored(*records: Any) -> MemoryStore:
+    store = MemoryStore()
+    store.save(records)
+    return store
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+async def follow(near: Client, host: Served) -> tuple[Exchange, asyncio.Task[Any]]:
+    """Return an open exchange at its first fixed point."""
+    exchange = await near.dial(host.address, stays=True)
+    task = asyncio.create_task(exchange.run())
+    await until(lambda: exchange.connection.idle or task.done())
+    await host.until("fixed-point")
+    return exchange, task
+
+
+# --- grants ---
+
+
+@pytest.mark.req("050-EPO-01", "050-EPO-02", "040-MOD-07", "050-COR-08")
+@pytest.mark.parametrize("grows", [False, True], ids=["as it was", "with something new"])
+def test_a_peer_that_is_granted_more_gets_it_and_goes_on_getting_it(grows: bool) -> None:
+    """What was known of the link under the narrower policy is no obstacle, on either side."""
+    store, mine = stored(*NOTE, *TASKS), MemoryStore()
+    near = bob(mine)
+
+    async def once(rules: str) -> set[str]:
+        async with served(store, policy(rules), key=AUTHORITY) as host:
+            ended = await near.sync(host.address)
+            assert isinstance(ended, m.Closed), ended
+            assert ended.ending is m.Ending.FIXED_POINT
+            await host.until("closed")
+            assert not host.events("aborted")
+            assert not host.events("failed")
+        return held(mine)
+
+    async def work() -> None:
+        notes, tasks = ({record.hash for record in some} for some in (NOTE, TASKS))
+        assert await once(NOTES_FOR_ALL) == notes
+        assert await once(NOTES_FOR_ALL) == notes
+        assert await once(NOTES_FOR_ALL + TASKS_FOR_BOB) == notes | tasks
+        more = note(500)
+        if grows:
+            store.save([more])
+        for _ in range(2):
+            now = await once(NOTES_FOR_ALL + TASKS_FOR_BOB)
+            assert now == notes | tasks | ({more.hash} if grows else set())
+        # What is granted no more is not sent any more.
+        store.save([note(501), note(501, app="tasks")])
+        assert note(501, app="tasks").hash not in await once(NOTES_FOR_ALL)
+        assert mine.has(note(501).hash)
+
+    within(work())
+
+
+# --- secrets ---
+
+
+@pytest.mark.req("040-DIS-01", "050-OPN-02")
+def test_a_peer_does_not_hear_that_something_was_stored_that_is_not_for_it() -> None:
+    """Neither at that moment, nor by how it is told of something else later."""
+    secret = note(1, app="diary", group="secret")
+
+    def bytes_heard(*, keeps_a_diary: bool) -> list[int]:
+        store, mine = stored(*NOTE), MemoryStore()
+        heard: list[int] = []
+
+        async def work() -> None:
+            async with served(store, policy(NOTES_FOR_ALL), key=AUTHORITY) as host:
+                exchange, task = await follow(bob(mine, NOTES), host)
+                (peer,) = host.server._peers.values()
+                woken = count_wakes(peer.exchange)
+                heard.append(exchange.traffic.bytes_in)
+                for wakes in (1, 2):
+                    if keeps_a_diary:
+                        store.save([secret]) if wakes == 1 else store.forget([secret.hash])
+                        await until(lambda wakes=wakes: len(woken) >= wakes)  # type: ignore[misc]
+                    heard.append(exchange.traffic.bytes_in)
+                store.save([note(99)])
+                await host.until("fixed-point", 2)
+                await until(lambda: mine.has(note(99).hash) and exchange.connection.idle)
+                heard.append(exchange.traffic.bytes_in)
+                exchange.give(m.CloseRequested())
+                assert isinstance(await task, m.Closed)
+
+        within(work())
+        return heard
+
+    without = bytes_heard(keeps_a_diary=False)
+    assert without[0] == without[1] == without[2] < without[3]
+    assert bytes_heard(keeps_a_diary=True) == without
+
+
+def count_wakes(exchange: Exchange) -> list[m.Order]:
+    """Return a list of the orders that an exchange has carried out."""
+    done: list[m.Order] = []
+    tell = exchange.connection.tell
+
+    def telling(order: m.Order, now: Tai) -> None:
+        tell(order, now)
+        done.append(order)
+
+    exchange.connection.tell = telling  # type: ignore[method-assign]
+    return done
+
+
+@pytest.mark.req("050-SND-01", "050-CUR-03", "050-OPN-02")
+def test_a_peer_hears_that_what_it_was_offered_is_gone() -> None:
+    store, mine = stored(*NOTE), MemoryStore()
+
+    async def work() -> None:
+        async with served(store, policy(NOTES_FOR_ALL), key=AUTHORITY) as host:
+            exchange, task = await follow(bob(mine, NOTES), host)
+            offers = exchange.connection.machine.peer_advertises
+            assert offers(NOTE[3].hash)
+            store.forget([NOTE[3].hash])
+            await until(lambda: not offers(NOTE[3].hash))
+            assert offers(NOTE[4].hash)
+            assert mine.has(NOTE[3].hash)
+            exchange.give(m.CloseRequested())
+            await task
+
+    within(work())
+
+
+# --- the watch ---
+
+
+class Troubled(SqliteStore):
+    """A store in a file that fails for a while, in several ways."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.troubles: list[Exception] = []
+
+    def forgets(self) -> int:
+        if self.troubles:
+            raise self.troubles.pop(0)
+        return super().forgets()
+
+
+@pytest.fixture
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_WATCH_SECONDS", 0.01)
+
+
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize("log_fails", [False, True], ids=["", "and so does the log"])
+def test_what_another_process_stores_is_seen_whatever_failed_before(
+    tmp_path: Path, log_fails: bool
+) -> None:
+    mine = MemoryStore()
+
+    async def work() -> None:
+        rules = policy(NOTES_FOR_ALL)
+        with Troubled(tmp_path / "s") as store, SqliteStore(tmp_path / "s") as elsewhere:
+            async with served(store, rules, key=AUTHORITY) as host:
+                if log_fails:
+                    host.server._log = failing(host.server._log)
+                exchange, task = await follow(bob(mine, NOTES), host)
+                store.troubles = [
+                    StoreError("locked", code=Code.STORE_LOCKED),
+                    OSError("no disk"),
+                    RuntimeError("dictionary changed size during iteration"),
+                ]
+                await until(lambda: not store.troubles)
+                elsewhere.save([note(7)])
+                await until(lambda: mine.has(note(7).hash))
+                if not log_fails:
+                    failed = await host.until("watch-failed", 3)
+                    told = [(entry["watch"], entry["error"], entry.get("code")) for entry in failed]
+                    assert told == [
+                        ("store", "StoreError", "store.locked"),
+                        ("store", "OSError", None),
+                        ("store", "RuntimeError", None),
+                    ]
+                metrics = host.server.metrics.text()
+                assert 'lace_watch_failures_total{watch="store"} 3\n' in metrics
+                exchange.give(m.CloseRequested())
+                await task
+
+    within(work())
+
+
+def failing(log: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+    def write(entry: dict[str, Any]) -> None:
+        if entry["event"] == "watch-failed":
+            raise BrokenPipeError("nobody reads the log")
+        log(entry)
+
+    return write
+
+
+@pytest.mark.usefixtures("_quick")
+def test_memory_is_bounded_whatever_failed_before() -> None:
+    store = stored(*(note(i) for i in range(2000)))
+
+    async def work() -> None:
+        rules = policy(f"{NOTES_FOR_ALL}[limits]\nmemory_mib = 1\n")
+        async with served(store, rules, key=AUTHORITY) as host:
+            server = host.server
+            measure, troubles = server._memory, [RuntimeError("once"), ValueError("twice")]
+
+            def fails_at_first() -> int:
+                if troubles:
+                    raise troubles.pop(0)
+                return measure()
+
+            server._memory = fails_at_first  # type: ignore[method-assign]
+            await host.until("watch-failed", 2)
+            # One exchange is more than is allowed; the watch ends it.
+            ended = await bob(MemoryStore(), NOTES).sync(host.address)
+            assert isinstance(ended, m.Aborted)
+            assert "serve.full" in ended.detail
+            assert (await host.until("aborted"))[0]["code"] == "serve.full"
+            assert 'lace_watch_failures_total{watch="memory"} 2\n' in server.metrics.text()
+
+    within(work())
+
+
+@pytest.mark.usefixtures("_quick")
+def test_looking_at_memory_disturbs_no_work_that_is_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables that grow are counted by the thread that lets them grow, and by no other."""
+    measured: set[str] = set()
+    count: Any = StoreAnswers.__dict__["memory"]
+
+    def counted(answers: StoreAnswers) -> int:
+        measured.add(threading.current_thread().name)
+        return int(count.fget(answers))
+
+    monkeypatch.setattr(StoreAnswers, "memory", property(counted))
+    fields = module_from_text(
+        "SelectHave(P) :- Have(P).\n"
+        "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,N,_,V), N != V.\n"
+    )
+    rich = [
+        build_plex(
+            group="notes-demo", app="notes", name=f"n/{i}", tai=f"{i:010d}:{0:09d}",
+            extras=sorted((f"H{i}-{k}", "v") for k in range(100)),
+        )
+        for i in range(30)
+    ]  # fmt: skip
+
+    async def work() -> None:
+        worker = ThreadPoolExecutor(1, "near")
+        with SqliteStore(tmp_path / "s") as store:
+            async with served(store, policy(NOTES_FOR_ALL), key=AUTHORITY) as host:
+                for _ in range(2):
+                    near = bob(stored(*rich), fields)
+                    near.worker = worker
+                    ended = await near.sync(host.address)
+                    assert isinstance(ended, m.Closed), ended
+                    assert store.count() == len(rich)
+                    await host.until("closed")
+                    assert host.server._memory() >= 0
+                    store.forget([entry.hash for entry in store.read(StoreRecordId(0), 10**6)])
+                assert "lace_watch_failures_total 0\n" in host.server.metrics.text()
+        worker.shutdown()
+
+    within(work())
+    assert {name.partition("_")[0] for name in measured} == {"lace", "near"}
+
+
+@pytest.mark.usefixtures("_quick")
+def test_nothing_looks_any_more_once_the_server_is_shut_down() -> None:
+    class Counted(MemoryStore):
+        looks = 0
+
+        def forgets(self) -> int:
+            self.looks += 1
+            return super().forgets()
+
+    async def work() -> None:
+        store = Counted()
+        server = Server(store, policy(NOTES_FOR_ALL))
+        await server.start()
+        await until(lambda: store.looks > 2)
+        await server.shut_down()
+        looks = store.looks
+        assert not server._tasks
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await until(lambda: store.looks > looks)
+        assert store.looks == looks
+
+    within(work())
