@@ -56,6 +56,13 @@ def put(page: Page, editor: str, text: str) -> None:
     page.keyboard.insert_text(text)
 
 
+def copy(page: Page, what: str) -> None:
+    """Have something to pass on shown, then copied: nothing is copied unseen."""
+    page.locator(f"#show-{what}").click()
+    expect(page.locator("#shared")).to_be_visible()
+    page.locator("#copy-shared").click()
+
+
 @pytest.mark.req("000-WB-01", "000-WB-03", "000-WB-04", "000-WB-07", "000-WB-08")
 @pytest.mark.parametrize("name", NAMES)
 def test_each_scenario_opens_and_steps_to_the_fixed_point_and_back(
@@ -351,7 +358,7 @@ def test_a_link_carries_everything_and_opens_elsewhere(
     for _ in range(5):
         page.keyboard.press("Escape")
     page.locator("#step-back").click()
-    page.locator("#copy-link").click()
+    copy(page, "link")
     expect(page.locator("#notice")).to_contain_text("Copied: a link")
     shared = page.evaluate("navigator.clipboard.readText()")
     assert "z=" in shared.split("#")[1]
@@ -372,7 +379,7 @@ def test_a_link_of_an_unchanged_scenario_is_whole_and_opens_by_the_command(
     page: Page, link: str
 ) -> None:
     open_page(page, link, "#s=cache-fill&scene=2&step=7&tab=scenario")
-    page.locator("#copy-link").click()
+    copy(page, "link")
     expect(page.locator("#notice")).to_contain_text("Copied: a link")
     shared = page.evaluate("navigator.clipboard.readText()")
     with workbench(shared) as other:
@@ -516,7 +523,7 @@ def test_real_secrets_are_refused_with_a_notice(page: Page, link: str) -> None:
 def test_what_is_copied_runs(page: Page, link: str, tmp_path: Path) -> None:
     open_page(page, link)
     page.locator("#tab-scenario").click()
-    page.locator("#copy-test").click()
+    copy(page, "test")
     expect(page.locator("#notice")).to_contain_text("Copied: a test")
     test = page.evaluate("navigator.clipboard.readText()")
     (tmp_path / "test_copied.py").write_text(test, encoding="utf-8")
@@ -535,7 +542,7 @@ def test_what_is_copied_runs(page: Page, link: str, tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
-    page.locator("#copy-cli").click()
+    copy(page, "cli")
     expect(page.locator("#notice")).to_contain_text("Copied: commands")
     commands = page.evaluate("navigator.clipboard.readText()")
     assert "lace scenario run notes-room.toml" in commands
@@ -548,6 +555,43 @@ def test_what_is_copied_runs(page: Page, link: str, tmp_path: Path) -> None:
     picture = Path(download.value.path()).read_text(encoding="utf-8")
     assert picture.startswith("<svg")
     assert "record bob-note" in picture
+
+
+def test_what_a_strangers_link_carries_is_shown_before_it_is_copied_and_runs_nothing(
+    page: Page, link: str, tmp_path: Path
+) -> None:
+    toml = library()["cache-fill"].read_text(encoding="utf-8")
+    title = '\\"\\"\\"; open(\'owned\', \'w\'); \\"\\"\\"'
+    packed = page_packed(page, link, "x; touch owned #", toml.replace("Cache fill", title))
+    open_page(page, link, f"#z={packed}&tab=scenario")
+    expect(page.locator(".story h2")).to_contain_text("open('owned', 'w')")
+    page.evaluate("navigator.clipboard.writeText('what was there')")
+    page.locator("#show-cli").click()
+    expect(page.locator("#shared")).to_have_value(re.compile("lace scenario run x-touch-owned"))
+    assert page.evaluate("navigator.clipboard.readText()") == "what was there"
+    copy(page, "cli")
+    expect(page.locator("#notice")).to_contain_text("Copied: commands")
+    commands = page.evaluate("navigator.clipboard.readText()")
+    subprocess.run(["/bin/sh", "-c", commands], cwd=tmp_path, check=False, capture_output=True)
+    copy(page, "test")
+    expect(page.locator("#notice")).to_contain_text("Copied: a test")
+    (tmp_path / "test_copied.py").write_text(
+        page.evaluate("navigator.clipboard.readText()"), encoding="utf-8"
+    )
+    subprocess.run([sys.executable, "test_copied.py"], cwd=tmp_path, check=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"x-touch-owned.toml", "test_copied.py"}
+
+
+def page_packed(page: Page, link: str, name: str, toml: str) -> str:
+    """Return what a link carries for a scenario, made by the page itself."""
+    open_page(page, link)
+    recording = {
+        "scenario": {"name": name, "toml": toml},
+        "changes": {"faults": [], "orders": [], "watched": [], "seed": 0},
+    }
+    made: str = page.evaluate("(r) => import('/share.js').then((s) => s.pack(r))", recording)
+    page.goto("about:blank")
+    return made
 
 
 def test_everything_by_keyboard(page: Page, link: str) -> None:

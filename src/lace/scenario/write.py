@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 
 from lace.interlace.messages import Ending
 from lace.scenario.model import FORMAT, Fault, PeerSpec, RecordSpec, Scenario, Step
 
 _WIDTH = 100
+_LATE_CONTROL = re.compile(r"[\x7f-\x9f]")
+_CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]")
 
 
 def write_scenario(scenario: Scenario) -> str:
@@ -98,12 +101,14 @@ def _fault(fault: Fault) -> str:
 
 
 def _text(value: str) -> str:
-    # JSON's escapes are a part of TOML's; TOML alone wants this one escaped too.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+    # JSON's escapes are a part of TOML's. TOML alone wants DEL escaped; a terminal into which the
+    # text is pasted might obey the controls after it.
+    written = json.dumps(value, ensure_ascii=False)
+    return _LATE_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04X}", written)
 
 
 def _block(value: str) -> str:
-    if "\n" not in value or "'''" in value or value.endswith("'") or "\r" in value:
+    if "\n" not in value or "'''" in value or value.endswith("'") or _CONTROL.search(value):
         return _text(value)
     return f"'''\n{value}'''"
 

@@ -1,13 +1,9 @@
-// The other tabs: plan, disclosure, watches, what-if, problems, and the scenario itself.
+// The other tabs: plan, disclosure, watches, what-if and problems.
 // @ts-check
-import { html, useEffect, useState } from "../vendor/preact.js";
+import { html, useState } from "../vendor/preact.js";
 import * as engine from "../engine.js";
-import { copy, download, pack } from "../share.js";
 import * as state from "../state.js";
-import { Editor } from "./editor.js";
 import { DEEDS, counted, named } from "./text.js";
-
-const MOST_TOML = 256 * 1024;
 
 export function PlanTab() {
   const plan = state.scene.value?.plan;
@@ -121,55 +117,4 @@ export function ProblemsTab() {
   const found = state.problems.value;
   return html`<div class="panel problems">${found.length === 0 ? html`<p class="empty">No problems.</p>` : html`<ul class="diagnostics">
     ${found.map((d) => html`<li><b>line ${d.line}, column ${d.column}</b> ${d.message} <code>${d.code}</code><br /><small>${d.meaning} ${d.hint}</small></li>`)}</ul>`}</div>`;
-}
-
-export function ScenarioTab() {
-  const now = state.recording.value;
-  const [text, setText] = useState(now?.scenario.toml ?? "");
-  useEffect(() => setText(now?.scenario.toml ?? ""), [now]);
-  const [shared, setShared] = useState("");
-  if (!now) return null;
-  const can = state.engine.value === "ready";
-  const name = now.scenario.name;
-  const link = async () => {
-    const address = new URL(location.href);
-    address.search = "";
-    address.hash = `${new URLSearchParams({ z: await pack(now), scene: `${state.sceneNumber.value}`, step: `${state.step.value}`, tab: state.tab.value })}`;
-    return address.href;
-  };
-  const open = async (/** @type {HTMLInputElement} */ input) => {
-    const file = input.files?.[0];
-    if (!file) return;
-    if (file.size > MOST_TOML) state.notice.value = `${file.name} was not opened: a scenario has at most ${MOST_TOML} bytes.`;
-    else await engine.run({ name: file.name.replace(/\.toml$/, ""), toml: await file.text(), changes: { faults: [], orders: [], watched: [], seed: 0 }, at: {} });
-    input.value = ""; // so that the same file can be opened again
-  };
-  /** @param {string} what @param {() => Promise<string>|string} make */
-  const copied = (what, make) => async () => {
-    const made = await make();
-    setShared(made);
-    state.notice.value = (await copy(made)) ? `Copied: ${what}.` : `Here is ${what}; copy it from below.`;
-  };
-  const asked = (/** @type {"toml"|"commands"|"test"} */ part) => async () => (await engine.ask({ do: "share" }))[part] ?? "";
-  const journal = async (/** @type {number} */ side) => {
-    const answer = await engine.ask({ do: "journal", scene: state.sceneNumber.value });
-    const who = state.pair.value[side]?.id ?? "";
-    if (answer.type === "journal") download(`${name}-${state.sceneNumber.value + 1}-${who}.jsonl`, answer.sides[side], "application/jsonl");
-    else state.notice.value = answer.message;
-  };
-  return html`
-    <div class="panel scenario">
-      <div class="row" role="group" aria-label="Share">
-        <button type="button" class="primary" id="run-toml" disabled=${!can || text === now.scenario.toml} onClick=${() => engine.run({ toml: text })}>Run this text</button>
-        <button type="button" id="copy-link" onClick=${copied("a link that carries the scenario", link)}>Copy link</button>
-        <button type="button" id="copy-cli" disabled=${!can} onClick=${copied("commands for a shell", asked("commands"))}>Copy as CLI commands</button>
-        <button type="button" id="copy-test" disabled=${!can} onClick=${copied("a test", asked("test"))}>Copy as a test</button>
-        <button type="button" onClick=${async () => download(`${name}.toml`, can ? await asked("toml")() : now.scenario.toml, "application/toml")}>Save TOML</button>
-        <label class="file">Open TOML <input type="file" id="open-toml" accept=".toml" disabled=${!can} onChange=${(/** @type {any} */ e) => open(e.target)} /></label>
-        ${state.pair.value.map((peer, side) => peer ? html`<button type="button" id=${`save-journal-${side}`} disabled=${!can || !state.frame.value} title="Run it again with lace plumb journal replay" onClick=${() => journal(side)}>Save ${peer.title}’s journal</button>` : null)}
-      </div>
-      ${shared ? html`<label class="shared">To pass on <textarea id="shared" readonly rows="3" value=${shared} onFocus=${(/** @type {any} */ e) => e.target.select()}></textarea></label>` : null}
-      <p class="keys-notice">⚠ Demo keys only. The keys of a scenario are made from words that everybody can read; never put a real secret into one. A real secret is refused.</p>
-      <${Editor} id="toml" version=${now} text=${now.scenario.toml} language="toml" label="The scenario as TOML" diagnostics=${state.problems.value} onChange=${setText} onRun=${() => engine.run({ toml: text })} readOnly=${!can && state.engine.value !== "running"} />
-    </div>`;
 }

@@ -1,0 +1,113 @@
+// The scenario itself: its text to edit, and ways to pass it on.
+// @ts-check
+import { html, useEffect, useState } from "../vendor/preact.js";
+import * as engine from "../engine.js";
+import { copy, download, pack } from "../share.js";
+import * as state from "../state.js";
+import { Editor } from "./editor.js";
+
+const MOST_TOML = 256 * 1024;
+
+export function ScenarioTab() {
+  const now = state.recording.value;
+  const [text, setText] = useState(now?.scenario.toml ?? "");
+  useEffect(() => setText(now?.scenario.toml ?? ""), [now]);
+  if (!now) return null;
+  const can = state.engine.value === "ready";
+  const unchanged = text === now.scenario.toml;
+  const run = () => engine.run({ toml: text });
+  return html`
+    <div class="panel scenario">
+      <div class="row">
+        <button type="button" class="primary" id="run-toml" disabled=${!can || unchanged}
+          onClick=${run}>Run this text</button>
+        <label class="file">Open TOML <input type="file" id="open-toml" accept=".toml"
+          disabled=${!can} onChange=${(/** @type {any} */ e) => open(e.target)} /></label>
+      </div>
+      <${Sharing} now=${now} can=${can} />
+      <p class="keys-notice">⚠ Demo keys only. The keys of a scenario are made from words that
+        everybody can read; never put a real secret into one. A real secret is refused.</p>
+      <${Editor} id="toml" version=${now} text=${now.scenario.toml} language="toml"
+        label="The scenario as TOML" diagnostics=${state.problems.value} onChange=${setText}
+        onRun=${run} readOnly=${!can && state.engine.value !== "running"} />
+    </div>`;
+}
+
+/** @param {HTMLInputElement} input */
+async function open(input) {
+  const file = input.files?.[0];
+  if (!file) return;
+  if (file.size > MOST_TOML) {
+    state.notice.value = `${file.name} was not opened: a scenario has at most ${MOST_TOML} bytes.`;
+  } else {
+    await engine.run({
+      name: file.name.replace(/\.toml$/, ""), toml: await file.text(),
+      changes: { faults: [], orders: [], watched: [], seed: 0 }, at: {},
+    });
+  }
+  input.value = ""; // so that the same file can be opened again
+}
+
+/** What is copied is shown first: it may come from a link that somebody else made.
+ * @param {{now: import("../types.js").Recording, can: boolean}} properties */
+function Sharing({ now, can }) {
+  const [shown, setShown] = useState({ what: "", text: "" });
+  useEffect(() => setShown({ what: "", text: "" }), [now]);
+  /** @param {string} what @param {() => Promise<string>} make */
+  const show = (what, make) => async () => setShown({ what, text: await make() });
+  const copied = async () => {
+    state.notice.value = (await copy(shown.text))
+      ? `Copied: ${shown.what}.`
+      : "The browser does not let the page copy: select the text and copy it.";
+  };
+  const name = now.scenario.name;
+  const save = async () => {
+    download(`${name}.toml`, can ? await asked("toml") : now.scenario.toml, "application/toml");
+  };
+  const peers = state.pair.value;
+  return html`
+    <div class="row" role="group" aria-label="Pass it on">
+      <button type="button" id="show-link"
+        onClick=${show("a link that carries the scenario", () => link(now))}>As a link</button>
+      <button type="button" id="show-cli" disabled=${!can}
+        onClick=${show("commands for a shell", () => asked("commands"))}>As CLI commands</button>
+      <button type="button" id="show-test" disabled=${!can}
+        onClick=${show("a test", () => asked("test"))}>As a test</button>
+      <button type="button" onClick=${save}>Save TOML</button>
+      ${peers.map((peer, side) => peer ? html`
+        <button type="button" id=${`save-journal-${side}`} disabled=${!can || !state.frame.value}
+          title="Run it again with lace plumb journal replay"
+          onClick=${() => journal(side)}>Save ${peer.title}’s journal</button>` : null)}
+    </div>
+    ${shown.text ? html`
+      <label class="shared">To pass on: ${shown.what}
+        <textarea id="shared" readonly rows="6" value=${shown.text}></textarea></label>
+      <button type="button" id="copy-shared" onClick=${copied}>Copy this</button>` : null}`;
+}
+
+/** @param {"toml"|"commands"|"test"} part @returns {Promise<string>} */
+async function asked(part) {
+  return (await engine.ask({ do: "share" }))[part] ?? "";
+}
+
+/** @param {import("../types.js").Recording} now */
+async function link(now) {
+  const address = new URL(location.href);
+  address.search = "";
+  address.hash = `${new URLSearchParams({
+    z: await pack(now), scene: `${state.sceneNumber.value}`, step: `${state.step.value}`,
+    tab: state.tab.value,
+  })}`;
+  return address.href;
+}
+
+/** @param {number} side */
+async function journal(side) {
+  const scene = state.sceneNumber.value;
+  const answer = await engine.ask({ do: "journal", scene });
+  if (answer.type === "journal") {
+    const name = `${state.recording.value?.scenario.name}-${scene + 1}`;
+    const who = state.pair.value[side]?.id ?? "";
+    download(`${name}-${who}.jsonl`, answer.sides[side], "application/jsonl");
+  } else state.notice.value = answer.message;
+}
