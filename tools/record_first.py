@@ -6,7 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-from lace.scenario.library import find_scenario
+from lace.scenario.build import load_scenario
+from lace.scenario.library import scenario_text
 from lace.workbench.recording import record_run
 
 FIRST = "notes-room"
@@ -15,7 +16,8 @@ PLACE = Path(__file__).parent.parent / "src/lace/workbench/static/recordings" / 
 
 def recording() -> str:
     """Return the recording as it would be written now."""
-    made = record_run(find_scenario(FIRST))
+    name, text = scenario_text(FIRST)
+    made = record_run(load_scenario(text, name), text=text)
     return json.dumps(made, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n"
 
 

@@ -56,6 +56,17 @@ def put(page: Page, editor: str, text: str) -> None:
     page.keyboard.insert_text(text)
 
 
+def typed(page: Page, editor: str = "toml") -> str:
+    """Return the whole text of an editor, also what is out of sight."""
+    expect(page.locator(f"#{editor} .cm-content")).to_be_visible()
+    found: str = page.evaluate(
+        "(id) => document.getElementById(id).shadowRoot.querySelector('.cm-content')"
+        ".cmTile.view.state.doc.toString()",
+        editor,
+    )
+    return found
+
+
 def copy(page: Page, what: str) -> None:
     """Have something to pass on shown, then copied: nothing is copied unseen."""
     page.locator(f"#show-{what}").click()
@@ -466,7 +477,7 @@ def test_a_toml_file_is_opened_and_one_that_is_too_large_is_refused(
     page.keyboard.press("Control+A")
     page.keyboard.press("Control+V")
     expect(page.locator("#notice")).to_contain_text("That is too much text")
-    expect(page.locator("#toml")).to_contain_text("lace-scenario/1")  # what was there is there
+    assert "lace-scenario/1" in typed(page)  # what was there is there
     page.evaluate("navigator.clipboard.writeText('x'.repeat(200_000))")
     page.keyboard.press("Control+V")  # one long line: slow to colour if done carelessly
     page.locator("#run-toml").click()
@@ -503,6 +514,118 @@ def test_the_whole_scenario_is_edited_as_text(page: Page, link: str) -> None:
     page.locator("#run-toml").click()
     expect(page.locator(".problems")).to_contain_text("there is no record 'alice-notes'")
     expect(page.locator(".problems")).to_contain_text("scenario.reference")
+
+
+def test_a_typo_is_marked_while_typing_and_costs_no_text(page: Page, link: str) -> None:
+    open_page(page, link, "#tab=scenario")
+    text = library()["notes-room"].read_text(encoding="utf-8")
+    assert "#" in text
+    expect(page.locator("#toml .cm-content")).to_contain_text(text.splitlines()[0])
+    wrong = text.replace('has = ["alice-note"]', 'has = ["alice-notes"]')
+    line = wrong[: wrong.index("alice-notes")].count("\n") + 1
+    put(page, "toml", wrong)
+    problems = page.locator(".scenario .problems")
+    expect(problems).to_contain_text(f"line {line}")  # nothing was run yet
+    expect(problems).to_contain_text("there is no record 'alice-notes'")
+    expect(page.locator("#toml .cm-lint-marker-error").first).to_be_attached()
+    page.locator("#run-toml").click()
+    expect(page.locator("#notice")).to_contain_text("nothing was run")
+    expect(page.locator("#tab-scenario")).to_have_attribute("aria-selected", "true")
+    assert typed(page) == wrong
+    right = wrong.replace("alice-notes", "alice-note") + "# mine\n"
+    put(page, "toml", right)
+    expect(problems).to_be_empty()
+    page.locator("#run-toml").click()
+    expect(page.locator("#drafted")).to_be_empty()
+    assert typed(page) == right  # comments and layout are the author's
+    page.locator("#toml .cm-content").click()
+    page.keyboard.press("Control+Z")
+    expect(problems).to_contain_text("alice-notes")  # undone across a run
+    assert typed(page) == wrong
+
+
+def test_no_action_and_no_reload_loses_a_draft(page: Page, link: str) -> None:
+    open_page(page, link)
+    rules = find_scenario("notes-room").scenario.rules[0][1]
+    mine, theirs = f"{rules}# of Bob\n", f"{rules}# of Alice\n"
+    for side, text in ((0, mine), (1, theirs)):
+        page.locator(f"#lace-{side}-rules").click()
+        put(page, f"editor-{side}", text)
+    page.locator("#tab-scenario").click()
+    toml = library()["notes-room"].read_text(encoding="utf-8") + "# not run\n"
+    put(page, "toml", toml)
+
+    def all_there() -> None:
+        assert typed(page, "editor-1") == theirs
+        page.locator("#tab-scenario").click()
+        expect(page.locator("#drafted")).to_have_text("Not run yet.")
+        assert typed(page) == toml
+
+    page.locator("#tab-what-if").click()
+    page.locator("#other-seed").click()
+    expect(page.locator(".changes")).to_contain_text("seed 1")
+    assert typed(page, "editor-0") == mine
+    all_there()
+    page.locator("#tab-watches").click()
+    page.fill("#watch", "alice has mallory-note")
+    page.locator("#tab-why").click()
+    page.locator("#tab-watches").click()
+    expect(page.locator("#watch")).to_have_value("alice has mallory-note")
+    page.locator(".watches button[type=submit]").click()
+    expect(page.locator(".watch-list")).to_contain_text("alice has mallory-note")
+    expect(page.locator("#watch")).to_have_value("")
+    assert typed(page, "editor-0") == mine
+    all_there()
+    page.locator("#apply-0").click()
+    expect(page.locator("#apply-0")).to_be_disabled()
+    assert typed(page, "editor-0") == mine
+    all_there()
+    page.locator("#lace-1-records").click()
+    page.locator("#lace-1-rules").click()
+    all_there()
+    page.locator("#editor-1 .cm-content").click()
+    page.keyboard.press("Control+Z")  # the history was kept out of sight
+    expect(page.locator("#apply-1")).to_be_disabled()
+    page.keyboard.press("Control+Y")
+    page.select_option("#scenario", "cache-fill")
+    expect(page.locator(".story h2")).to_have_text("Cache fill")
+    expect(page.locator("#drafted")).to_be_empty()
+    page.select_option("#scenario", "notes-room")
+    expect(page.locator(".story h2")).to_have_text("Notes room")
+    all_there()
+    page.reload()
+    page.wait_for_selector("html[data-ready=ready]")
+    page.locator("#lace-1-rules").click()
+    all_there()
+
+
+def test_a_link_or_file_that_cannot_be_run_shows_its_text_to_be_mended(
+    page: Page, link: str, tmp_path: Path
+) -> None:
+    text = library()["cache-fill"].read_text(encoding="utf-8")
+    wrong = text.replace("interlace =", "interlaced =", 1)
+    packed = page_packed(page, link, "sent", wrong)
+    open_page(page, link, f"#z={packed}")
+    expect(page.locator("#notice")).to_contain_text("nothing was run")
+    expect(page.locator(".problems")).to_contain_text("interlaced")
+    assert typed(page) == wrong
+    put(page, "toml", text)
+    page.locator("#run-toml").click()
+    expect(page.locator(".story h2")).to_have_text("Cache fill")
+    broken = tmp_path / "broken.toml"
+    broken.write_text(wrong, encoding="utf-8")
+    page.locator("#tab-scenario").click()
+    page.set_input_files("#open-toml", broken)
+    expect(page.locator(".problems")).to_contain_text("interlaced")
+    assert typed(page) == wrong
+    with workbench(str(broken)) as own:
+        open_page(page, own)
+        expect(page.locator(".problems")).to_contain_text("interlaced")
+        assert typed(page) == wrong
+        put(page, "toml", text)
+        page.locator("#run-toml").click()
+        expect(page.locator(".story h2")).to_have_text("Cache fill")
+        page.goto("about:blank")
 
 
 def test_real_secrets_are_refused_with_a_notice(page: Page, link: str) -> None:

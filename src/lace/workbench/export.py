@@ -65,7 +65,8 @@ def export(
     for name in names:
         stem, text = scenario_text(name)
         built = load_scenario(text, stem)
-        made[stem] = json.dumps(record_run(built), ensure_ascii=False, separators=(",", ":"))
+        recording = record_run(built, text=text)
+        made[stem] = json.dumps(recording, ensure_ascii=False, separators=(",", ":"))
         listed.append({"name": stem, "title": built.scenario.title})
         progress(stem)
     index = {"engine": __version__, "scenarios": listed}

@@ -37,15 +37,20 @@ _STORED_KINDS: Final = frozenset((Kind.HAS, Kind.LACKS, Kind.HAS_ONLY))
 Json = dict[str, Any]
 
 
-def record_run(built: Built, changes: Changes | None = None) -> Json:
-    """Run a scenario with what was changed about it, and return the whole recording."""
-    return _Recorder(built, changes or Changes()).record()
+def record_run(built: Built, changes: Changes | None = None, text: str | None = None) -> Json:
+    """Run a scenario with what was changed about it, and return the whole recording.
+
+    ``text`` is the scenario as its author wrote it; without it the recording has a layout of ours.
+    """
+    written = write_scenario(built.scenario) if text is None else text
+    return _Recorder(built, changes or Changes(), written).record()
 
 
 @dataclass(slots=True)
 class _Recorder:
     built: Built
     changes: Changes
+    text: str
     seen: Seen = field(default_factory=Seen)
 
     def record(self) -> Json:
@@ -75,7 +80,7 @@ class _Recorder:
             "now": scenario.now,
             "columns": list(scenario.columns),
             "keys": {id: str(key.verifier) for id, key in built.keys.items()},
-            "toml": write_scenario(scenario),
+            "toml": self.text,
             "peers": [self._peer(peer.id) for peer in scenario.peers],
             "fields": sorted({n for r in built.records.values() for n, _, _ in fields(r)}),
         }

@@ -43,6 +43,8 @@ class Session:
     first: str = "notes-room"
     """The scenario to begin with, by name or by file."""
     _built: Built | None = None
+    _text: str | None = None
+    """The scenario as its author wrote it, unless it was changed since."""
     _changes: Changes = field(default_factory=Changes)
 
     def handle(self, command: object) -> list[Json]:
@@ -58,12 +60,7 @@ class Session:
                 raise UsageError(message, code=Code.INPUT_KEY)
             answers = handler(command)
         except ScenarioError as error:
-            answers = [
-                {
-                    "type": "problems",
-                    "diagnostics": [diagnostic_json(d) for d in error.diagnostics],
-                }
-            ]
+            answers = [{"type": "problems", "diagnostics": _diagnostics(error)}]
         except LaceError as error:
             answers = [_problem(error.message, error.code, error.hint)]
         return [answer | {"id": number} for answer in answers]
@@ -74,6 +71,7 @@ class Session:
             "open": self._open,
             "run": self._run,
             "check": self._check,
+            "judge": self._judge,
             "inspect": self._inspect,
             "share": self._share,
             "journal": self._journal,
@@ -102,21 +100,30 @@ class Session:
     def _open(self, command: Json) -> list[Json]:
         """Run a scenario that comes with Lace, or the one the workbench was started with."""
         name = _text(command, "name", 200)
-        self._built, recording = opened(*text_of(name, self.first))
-        self._changes = Changes()
+        stem, text = text_of(name, self.first)
+        try:
+            self._built, recording = opened(stem, text)
+        except ScenarioError as error:  # whoever is to mend it needs to see it
+            source = {"name": stem, "toml": text}
+            return [{"type": "problems", "diagnostics": _diagnostics(error), "source": source}]
+        self._text, self._changes = text, Changes()
         return [{"type": "recording", "recording": recording}]
 
     def _run(self, command: Json) -> list[Json]:
         """Run a scenario's text, with other rules and with whatever was changed."""
         name = _text(command, "name", 200)
-        scenario = load_scenario(_text(command, "toml", _MOST_TEXT), name).scenario
-        scenario = self._with_rules(scenario, command.get("rules"))
-        built = build(scenario)
-        return self._record(built, changes_from(command.get("changes"), built))
+        given = _text(command, "toml", _MOST_TEXT)
+        built = load_scenario(given, name)
+        text: str | None = given
+        if command.get("rules") is not None:
+            built = build(self._with_rules(built.scenario, command["rules"]))
+            text = None
+        changes = changes_from(command.get("changes"), built)
+        recording = record_run(built, changes, text)
+        self._built, self._text, self._changes = built, text, changes
+        return [{"type": "recording", "recording": recording}]
 
     def _with_rules(self, scenario: Scenario, rules: object) -> Scenario:
-        if rules is None:
-            return scenario
         peers = {peer.id for peer in scenario.peers}
         if not isinstance(rules, dict) or not set(rules) <= peers:
             raise UsageError("rules name peers of the scenario", code=Code.INPUT_KEY)
@@ -126,16 +133,20 @@ class Session:
             scenario = scenario.with_rules(peer, text)
         return scenario
 
-    def _record(self, built: Built, changes: Changes) -> list[Json]:
-        recording = record_run(built, changes)
-        self._built, self._changes = built, changes
-        return [{"type": "recording", "recording": recording}]
-
     def _check(self, command: Json) -> list[Json]:
         """Judge rules while they are being written."""
         facet = Facet.EXPOSE if command.get("facet") == "expose" else Facet.SELECTOR
         text = _text(command, "text", _MOST_TEXT)
         return [{"type": "checked", "checked": rules_json(text, self._open_built.values, facet)}]
+
+    def _judge(self, command: Json) -> list[Json]:
+        """Judge a scenario's text while it is being written; nothing is run."""
+        found: list[Json] = []
+        try:
+            load_scenario(_text(command, "toml", _MOST_TEXT))
+        except ScenarioError as error:
+            found = _diagnostics(error)
+        return [{"type": "judged", "diagnostics": found}]
 
     def _inspect(self, command: Json) -> list[Json]:
         """Show a record's bytes, with one bit turned over if asked."""
@@ -161,10 +172,12 @@ class Session:
         """Return what is open as a file, as commands and as a test."""
         built = self._open_built
         scenario = self._changes.into(built.scenario)
-        text = write_scenario(scenario)
+        text = write_scenario(scenario)  # in our layout: what is run holds no surprises
+        kept = self._text if scenario == built.scenario else None
         return [
             {
-                "type": "shared", "toml": text, "commands": as_commands(scenario, text),
+                "type": "shared", "toml": text if kept is None else kept,
+                "commands": as_commands(scenario, text),
                 "test": as_test(scenario, text),
             }
         ]  # fmt: skip
@@ -211,7 +224,7 @@ def name_of(first: str) -> str:
 def opened(name: str, text: str) -> tuple[Built, Json]:
     """Return a scenario as it was written, with its recording; the same text is run once."""
     built = load_scenario(text, name)
-    return built, record_run(built)
+    return built, record_run(built, text=text)
 
 
 def _text(command: Json, name: str, most: int) -> str:
@@ -219,6 +232,10 @@ def _text(command: Json, name: str, most: int) -> str:
     if not isinstance(value, str) or len(value) > most:
         raise UsageError(f"{name} takes text of at most {most} characters", code=Code.INPUT_KEY)
     return value
+
+
+def _diagnostics(error: ScenarioError) -> list[Json]:
+    return [diagnostic_json(diagnostic) for diagnostic in error.diagnostics]
 
 
 def _problem(message: str, code: Code, hint: str | None) -> Json:

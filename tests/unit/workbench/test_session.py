@@ -327,3 +327,18 @@ def test_equal_recordings_for_equal_worlds() -> None:
     built = find_scenario("revocation")
     assert record_run(built) == record_run(built)
     World.begin(built)
+
+
+def test_a_scenario_is_judged_as_text_and_keeps_its_authors_words(session: Session) -> None:
+    text = scenario_text(ROOM)[1] + "# the end\n"
+    assert only(session.handle({"do": "judge", "toml": text}))["diagnostics"] == []
+    wrong = text.replace('has = ["alice-note"]', 'has = ["nothing"]')
+    (found,) = only(session.handle({"do": "judge", "toml": wrong}))["diagnostics"]
+    assert (found["code"], found["line"]) == (
+        "scenario.reference",
+        wrong[: wrong.index('"nothing"')].count("\n") + 1,
+    )
+    assert only(session.handle({"do": "judge", "toml": 7}))["type"] == "problem"
+    ran = only(session.handle({"do": "run", "name": ROOM, "toml": text}))
+    assert ran["recording"]["scenario"]["toml"] == text
+    assert only(session.handle({"do": "share"}))["toml"] == text

@@ -4,10 +4,11 @@ import { html, render } from "./vendor/preact.js";
 import * as engine from "./engine.js";
 import { onKey } from "./keys.js";
 import { Help, Palette } from "./parts/dialogs.js";
-import { Header, Sentence, Story, setTheme } from "./parts/header.js";
+import { Header, Notice, Sentence, Story, setTheme } from "./parts/header.js";
 import { Lace, TableTools } from "./parts/lace.js";
 import { MessageTab } from "./parts/message.js";
-import { DisclosureTab, PlanTab, ProblemsTab, WatchesTab, WhatIfTab } from "./parts/more.js";
+import { DisclosureTab, PlanTab, WatchesTab, WhatIfTab } from "./parts/more.js";
+import { ProblemsTab } from "./parts/problems.js";
 import { RecordTab } from "./parts/record.js";
 import { ScenarioTab } from "./parts/scenario.js";
 import { Timeline } from "./parts/timeline.js";
@@ -23,6 +24,9 @@ const TABS = [
 ];
 
 function App() {
+  if (state.recording.value === null && state.broken.value !== null) {
+    return html`<${Header} /><main><${Notice} /><${ScenarioTab} /></main>`;
+  }
   if (state.recording.value === null) return html`<${Header} /><p class="boot">${state.notice.value || "Opening the workbench…"}</p>`;
   return html`
     <a class="skip" href="#details">To the details</a>
@@ -69,10 +73,12 @@ async function openAddress(address) {
     if (found === null) state.notice.value = "The link is damaged: what it carried cannot be read.";
     else {
       const answer = await engine.ask({ do: "run", name: found.name, toml: found.toml, rules: null, changes: found.changes });
+      if (answer.type === "problems") answer.source = { name: found.name, toml: found.toml };
       if (engine.take(answer, at)) {
         state.sharedText.value = address.shared;
         return true;
       }
+      return state.broken.value !== null;
     }
   }
   return false;
@@ -101,7 +107,7 @@ async function start() {
       const damaged = state.notice.value;
       const opened = await engine.open(wanted, first === null || first.scenario.name !== wanted ? at : moved);
       const said = damaged || (opened ? "" : state.notice.value);
-      if (!opened && state.recording.value === null) await engine.open(hello.first);
+      if (!opened && state.source.value === null) await engine.open(hello.first);
       if (said) state.notice.value = said; // opening something else does not unsay it
     }
   } else {

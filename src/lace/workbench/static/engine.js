@@ -78,7 +78,9 @@ export function ask(command) {
   return answer;
 }
 
-/** Show what the engine answered. @param {any} answer @param {{scene?: number, step?: number|null}} [at] */
+/** Show what the engine answered. Text that cannot be run and is not on the page yet is
+ * ``answer.source``: it is put where it can be mended.
+ * @param {any} answer @param {{scene?: number, step?: number|null}} [at] */
 export function take(answer, at) {
   if (answer.type === "recording") {
     state.show(answer.recording, at);
@@ -87,7 +89,9 @@ export function take(answer, at) {
     batch(() => {
       state.problems.value = answer.diagnostics;
       state.notice.value = `${answer.diagnostics.length} problem${answer.diagnostics.length === 1 ? "" : "s"}: nothing was run.`;
-      state.tab.value = "problems";
+      if (answer.source) state.broken.value = answer.source;
+      if (answer.source) state.tab.value = "scenario";
+      else if (state.tab.value !== "scenario") state.tab.value = "problems";
     });
   } else if (answer.type === "problem") {
     state.notice.value = `${answer.message.replace(/\.?$/, ".")} ${answer.hint ?? ""}`;
@@ -116,13 +120,16 @@ export async function open(name, at) {
 /** Run what is on the page, with something changed.
  * @param {{name?: string, toml?: string, rules?: Record<string, string>, changes?: Partial<import("./types.js").Changes>, at?: {scene?: number, step?: number|null}}} [what] */
 export async function run(what = {}) {
-  const now = state.recording.value;
-  if (now === null) return false;
-  const changes = { ...now.changes, ...what.changes };
+  const now = state.recording.value?.scenario;
+  const name = what.name ?? now?.name;
+  const toml = what.toml ?? now?.toml;
+  if (name === undefined || toml === undefined) return false;
+  const changes = { ...state.recording.value?.changes, ...what.changes };
   if (state.engine.value === "ready") state.engine.value = "running";
-  const answer = await ask({
-    do: "run", name: what.name ?? now.scenario.name, toml: what.toml ?? now.scenario.toml, rules: what.rules ?? null, changes,
-  });
+  const answer = await ask({ do: "run", name, toml, rules: what.rules ?? null, changes });
+  if (answer.type === "problems" && name !== state.source.value?.name) {
+    answer.source = { name, toml };
+  }
   if (state.engine.value === "running") state.engine.value = "ready";
   const at = what.at ?? { scene: state.sceneNumber.value, step: state.step.value };
   const done = take(answer, at);

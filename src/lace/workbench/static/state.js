@@ -18,8 +18,10 @@ export const engine = signal("connecting");
 export const scenarios = signal(/** @type {{name: string, title: string}[]} */ ([]));
 export const notice = signal("");
 export const problems = signal(/** @type {import("./types.js").Diagnostic[]} */ ([]));
-/** Rules that were edited and not yet run, by peer. */
-export const drafts = signal(/** @type {Record<string, string>} */ ({}));
+/** What was typed into the field for watches and not yet added. */
+export const watchText = signal("");
+/** A scenario that cannot be run: its text is there to be mended. */
+export const broken = signal(/** @type {{name: string, toml: string}|null} */ (null));
 export const help = signal(false);
 export const palette = signal(false);
 /** A picture needs room: on a narrow screen the timeline begins as a list. */
@@ -31,7 +33,6 @@ export const viewAs = signal(-1);
 export const chosenColumns = signal(/** @type {string[]|null} */ (null));
 export const laceTab = signal(["records", "records"]);
 export const playing = signal(false);
-export const editorText = signal(/** @type {string|null} */ (null));
 
 export const scene = computed(() => recording.value?.scenes[sceneNumber.value] ?? null);
 export const frames = computed(() => scene.value?.frames ?? []);
@@ -97,6 +98,62 @@ export function policy(side) {
 /** @param {string} hash */
 export function nameOf(hash) {
   return names.value.get(hash) ?? `${hash.slice(0, 8)}…`;
+}
+
+/** The scenario whose text is edited. */
+export const source = computed(() => broken.value ?? recording.value?.scenario ?? null);
+
+// --- drafts ---
+
+const DRAFTS = "lace-drafts";
+const MOST_DRAFTS = 1_000_000;
+
+/** Texts that were typed and not yet run, by scenario and place: "toml", or a peer's rules.
+ * They are kept for this tab of the browser, so that a reload loses nothing. */
+export const drafts = signal(readDrafts());
+
+/** @param {string} place */
+const draftKey = (place) => `${source.value?.name ?? ""}/${place}`;
+
+/** @param {string} place @returns {string|undefined} */
+export function draftOf(place) {
+  return drafts.value[draftKey(place)];
+}
+
+/** Keep what was typed; what is equal to what was run is no draft.
+ * @param {string} place @param {string} text @param {string} ran */
+export function setDraft(place, text, ran) {
+  const { [draftKey(place)]: before, ...rest } = drafts.value;
+  if (text !== ran) keepDrafts({ ...rest, [draftKey(place)]: text });
+  else if (before !== undefined) keepDrafts(rest);
+}
+
+/** Forget drafts that have become what was run. @param {Recording} made */
+function settleDrafts(made) {
+  const ran = new Map([["toml", made.scenario.toml]]);
+  for (const peer of made.scenario.peers) ran.set(peer.id, peer.rules);
+  for (const [place, text] of ran) if (draftOf(place) === text) setDraft(place, text, text);
+}
+
+/** @param {Record<string, string>} next */
+function keepDrafts(next) {
+  drafts.value = next;
+  const kept = Object.entries(next);
+  // The oldest go first where a browser would have no room for all.
+  while (JSON.stringify(kept).length > MOST_DRAFTS) kept.shift();
+  try {
+    sessionStorage.setItem(DRAFTS, JSON.stringify(Object.fromEntries(kept)));
+  } catch { /* a window that keeps nothing still has them until it is closed */ }
+}
+
+/** @returns {Record<string, string>} */
+function readDrafts() {
+  try {
+    const kept = Object.entries(JSON.parse(sessionStorage.getItem(DRAFTS) ?? "{}"));
+    return Object.fromEntries(kept.filter(([, text]) => typeof text === "string"));
+  } catch {
+    return {};
+  }
 }
 
 // --- moving ---
@@ -226,7 +283,8 @@ export function show(made, at = {}) {
     sceneNumber.value = Math.min(at.scene ?? 0, made.scenes.length - 1);
     const end = Math.max(0, (made.scenes[sceneNumber.value].frames?.length ?? 1) - 1);
     step.value = Math.max(0, Math.min(at.step ?? end, end));
-    drafts.value = {};
+    broken.value = null;
+    settleDrafts(made);
     problems.value = [];
     chosenColumns.value = null;
     viewAs.value = -1;

@@ -1,7 +1,7 @@
 // CodeMirror inside a shadow root: its styles need no exception from the page's strict policy.
 // @ts-check
 import {
-  Compartment, Decoration, EditorState, EditorView, GutterMarker, HighlightStyle, RangeSet,
+  Compartment, EditorState, EditorView, GutterMarker, HighlightStyle, RangeSet,
   StateEffect, StateField, StreamLanguage, autocompletion, bracketMatching, completionKeymap,
   defaultKeymap, drawSelection, gutter, highlightActiveLine, history, historyKeymap, keymap,
   lineNumbers, lintGutter, lintKeymap, searchKeymap, setDiagnostics, syntaxHighlighting, tags,
@@ -69,7 +69,6 @@ const look = EditorView.theme({
   ".cm-tooltip": { backgroundColor: "var(--panel)", color: "var(--text)", border: "1px solid var(--line)", borderRadius: "6px", maxWidth: "36em" },
   ".cm-diagnostic": { borderLeftWidth: "3px" },
   ".cm-tooltip-autocomplete ul li[aria-selected]": { backgroundColor: "var(--accent)", color: "var(--on-accent)" },
-  ".cm-lit": { backgroundColor: "var(--select)" },
 });
 
 class Hits extends GutterMarker {
@@ -100,20 +99,34 @@ const hits = StateField.define({
     return next;
   },
 });
-void Decoration;
 /** Keeps an editor locked while there is no engine to judge what is written. */
 const lock = new Compartment();
 
+/** What editors held when they went out of sight, by document: text, history, place.
+ * @type {Map<string, {state: EditorState, now: {current: Properties}}>} */
+const kept = new Map();
+
 /**
- * The editor owns its text: ``text`` is put into it only when ``version`` changes.
- * @param {{text: string, language: "lacegram"|"toml", label: string, readOnly?: boolean,
- *   diagnostics?: import("../types.js").Diagnostic[], marks?: Map<number, number>, words?: string[],
- *   version: unknown, onChange?: (text: string) => void, onRun?: () => void, id?: string}} properties
+ * The editor follows ``text``, and what was typed can be undone also after it was run or after the
+ * editor was out of sight: whatever has the same ``document`` has one history.
+ * @typedef {{document: string, text: string, latest: () => string,
+ *   language: "lacegram"|"toml", label: string, readOnly?: boolean,
+ *   diagnostics?: import("../types.js").Diagnostic[],
+ *   marks?: Map<number, number>, words?: string[], onChange?: (text: string) => void,
+ *   onRun?: () => void, id?: string}} Properties
+ * @param {Properties} properties
  */
 export function Editor(properties) {
+  // Another document is another editor.
+  return html`<${OneEditor} key=${properties.document} ...${properties} />`;
+}
+
+/** @param {Properties} properties */
+function OneEditor(properties) {
   const host = useRef(/** @type {HTMLDivElement|null} */ (null));
   const view = useRef(/** @type {EditorView|null} */ (null));
-  const now = useRef(properties);
+  // The extensions of a kept state ask the same object again, wherever the editor comes back.
+  const now = useRef(kept.get(properties.document)?.now ?? { current: properties }).current;
   now.current = properties;
   useEffect(() => {
     const element = /** @type {HTMLDivElement} */ (host.current);
@@ -144,29 +157,50 @@ export function Editor(properties) {
         if (update.docChanged) now.current.onChange?.(update.state.doc.toString());
       }),
     ];
-    view.current = new EditorView({ state: EditorState.create({ doc: properties.text, extensions }), parent: root, root });
-    return () => { view.current?.destroy(); view.current = null; };
+    const before = kept.get(properties.document)?.state;
+    const begun = before ?? EditorState.create({ doc: properties.text, extensions });
+    const made = new EditorView({ state: begun, parent: root, root });
+    view.current = made;
+    return () => {
+      kept.set(properties.document, { state: made.state, now });
+      made.destroy();
+      view.current = null;
+    };
   }, []);
   useEffect(() => {
     view.current?.dispatch({ effects: lock.reconfigure(EditorState.readOnly.of(properties.readOnly === true)) });
   }, [properties.readOnly]);
   useEffect(() => {
     const made = view.current;
-    if (made && made.state.doc.toString() !== properties.text) {
-      made.dispatch({ changes: { from: 0, to: made.state.doc.length, insert: properties.text } });
+    const held = made?.state.doc.toString();
+    // By now more may have been typed than was drawn: what counts is what is kept, not what was drawn.
+    const wanted = properties.latest();
+    if (made && held !== undefined && held !== wanted) {
+      made.dispatch({ changes: difference(held, wanted) });
     }
-  }, [properties.version]);
+  }, [properties.text]);
   useEffect(() => {
     const made = view.current;
     if (!made) return;
     made.dispatch(setDiagnostics(made.state, (properties.diagnostics ?? []).map((one) => place(made.state, one))));
     // What is said below takes room from the editor; the line that is written stays in sight.
     if (made.hasFocus) made.dispatch({ effects: EditorView.scrollIntoView(made.state.selection.main.head) });
-  }, [properties.diagnostics, properties.version]);
+  }, [properties.diagnostics]);
   useEffect(() => {
     view.current?.dispatch({ effects: setHits.of(properties.marks ?? new Map()) });
-  }, [properties.marks, properties.version]);
+  }, [properties.marks]);
   return html`<div class="editor" id=${properties.id} ref=${host}></div>`;
+}
+
+/** The one stretch in which two texts differ, so that the cursor stays where nothing changed.
+ * @param {string} before @param {string} after */
+function difference(before, after) {
+  const most = Math.min(before.length, after.length);
+  let from = 0;
+  while (from < most && before[from] === after[from]) from += 1;
+  let same = 0;
+  while (same < most - from && before.at(-1 - same) === after.at(-1 - same)) same += 1;
+  return { from, to: before.length - same, insert: after.slice(from, after.length - same) };
 }
 
 /** @param {EditorState} text @param {import("../types.js").Diagnostic} one */

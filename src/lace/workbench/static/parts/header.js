@@ -7,14 +7,14 @@ import * as state from "../state.js";
 export function Header() {
   const now = state.recording.value;
   const list = state.scenarios.value;
-  const name = now?.scenario.name ?? "";
+  const name = state.source.value?.name ?? "";
   const known = list.some((one) => one.name === name);
   return html`
     <header class="top">
       <div class="brand"><img src="icon.svg" alt="" width="22" height="22" /><h1>Lace <span>workbench</span></h1></div>
       <label class="pick"><span class="sr">Scenario</span>
         <select id="scenario" value=${name} onChange=${(/** @type {any} */ e) => { e.target.blur(); void engine.open(e.target.value); }}>
-          ${known ? null : html`<option value=${name}>${now?.scenario.title ?? "…"}</option>`}
+          ${known ? null : html`<option value=${name}>${state.broken.value ? name : now?.scenario.title ?? "…"}</option>`}
           ${list.map((one) => html`<option key=${one.name} value=${one.name}>${one.title}</option>`)}
         </select>
       </label>
@@ -105,7 +105,7 @@ export function Story() {
     </section>`;
 }
 
-function Notice() {
+export function Notice() {
   return html`<p class="notice" role="status" id="notice">${state.notice.value}</p>`;
 }
 

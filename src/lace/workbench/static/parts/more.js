@@ -1,4 +1,4 @@
-// The other tabs: plan, disclosure, watches, what-if and problems.
+// The other tabs: plan, disclosure, watches and what-if.
 // @ts-check
 import { html, useState } from "../vendor/preact.js";
 import * as engine from "../engine.js";
@@ -52,15 +52,17 @@ export function DisclosureTab() {
 
 export function WatchesTab() {
   const scene = state.scene.value;
-  const [text, setText] = useState("");
+  const text = state.watchText.value;
   const changes = state.recording.value?.changes;
   if (!scene || !changes) return null;
   const atEnd = state.step.value >= state.last.value;
   const can = state.engine.value === "ready";
-  const add = (/** @type {Event} */ event) => {
+  const add = async (/** @type {Event} */ event) => {
     event.preventDefault();
-    if (text.trim()) void engine.run({ changes: { watched: [...changes.watched, text.trim()] } });
-    setText("");
+    const wanted = text.trim();
+    if (!wanted) return;
+    const done = await engine.run({ changes: { watched: [...changes.watched, wanted] } });
+    if (done && state.watchText.value.trim() === wanted) state.watchText.value = "";
   };
   return html`
     <div class="panel watches">
@@ -72,7 +74,7 @@ export function WatchesTab() {
           <small>${word}${atEnd ? `: ${check.detail}` : check.since === null ? " (judged at the end of the scene)" : ""}</small>
           ${check.watch ? html` <button type="button" class="plain" disabled=${!can} onClick=${() => engine.run({ changes: { watched: changes.watched.filter((w) => w !== check.text) } })}>remove</button>` : null}</li>`;
       })}</ul>
-      <form onSubmit=${add}><label>Watch a sentence <input id="watch" list="sentences" value=${text} disabled=${!can} placeholder="alice has bob-note" onInput=${(/** @type {any} */ e) => setText(e.target.value)} /></label>
+      <form onSubmit=${add}><label>Watch a sentence <input id="watch" list="sentences" value=${text} disabled=${!can} placeholder="alice has bob-note" onInput=${(/** @type {any} */ e) => { state.watchText.value = e.target.value; }} /></label>
         <datalist id="sentences">${suggestions().map((s) => html`<option value=${s}></option>`)}</datalist>
         <button type="submit" disabled=${!can}>Watch</button></form>
     </div>`;
@@ -111,10 +113,4 @@ export function WhatIfTab() {
         ${seed ? html`<li>Turns drawn by seed ${seed} <button type="button" class="plain" onClick=${() => engine.run({ changes: { seed: 0 } })}>take back</button></li>` : null}</ul>
         <button type="button" id="all-back" onClick=${() => engine.run({ changes: { faults: [], orders: [], seed: 0 }, at: { scene, step: null } })}>Take everything back</button>`}
     </div>`;
-}
-
-export function ProblemsTab() {
-  const found = state.problems.value;
-  return html`<div class="panel problems">${found.length === 0 ? html`<p class="empty">No problems.</p>` : html`<ul class="diagnostics">
-    ${found.map((d) => html`<li><b>line ${d.line}, column ${d.column}</b> ${d.message} <code>${d.code}</code><br /><small>${d.meaning} ${d.hint}</small></li>`)}</ul>`}</div>`;
 }

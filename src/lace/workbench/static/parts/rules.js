@@ -14,11 +14,9 @@ const WORDS = [
 
 /** @param {{side: number, peer: import("../types.js").Peer}} properties */
 export function RulesPanel({ side, peer }) {
-  const draft = state.drafts.value[peer.id];
+  const draft = state.draftOf(peer.id);
   const text = draft ?? peer.rules;
   const [checked, setChecked] = useState(peer.checked);
-  const [taken, setTaken] = useState(0);
-  const version = useMemo(() => ({}), [peer, taken]);
   useEffect(() => { if (draft === undefined) setChecked(peer.checked); }, [peer, draft]);
   useEffect(() => {
     if (draft === undefined) return undefined;
@@ -42,12 +40,13 @@ export function RulesPanel({ side, peer }) {
   const apply = () => engine.run({ rules: { [peer.id]: text } });
   return html`
     <div class="rules">
-      <${Editor} id=${`editor-${side}`} version=${version} text=${text} language="lacegram" label=${`Rules of ${peer.title}`} readOnly=${!can && draft === undefined && state.engine.value !== "running"}
+      <${Editor} id=${`editor-${side}`} document=${`${state.recording.value?.scenario.name}/${peer.id}`} text=${text} latest=${() => state.draftOf(peer.id) ?? peer.rules}
+        language="lacegram" label=${`Rules of ${peer.title}`} readOnly=${!can && draft === undefined && state.engine.value !== "running"}
         diagnostics=${checked.diagnostics} marks=${marks} words=${[...WORDS, ...fields, ...Object.keys(state.recording.value?.scenario.keys ?? {}).map((k) => `{${k}}`)]}
-        onChange=${(/** @type {string} */ next) => setDraft(peer, next)} onRun=${apply} />
+        onChange=${(/** @type {string} */ next) => state.setDraft(peer.id, next, peer.rules)} onRun=${apply} />
       <div class="rules-foot">
         <button type="button" class="primary" id=${`apply-${side}`} disabled=${draft === undefined || errors > 0 || !can} onClick=${apply}>Run with these rules</button>
-        <button type="button" disabled=${draft === undefined} onClick=${() => { setDraft(peer, peer.rules); setTaken(taken + 1); }}>Take back</button>
+        <button type="button" disabled=${draft === undefined} onClick=${() => state.setDraft(peer.id, peer.rules, peer.rules)}>Take back</button>
         <button type="button" id=${`mid-${side}`} disabled=${draft === undefined || errors > 0 || !can || !state.frame.value} title="The rules change in the middle of the exchange, at this step"
           onClick=${() => changeHere(peer.id, text)}>Change at this step</button>
         <span class=${errors ? "bad" : "quiet"} id=${`judged-${side}`} role="status">${errors ? `✗ ${counted(errors, "error")}` : `✓ ${counted(checked.rules?.length ?? 0, "rule")}`}</span>
@@ -62,14 +61,6 @@ export function RulesPanel({ side, peer }) {
       <p class="quiet expose">Peers’ rules may see: <b>${peer.expose.every((e) => !e.includes(":-")) ? peer.expose.join(", ") : "by rules"}</b>
         ${peer.exposed.map((one) => html`<code class="block">${(one.rules ?? []).map((r) => named(r.line))}</code>`)}</p>
     </div>`;
-}
-
-/** @param {import("../types.js").Peer} peer @param {string} text */
-function setDraft(peer, text) {
-  const next = { ...state.drafts.value };
-  if (text === peer.rules) delete next[peer.id];
-  else next[peer.id] = text;
-  state.drafts.value = next;
 }
 
 /** @param {string} peer @param {string} text */

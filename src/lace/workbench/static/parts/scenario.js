@@ -5,32 +5,58 @@ import * as engine from "../engine.js";
 import { copy, download, pack } from "../share.js";
 import * as state from "../state.js";
 import { Editor } from "./editor.js";
+import { ProblemList } from "./problems.js";
 
 const MOST_TOML = 256 * 1024;
+const NOTHING_CHANGED = { faults: [], orders: [], watched: [], seed: 0 };
 
 export function ScenarioTab() {
   const now = state.recording.value;
-  const [text, setText] = useState(now?.scenario.toml ?? "");
-  useEffect(() => setText(now?.scenario.toml ?? ""), [now]);
-  if (!now) return null;
+  const source = state.source.value;
+  const draft = state.draftOf("toml");
+  useEffect(() => judge(draft ?? state.broken.value?.toml), [draft, source]);
+  if (!source) return null;
+  const text = draft ?? source.toml;
   const can = state.engine.value === "ready";
-  const unchanged = text === now.scenario.toml;
-  const run = () => engine.run({ toml: text });
+  const fresh = state.broken.value !== null;
+  const run = () => engine.run({
+    name: source.name, toml: text, ...(fresh ? { changes: NOTHING_CHANGED, at: {} } : {}),
+  });
+  const write = (/** @type {string} */ next) => state.setDraft("toml", next, source.toml);
   return html`
     <div class="panel scenario">
       <div class="row">
-        <button type="button" class="primary" id="run-toml" disabled=${!can || unchanged}
-          onClick=${run}>Run this text</button>
+        <button type="button" class="primary" id="run-toml"
+          disabled=${!can || (text === source.toml && !fresh)} onClick=${run}>Run this text</button>
+        <button type="button" id="back-toml" disabled=${draft === undefined}
+          onClick=${() => write(source.toml)}>Take back</button>
+        <span class="quiet" id="drafted">${draft === undefined ? "" : "Not run yet."}</span>
         <label class="file">Open TOML <input type="file" id="open-toml" accept=".toml"
           disabled=${!can} onChange=${(/** @type {any} */ e) => open(e.target)} /></label>
       </div>
-      <${Sharing} now=${now} can=${can} />
+      ${now && !fresh ? html`<${Sharing} now=${now} can=${can} />` : null}
       <p class="keys-notice">⚠ Demo keys only. The keys of a scenario are made from words that
         everybody can read; never put a real secret into one. A real secret is refused.</p>
-      <${Editor} id="toml" version=${now} text=${now.scenario.toml} language="toml"
-        label="The scenario as TOML" diagnostics=${state.problems.value} onChange=${setText}
+      <${Editor} id="toml" document=${`${source.name}/toml`} text=${text}
+        latest=${() => state.draftOf("toml") ?? source.toml} language="toml"
+        label="The scenario as TOML" diagnostics=${state.problems.value} onChange=${write}
         onRun=${run} readOnly=${!can && state.engine.value !== "running"} />
+      <div class="problems"><${ProblemList} /></div>
     </div>`;
+}
+
+/** Have a text judged once its author pauses. @param {string|undefined} toml */
+function judge(toml) {
+  if (toml === undefined) {
+    state.problems.value = [];
+    return undefined;
+  }
+  let alive = true;
+  const timer = setTimeout(async () => {
+    const answer = await engine.ask({ do: "judge", toml });
+    if (alive && answer.type === "judged") state.problems.value = answer.diagnostics;
+  }, 250);
+  return () => { alive = false; clearTimeout(timer); };
 }
 
 /** @param {HTMLInputElement} input */
@@ -42,7 +68,7 @@ async function open(input) {
   } else {
     await engine.run({
       name: file.name.replace(/\.toml$/, ""), toml: await file.text(),
-      changes: { faults: [], orders: [], watched: [], seed: 0 }, at: {},
+      changes: NOTHING_CHANGED, at: {},
     });
   }
   input.value = ""; // so that the same file can be opened again
