@@ -335,6 +335,8 @@ def test_the_bait_test_and_the_peers_view(page: Page, link: str) -> None:
     expect(page.locator(".disclosure article").nth(1)).to_contain_text(
         "Careless Carl does not have bait, and wants it"
     )
+    expect(page.locator("#bait-result-1")).to_contain_text("Careless Carl gives away")
+    expect(page.locator("#bait-result-1")).to_contain_text("without carls-diary, message")
 
 
 def test_watches_turn_from_not_yet_to_true(page: Page, link: str) -> None:

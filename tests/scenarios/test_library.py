@@ -195,7 +195,39 @@ def test_exposing_everything_makes_the_bait_work_and_the_scenario_fail() -> None
         "without carls-diary, diary, message" in failed["alice never learns Group Y"]
     )  # found by comparing
     assert "bob declines bait because of their rules" in failed
-    assert "it hides nothing" in failed["bob passes the bait test"]
+    assert "without diary, message" in failed["bob passes the bait test"]
+
+
+def test_a_request_that_rests_on_a_hidden_record_is_found() -> None:
+    """Bob has the diary from Carl and shows it to nobody; yet only because of it he asks Alice."""
+    scenario = find_scenario("bait-attack").scenario
+    asking = """
+    SelectHave(P) :- Have(P), Field(P,'Group',_,'X').
+    SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Group',_,'X'), Field(Q,'Group',_,'Y').
+    """
+    everything = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Group',_,_).\n"
+    peers = tuple(
+        replace(
+            peer,
+            rules=everything,
+            has=("chat",) if peer.id == "bob" else peer.has,
+            expose=("none",) if peer.id == "bob" else peer.expose,
+        )
+        for peer in scenario.peers
+    )
+    first = replace(scenario.steps[1], say="Bob meets Carl.", interlace=("bob", "carl"), expect=())
+    expected = tuple(
+        Expectation(text=text)
+        for text in ("bob has bait", "alice lacks carls-diary", "bob passes the bait test")
+    )
+    second = replace(
+        scenario.steps[0], rules=(("bob", asking), ("alice", everything)), expect=expected
+    )
+    done = run_scenario(build(replace(scenario, peers=peers, steps=(first, second))))
+    failed = {check.text: check.detail for check in done.checks if not check.ok}
+    assert list(failed) == ["bob passes the bait test"]
+    assert failed["bob passes the bait test"].startswith("without carls-diary")
+    assert "(scene 2, step" in failed["bob passes the bait test"]
 
 
 def test_declassifying_local_rules_are_found_by_comparing() -> None:

@@ -227,6 +227,12 @@ class Run:
     built: Built
     steps: list[StepRun]
     world: World
+    driven: Callable[[Built], Iterator[Run]] | None = None
+    """How it was run, where that is not by ``play``."""
+
+    def again(self, built: Built) -> Iterator[Run]:
+        """Run another scenario in the way that this one was run."""
+        return (self.driven or play)(built)
 
     @property
     def checks(self) -> list[Checked]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from lace.datalog.ast import Predicate
@@ -14,8 +13,9 @@ from lace.policy.audit import audit
 from lace.policy.executable import ExchangePolicy, Layer
 from lace.record.facts import facts
 from lace.rules import MemorySource
+from lace.scenario.compare import first_difference, kept_back, shown_by, without
 from lace.scenario.expect import Kind, Sentence
-from lace.scenario.run import Checked, Meeting, Run, play
+from lace.scenario.run import Checked, Meeting, Run
 
 Finding = tuple[bool, str]
 """Whether it holds, and what was found."""
@@ -129,19 +129,9 @@ def _learned(sentence: Sentence, run: Run, records: tuple[str, ...]) -> Finding:
             for kind, content in exchange:
                 if name in content:
                     return False, f"exchange {number}: a {kind} names {id}"
-    done = len(run.steps)
-    scenario = run.built.scenario.without_records(frozenset(records))
-    twin_built = replace(run.built, scenario=replace(scenario, steps=scenario.steps[:done]))
-    *_, twin = play(twin_built)
-    for number, (ours, theirs) in enumerate(zip(heard, twin.heard(peer), strict=True), 1):
-        if ours != theirs:
-            place = next(
-                (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False), 1) if a != b),
-                min(len(ours), len(theirs)) + 1,
-            )
-            return False, (
-                f"exchange {number}: without {_listed(hidden)}, message {place} to {peer} differs"
-            )
+    found = first_difference(run, without(run, frozenset(records)), peer)
+    if found is not None:
+        return False, f"without {_listed(hidden)}, {found}"
     crossed = sum(len(exchange) for exchange in heard)
     return True, f"all {crossed} messages to {peer} are the same without {_listed(hidden)}"
 
@@ -151,10 +141,25 @@ def _bait(sentence: Sentence, run: Run) -> Finding:
     whole = meeting.link.whole_policy(meeting.side(sentence.peer)) if meeting else None
     if whole is None:
         return False, "there was no exchange with rules evaluated"
+    assert meeting is not None
     report = audit(whole)
-    if not report.baits:
-        return False, "it hides nothing: nothing is tested"
+    compared = keeps_to_itself(run, meeting, meeting.side(sentence.peer))
+    if compared is None:
+        return False, "it keeps nothing back: nothing is tested"
+    if not compared[0]:
+        return compared
     return report.holds, report.sentences()[-1]
+
+
+def keeps_to_itself(run: Run, meeting: Meeting, side: int) -> Finding | None:
+    """Whether all that crossed is the same without what a side kept back; None if it is nothing."""
+    records = kept_back(run, meeting, side)
+    if not records:
+        return None
+    found = shown_by(run, meeting, side, records)
+    if found is not None:
+        return False, f"without {_listed(records)}, {found}"
+    return True, f"everything that crossed is the same without {_listed(records)}"
 
 
 # --- what happened in the exchange of this step ---

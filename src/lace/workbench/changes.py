@@ -17,7 +17,7 @@ from lace.scenario.expect import Sentence, parse_expectation
 from lace.scenario.link import Delivery
 from lace.scenario.model import LIMITS, Deed, Expectation, Fault, Scenario
 from lace.scenario.placeholders import fill
-from lace.scenario.run import Fate, Meeting, World
+from lace.scenario.run import Fate, Meeting, Run, StepRun, World
 from lace.selectors import selector
 
 _MOST: Final = 64
@@ -69,6 +69,20 @@ class Changes:
         fate = Fate(step.interlace, faults, world.built)
         stay = any(order.scene == scene for order in self.orders)
         return world.meet(scene, fate, self.seed, stay=stay)
+
+    def play(self, built: Built) -> Iterator[Run]:
+        """Yield the run after each scene with these changes, without checking anything."""
+        run = Run(built, [], World.begin(built), self.play)
+        for number, step in enumerate(built.scenario.steps):
+            run.world.prepare(number)
+            meeting = None
+            if step.interlace is not None:
+                meeting = self.meet(run.world, number)
+                for _ in self.steps(meeting, run.world, number):
+                    pass
+            held = {peer.id: run.world.held(peer.id) for peer in built.scenario.peers}
+            run.steps.append(StepRun(number=number, say=step.say, meeting=meeting, held=held))
+            yield run
 
     def steps(self, meeting: Meeting, world: World, scene: int) -> Iterator[Delivery]:
         """Yield each step of a scene's exchange as it happens, until it is over or quiet."""

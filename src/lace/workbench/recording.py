@@ -12,7 +12,6 @@ from typing import Any, Final
 from lace._version import __version__
 from lace.ids import RecordHash
 from lace.policy.audit import audit
-from lace.policy.executable import ExchangePolicy
 from lace.policy.module import Facet
 from lace.policy.plan import ExchangePlan
 from lace.record.facts import fields, links
@@ -20,8 +19,8 @@ from lace.record.model import Record
 from lace.scenario.build import Built
 from lace.scenario.expect import Kind, Sentence
 from lace.scenario.link import Link
-from lace.scenario.run import Checked, Run, StepRun, World
-from lace.scenario.verdicts import check, check_step
+from lace.scenario.run import Checked, Meeting, Run, StepRun, World
+from lace.scenario.verdicts import check, check_step, keeps_to_itself
 from lace.scenario.write import write_scenario
 from lace.workbench.changes import Changes
 from lace.workbench.disclosure import ledger_json
@@ -55,7 +54,7 @@ class _Recorder:
 
     def record(self) -> Json:
         scenario = self.built.scenario
-        run = Run(self.built, [], World.begin(self.built))
+        run = Run(self.built, [], World.begin(self.built), self.changes.play)
         self.seen.records |= {str(record.hash): record for record in self.built.records.values()}
         scenes = [self._scene(run, number) for number in range(len(scenario.steps))]
         return {
@@ -132,12 +131,13 @@ class _Recorder:
             scene["ledger"] = ledger_json(meeting, tracker.words)
             scene["plan"] = _plan_json(meeting.link)
             scene["stopped"] = stopped_json(meeting)
-            scene["audits"] = [_audit_json(meeting.link.whole_policy(side)) for side in (0, 1)]
             scene["cut"] = max(0, len(meeting.deliveries) - MOST_STEPS)
         else:
             scene["tables"] = {peer.id: self._still(world, peer.id) for peer in scenario.peers}
         held = {peer.id: world.held(peer.id) for peer in scenario.peers}
         run.steps.append(StepRun(number=number, say=step.say, meeting=meeting, held=held))
+        if meeting is not None:
+            scene["audits"] = [_audit_json(run, meeting, side) for side in (0, 1)]
         run.steps[-1].checks = check_step(run)
         scene["after"] = held
         scene["checks"] = self._checks(run, held_after)
@@ -216,12 +216,15 @@ def _plan_json(link: Link) -> Json | None:
     }
 
 
-def _audit_json(policy: ExchangePolicy | None) -> Json | None:
+def _audit_json(run: Run, meeting: Meeting, side: int) -> Json | None:
+    policy = meeting.link.whole_policy(side)
     if policy is None:
         return None
     report = audit(policy)
+    compared = keeps_to_itself(run, meeting, side)
     return {
-        "holds": report.holds,
+        "holds": report.holds and (compared is None or compared[0]),
+        "compared": None if compared is None else {"ok": compared[0], "text": compared[1]},
         "sentences": report.sentences(),
         "viewer": report.viewer,
         "records": report.records,

@@ -342,3 +342,27 @@ def test_a_scenario_is_judged_as_text_and_keeps_its_authors_words(session: Sessi
     ran = only(session.handle({"do": "run", "name": ROOM, "toml": text}))
     assert ran["recording"]["scenario"]["toml"] == text
     assert only(session.handle({"do": "share"}))["toml"] == text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"faults": [{"scene": 0, "do": "duplicate", "sender": "bob", "record": "chat"}]},
+        {"orders": [{"scene": 0, "step": 12, "do": "tick", "seconds": 30}]},
+        {"seed": 3},
+    ],
+)
+def test_what_was_changed_is_changed_in_the_run_to_compare_with_too(
+    changes: dict[str, Any],
+) -> None:
+    session = Session()
+    name, text = scenario_text("bait-attack")
+    answer = only(session.handle({"do": "run", "name": name, "toml": text, "changes": changes}))
+    scene = answer["recording"]["scenes"][0]
+    sentences = {c["text"]: c for c in scene["checks"] if "never learns" in c["text"]}
+    assert len(sentences) == 2
+    assert all(c["ok"] for c in sentences.values()), sentences
+    assert scene["audits"][0]["compared"]["ok"]
+    carl = answer["recording"]["scenes"][1]["audits"][0]
+    assert not carl["holds"]
+    assert carl["compared"]["text"].startswith("without carls-diary, message")

@@ -38,7 +38,8 @@ export function DisclosureTab() {
           ${audit ? html`<div class="bait">
             <button type="button" id=${`bait-${side}`} aria-expanded=${open === side} onClick=${() => setOpen(open === side ? null : side)}>Bait test: can ${me?.title}’s rules find out what ${you?.title} hides?</button>
             ${open === side ? html`<div role="status" class="bait-result" id=${`bait-result-${side}`}>
-              <p class=${audit.holds ? "good" : "bad"}><b>${audit.holds ? `✓ ${you?.title}’s hidden records stay hidden` : "✗ Something was found out"}</b></p>
+              <p class=${audit.holds ? "good" : "bad"}><b>${!audit.holds ? `✗ ${you?.title} gives away what it keeps back` : audit.compared ? `✓ ${you?.title}’s hidden records stay hidden` : `– ${you?.title} keeps nothing back: there is nothing to find out`}</b></p>
+              ${audit.compared ? html`<p>Run again without what ${you?.title} keeps back: ${audit.compared.text}.</p>` : null}
               <ul>${audit.sentences.map((sentence) => html`<li>${named(sentence)}</li>`)}</ul>
               ${audit.baits.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="Baits"><table><caption class="sr">Baits</caption><thead><tr><th scope="col">Hidden value</th><th scope="col">Found out</th></tr></thead>
                 <tbody>${audit.baits.map((bait) => html`<tr><td>${bait.field} ${named(bait.value)}</td><td>${bait.learned ? "✗ yes" : "✓ no"}</td></tr>`)}</tbody></table></div>` : html`<p>${you?.title} hides nothing from these rules.</p>`}
