@@ -65,6 +65,37 @@ def test_a_plain_page_opens_stores_and_lists_and_keeps_its_records(page: Page, s
     assert item.inner_text() == shown  # still there, the same hash
 
 
+def test_two_tabs_lose_nothing_and_a_second_secret_is_refused(page: Page, site: str) -> None:
+    other = page.context.new_page()
+    for one in (page, other):
+        one.set_default_timeout(LOADING)
+        one.goto(f"{site}LICENSES.txt")
+    put = "const made = await Lace.open(given[0]); await made.store([{at: given[1], data: 'x'}]);"
+    listed = " return (await made.list('//g//a//')).map((r) => r.at).sort();"
+    caught = "try { %s } catch (e) { return [e.name, e.code, e.message, e.hint]; }"
+    assert run(page, put + listed, "mine", "//g//a//1") == ["//g//a//1"]
+    assert run(other, put + listed, "another", "//g//a//1") == ["//g//a//1"]
+    assert run(page, put + listed, "mine", "//g//a//2") == ["//g//a//1", "//g//a//2"]
+    refused = run(other, caught % "await Lace.open('mine');")
+    assert refused[:3] == [
+        "LaceError",
+        "store.locked",
+        "mine is open in another tab of this browser",
+    ]
+    run(page, "await (await Lace.open('mine')).close();")
+    assert run(other, put + listed, "mine", "//g//a//3") == [f"//g//a//{n}" for n in (1, 2, 3)]
+    second = "await Lace.open('mine', { secret: await Lace.demoSecret('me') });"
+    refused = run(other, caught % second)
+    assert refused[:3] == ["LaceError", "input.key", "mine is open already, with no key"]
+    assert "Close it first" in refused[3]
+    other.close()  # a closed tab holds nothing, once the browser has noticed
+    page.evaluate("navigator.locks.request('lace/mine', () => {})")  # waits for its turn
+    page.evaluate("navigator.locks.request('lace/another', () => {})")
+    again = "const made = await Lace.open(given[0], { secret: await Lace.demoSecret('me') });"
+    assert run(page, again + listed, "mine") == [f"//g//a//{n}" for n in (1, 2, 3)]
+    assert run(page, again + listed, "another") == ["//g//a//1"]
+
+
 @pytest.mark.req("000-WB-02", "000-API-13")
 def test_it_is_the_same_engine(page: Page, site: str) -> None:
     """Same bytes, same answers, same codes; two laces of a page converge as anywhere."""

@@ -19,12 +19,20 @@ _open: dict[str, Lace] = {}
 
 
 def open_lace(name: str, path: str, secret: str) -> str:
-    """Open a lace in a file of the page's own storage, with a key if a secret is given."""
+    """Open a lace in a file of the page's own storage, with a key if a secret is given.
+
+    A lace that is open keeps its key: another one is refused, not passed over.
+    """
     key = SigningKey.from_secret_text(secret) if secret else None
     if name not in _open:
         # Evaluations run where they are called: a page has no threads to give them to.
         _open[name] = Lace(_store=SqliteStore(path), key=key)
     verifier = _open[name].verifier
+    if key is not None and key.verifier != verifier:
+        raise UsageError(
+            f"{name} is open already, with {verifier or 'no key'}", code=Code.INPUT_KEY,
+            hint="Close it first, then open it with the other secret.",
+        )  # fmt: skip
     return json.dumps({"verifier": verifier})
 
 
