@@ -266,9 +266,11 @@ def _proof(local: Lace, made: Explanation, proof: Proof) -> Iterator[str]:
             if premise.rule is None:
                 record, what = _fact(premise.fact)
                 about.setdefault(record, []).extend(what)
+        for line in about.pop("", ()):
+            yield f"{indent}  {line}"
         for record, said in about.items():
             known = "this record" if record == made.record else f"{record} {_place(local, record)}"
-            yield f"{indent}  {known.strip() or 'there'}: {', '.join(said) or 'is here'}"
+            yield f"{indent}  {known.strip()}: {', '.join(said) or 'is here'}"
         for condition in item.conditions:
             yield f"{indent}  {condition}"
         derived = [premise for premise in item.because if premise.rule is not None]
@@ -276,7 +278,7 @@ def _proof(local: Lace, made: Explanation, proof: Proof) -> Iterator[str]:
 
 
 def _fact(line: str) -> tuple[str, list[str]]:
-    """Return which record a base fact is about, and what it says of it."""
+    """Return which record a base fact is about, and what it says of it; "" if about none."""
     try:
         name, *values = parse_fact(line)
     except LacegramError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from command import lace_inside as lace
 from hosting import hosting
 from meeting import Host
+from terminal import on_a_terminal
 from wires import store_of
 
 import lace as api
@@ -178,22 +178,6 @@ def test_a_peer_can_be_asked_for_what_is_not_here(home: Path) -> None:
     assert lace("get", other.hash, cwd=where).returncode == 6  # nothing was stored
 
 
-def on_a_terminal(*arguments: str, cwd: Path) -> str:
-    ours, theirs = pty.openpty()
-    done = subprocess.run(
-        [sys.executable, "-m", "lace", *arguments],
-        cwd=cwd, stdout=theirs, stderr=subprocess.PIPE, check=False, timeout=60,
-    )  # fmt: skip
-    os.write(theirs, b"<end>")
-    os.close(theirs)
-    shown = b""
-    while not shown.endswith(b"<end>"):
-        shown += os.read(ours, 65536)
-    os.close(ours)
-    assert b"Traceback" not in done.stderr
-    return shown.decode()
-
-
 def test_on_a_terminal_it_is_told_in_words(home: Path) -> None:
     where = home / "a"
     why = on_a_terminal("why", NOTE.hash, cwd=where)
@@ -205,6 +189,23 @@ def test_on_a_terminal_it_is_told_in_words(home: Path) -> None:
     assert "✗ my rules" in why_not
     assert "the rule that came closest" in why_not
     assert "fails at Member(V)" in why_not
+
+
+def test_facts_about_no_record_are_told_too(home: Path) -> None:
+    """A proof may rest on the time, or on who is here and who is the peer."""
+    where = home / "a"
+    rules = (
+        "SelectHave(P) :- Have(P), TickTAI(T), Here(V).\n"
+        "SelectAdvertised(P,S) :- Advertised(P,S).\n"
+    )
+    why = on_a_terminal("why", NOTE.hash, "--select", rules, cwd=where, exit=0)
+    assert "TickTAI('" in why
+    assert "Here('alice')" in why
+    peer = f"SelectHave(P) :- Have(P), Peer('{BOB.verifier}').\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+    why = on_a_terminal(
+        "why", NOTE.hash, "--peer", "bob", "--theirs", peer, cwd=where, exit=0
+    )  # fmt: skip
+    assert "Peer('bob')" in why
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
