@@ -54,14 +54,36 @@ def as_exposure(exposes: Exposes) -> Exposure:
     return Exposure(default=exposes)
 
 
-def raise_if_aborted(ended: m.Event) -> m.InterlaceResult:
-    """Return the result of an exchange that ended in order, or raise ``InterlaceAborted``."""
-    if isinstance(ended, m.Aborted):
-        raise InterlaceAborted(
-            ended.detail, code=ended.code, blame=ended.blame, result=ended.result
-        )
-    assert isinstance(ended, m.Closed)
-    return ended.result
+class Ends:
+    """Hears how an exchange goes, and knows at its end whether it came to a fixed point."""
+
+    def __init__(self, listen: Callable[[m.Event], None] | None = None) -> None:
+        self._listen = listen
+        self._reached = False
+        self._ended: m.Closed | m.Aborted | None = None
+
+    def __call__(self, event: m.Event) -> None:
+        if isinstance(event, m.FixedPoint):
+            self._reached = True
+        elif isinstance(event, m.Closed | m.Aborted):
+            self._ended = event
+        if self._listen is not None:
+            self._listen(event)
+
+    def result(self) -> m.InterlaceResult:
+        """Return what was done up to the fixed point, or raise ``InterlaceAborted``."""
+        ended = self._ended or m.Closed(m.Ending.ASKED, m.InterlaceResult())
+        if isinstance(ended, m.Aborted):
+            code, detail, blame = ended.code, ended.detail, ended.blame
+        elif self._reached:
+            return ended.result
+        elif ended.ending is m.Ending.LOOPS:
+            code, detail, blame = Code.LIMIT_EXCEEDED, ended.reason, m.Blame.LOCAL
+        else:
+            detail = f"{ended.reason} before a fixed point"
+            code = Code.INTERLACE_GONE
+            blame = m.Blame.LOCAL if ended.ending is m.Ending.ASKED else m.Blame.REMOTE
+        raise InterlaceAborted(detail, code=code, blame=blame, result=ended.result)
 
 
 async def sync(
@@ -79,14 +101,7 @@ async def sync(
     ``their_policy`` and ``their_expose`` are for a peer in this process, and by default the same as
     here; any other peer brings its own.
     """
-    ended: list[m.Event] = []
-
-    def hear(event: m.Event) -> None:
-        if isinstance(event, m.Closed | m.Aborted):
-            ended.append(event)
-        if listen is not None:
-            listen(event)
-
+    hear = Ends(listen)
     if isinstance(right, Lace):
         pair = _pair(
             left, right, (policy, their_policy or policy), (expose, their_expose or expose)
@@ -101,7 +116,7 @@ async def sync(
         _tell(pair.left, hear)
     else:
         await client_of(left, right, policy, expose).sync(right.address, hear)
-    return raise_if_aborted(ended[-1])
+    return hear.result()
 
 
 class OpenInterlace:
@@ -132,17 +147,14 @@ class OpenInterlace:
 
     async def fixed_point(self) -> m.InterlaceResult:
         """Wait for the next fixed point; raise ``InterlaceAborted`` if it ends before."""
+        ends = Ends()
         async for event in self:
             if isinstance(event, m.FixedPoint):
                 return event.result
+            ends(event)
             if isinstance(event, m.Aborted):
-                raise_if_aborted(event)
-        raise InterlaceAborted(
-            "it was closed before a fixed point",
-            code=Code.INTERLACE_GONE,
-            blame=m.Blame.LOCAL,
-            result=m.InterlaceResult(),
-        )
+                break
+        return ends.result()
 
     def wake(self) -> None:
         """Look for what is new. Storing through this process does it by itself."""

@@ -11,7 +11,7 @@ from typing import Final
 from lace.answering.selection import Selection
 from lace.api.handles import Lace, Peer, store_of
 from lace.api.handles import open as open_lace
-from lace.api.interlaces import Policy, as_module, client_of, raise_if_aborted, sync
+from lace.api.interlaces import Ends, Policy, as_module, client_of, sync
 from lace.errors import Code, Outcome, Status, UsageError
 from lace.ids import RecordHash
 from lace.record.model import Record, Versioned
@@ -89,8 +89,10 @@ async def _store_at(peer: Peer, records: builtins.list[Record]) -> builtins.list
     """Offer exactly these records to a peer; what it did not ask for, it had or it refused."""
     with open_lace(records=records, key=peer.key) as scratch:
         client = client_of(scratch, peer, hashes(record.hash for record in records))
-        exchange = await client.dial(peer.address)
-        sent = set(raise_if_aborted(await exchange.run()).sent)
+        ends = Ends()
+        exchange = await client.dial(peer.address, listen=ends)
+        await exchange.run()
+        sent = set(ends.result().sent)
         is_there = exchange.connection.machine.peer_advertises
     outcomes: builtins.list[Outcome[Record]] = []
     for record in records:

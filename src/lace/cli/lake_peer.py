@@ -15,6 +15,7 @@ import click
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_at_most, read_key
 from lace.cli.lake import Spark, open_lake, spark_options
+from lace.errors import Code
 from lace.ids import Verifier, is_verifier
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
@@ -118,7 +119,15 @@ def sync_command(
                 trust=None if trust is None else Path(trust),
             )
         )
-    return Exit.OK if isinstance(ended, m.Closed) else Exit.ABORTED
+    return how_it_ended(ended)
+
+
+def how_it_ended(ended: m.Closed | m.Aborted | None) -> Exit:
+    """Return the exit code of an exchange."""
+    if isinstance(ended, m.Aborted):
+        return Exit.LIMIT if ended.code is Code.LIMIT_EXCEEDED else Exit.ABORTED
+    by_limit = ended is not None and ended.ending is m.Ending.LOOPS
+    return Exit.LIMIT if by_limit else Exit.OK
 
 
 def _host(

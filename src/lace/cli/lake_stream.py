@@ -11,7 +11,13 @@ import click
 
 from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, open_lake, spark_options
-from lace.cli.lake_peer import exchange_options, read_exposure, read_module, read_verifier
+from lace.cli.lake_peer import (
+    exchange_options,
+    how_it_ended,
+    read_exposure,
+    read_module,
+    read_verifier,
+)
 from lace.cli.settings import is_address
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
@@ -129,10 +135,9 @@ def _run_live(live: LiveSource, stream: LakeStream, once: bool, interval: str) -
 
 
 def _how_it_ended(ended: m.Closed | m.Aborted | None) -> int:
-    if not isinstance(ended, m.Aborted):
-        return Exit.OK
-    click.echo(f"lace: {ended.detail} [{ended.code}]\n  {ended.code.fix}", err=True)
-    return Exit.ABORTED
+    if isinstance(ended, m.Aborted):
+        click.echo(f"lace: {ended.detail} [{ended.code}]\n  {ended.code.fix}", err=True)
+    return how_it_ended(ended)
 
 
 def _tell(number: int, result: StepResult) -> None:

@@ -174,6 +174,9 @@ async def _follow(meeting: _Meeting) -> int:
     if isinstance(last, m.Aborted):
         click.echo(f"lace: {last.detail} [{last.code}]\n  {last.code.fix}", err=True)
         return Exit.LIMIT if last.code is Code.LIMIT_EXCEEDED else Exit.ABORTED
+    if isinstance(last, m.Closed) and last.ending is m.Ending.LOOPS:
+        click.echo(f"lace: {last.reason} [{Code.LIMIT_EXCEEDED}]", err=True)
+        return Exit.LIMIT
     return Exit.OK
 
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,14 @@ from lace import blocking
 from lace.api.handles import Lace
 from lace.api.handles import store_of as inner_store
 from lace.cli.exitcodes import Exit
+from lace.cli.lake_peer import how_it_ended
 from lace.cli.root import _exit_code
 from lace.crypto.keys import demo_key
 from lace.errors import Code, InterlaceAborted, LimitExceeded, TransportError
 from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.keyring import Keyring
+from lace.limits import DEFAULT_LIMITS
 from lace.policy.module import module_from_text
 from lace.record.model import Record
 from lace.recordstore import MemoryStore
@@ -193,6 +196,35 @@ def test_exit_codes_tell_limits_from_aborts() -> None:
     assert _exit_code(aborted(Code.INTERLACE_GONE)) is Exit.ABORTED
     assert _exit_code(LimitExceeded("x", configured=1, observed=2)) is Exit.LIMIT
     assert _exit_code(TransportError("x", code=Code.TRANSPORT_LOST)) is Exit.ABORTED
+
+
+@pytest.mark.req("000-API-03")
+def test_what_a_limit_ends_is_no_fixed_point_and_ends_with_5(home: Path) -> None:
+    few = replace(DEFAULT_LIMITS, max_loop_iterations=1)
+    theirs = notes(2)
+    with hosting(Host(store_of(theirs), limits=few, stays=False)) as address:
+        done = lace("sync", address, cwd=home / "alice")
+        assert done.returncode == Exit.LIMIT, done.stderr
+        assert b"max_loop_iterations" in done.stderr
+        assert b"until then: 2 received" in done.stderr
+        assert b"fixed point:" not in done.stderr
+        assert stored(home / "alice") == {record.hash for record in theirs}  # and nothing is lost
+        with blocking.open() as local:
+            peer = blocking.connect(address)
+            with pytest.raises(InterlaceAborted, match="max_loop_iterations") as caught:
+                blocking.sync(local, peer, PLACE)
+            assert caught.value.code is Code.LIMIT_EXCEEDED
+            assert len(caught.value.result.received) == 2
+
+
+def test_a_lake_tells_limits_from_aborts_too() -> None:
+    result = m.InterlaceResult()
+    limit = m.Aborted(Code.LIMIT_EXCEEDED, "", m.Blame.LOCAL, result)
+    gone = m.Aborted(Code.INTERLACE_GONE, "", m.Blame.LINK, result)
+    assert how_it_ended(m.Closed(m.Ending.FIXED_POINT, result)) is Exit.OK
+    assert how_it_ended(m.Closed(m.Ending.LOOPS, result)) is Exit.LIMIT
+    assert how_it_ended(limit) is Exit.LIMIT
+    assert how_it_ended(gone) is Exit.ABORTED
 
 
 def test_a_peer_by_name_and_what_is_none(home: Path) -> None:
