@@ -79,9 +79,7 @@ def test_from_bundles_to_summaries(command: Command, tmp_path: Path) -> None:
     assert sum(json.loads(line)["n"] for line in out.splitlines()) == len(RECORDS)
     code, out, _ = command("lake", "sql", "x.lake", "SELECT raw FROM quarantine")
     assert json.loads(out) == {"raw": b"no record".hex()}
-    code, out, _ = command(
-        "lake", "export", "x.lake", "out", "--selector", PREFIX, "--bundles", "1"
-    )
+    code, out, _ = command("lake", "export", "x.lake", "out", "--select", PREFIX, "--bundles", "1")
     bundle = out.splitlines()[1]
     options = ("--source", "V.x", "--fields", "Group,Tag")
     for length in ("0", "1"):
@@ -148,7 +146,7 @@ def test_a_lake_syncs_with_a_lace_at_an_address(command: Command, tmp_path: Path
     thread.start()
     while not ready:
         thread.join(0.01)
-    code, out, err = command("lake", "sync", "x.lake", ready[0], "--selector", PREFIX)
+    code, out, err = command("lake", "sync", "x.lake", ready[0], "--select", PREFIX)
     loop.call_soon_threadsafe(done.set)
     thread.join()
     loop.close()
@@ -159,7 +157,7 @@ def test_a_lake_syncs_with_a_lace_at_an_address(command: Command, tmp_path: Path
     expected = {row[0] for row in evaluate_own(selector(PREFIX).program, source).rows(SELECT_HAVE)}
     assert set(out.split()) == expected
     assert all(store.has(RecordHash(hash)) for hash in expected)
-    code, _, err = command("lake", "sync", "x.lake", "tcp:127.0.0.1:1", "--selector", PREFIX)
+    code, _, err = command("lake", "sync", "x.lake", "tcp:127.0.0.1:1", "--select", PREFIX)
     assert (code, "[transport.connect]" in err) == (4, True)
 
 

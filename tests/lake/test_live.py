@@ -171,20 +171,20 @@ def test_the_command(
         out, err = capfd.readouterr()
         return code, out + err
 
-    assert call(address, "--selector", PREFIX, "--once") == (
+    assert call(address, "--select", PREFIX, "--once") == (
         0, "batch 0: 30 new, 0 duplicates, 0 put aside\n",
     )  # fmt: skip
-    assert call(address, "--selector", PREFIX, "--once") == (0, "")
+    assert call(address, "--select", PREFIX, "--once") == (0, "")
     code, said = call(address)
-    assert (code, "a peer needs --selector" in said) == (2, True)
-    code, said = call("folder", "--selector", PREFIX)
+    assert (code, "a peer needs --select" in said) == (2, True)
+    code, said = call("folder", "--select", PREFIX)
     assert (code, "is for a peer" in said) == (2, True)
     code, said = call("folder", "--once")
     assert (code, "[lake.stream]" in said) == (1, True)
-    code, said = call(address, "--selector", PREFIX, "--interval", "often")
+    code, said = call(address, "--select", PREFIX, "--interval", "often")
     assert (code, "often" in said, "Traceback" in said) == (1, True, False)
     server.stop()
-    code, said = call(address, "--selector", PREFIX, "--once")
+    code, said = call(address, "--select", PREFIX, "--once")
     assert (code, "[transport.connect]" in said) == (4, True)
 
 
@@ -196,7 +196,7 @@ def test_ctrl_c_ends_the_command_in_order(
     server, _ = served
     command = [
         sys.executable, "-m", "lace", "lake", "stream", "x.lake", str(server.address),
-        "--selector", PREFIX, "--checkpoint", "c", "--interval", "1 second",
+        "--select", PREFIX, "--checkpoint", "c", "--interval", "1 second",
     ]  # fmt: skip
     with (
         ThreadPoolExecutor(1) as pool,

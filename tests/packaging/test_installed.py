@@ -27,14 +27,14 @@ LAKE = {
     "ingest": ("a.lake", "a.lace"),
     "reconcile": ("a.lake", "b.lake", PLACE),
     "select": ("a.lake", PLACE),
-    "serve": ("a.lake", "--selector", PLACE),
+    "serve": ("a.lake", "--select", PLACE),
     "sql": ("a.lake", "SELECT 1", "--view", f"notes={PLACE}"),
     "stream": ("a.lake", "incoming", "--checkpoint", "c"),
     "summarize": ("a.lake", PLACE, "--source", "V.x", "--all-fields"),
-    "sync": ("a.lake", "tcp:127.0.0.1:1", "--selector", PLACE),
+    "sync": ("a.lake", "tcp:127.0.0.1:1", "--select", PLACE),
     "why": ("a.lake", PLACE, "S.x"),
 }
-LIVE = ("lake", "stream", "a.lake", "tcp:127.0.0.1:1", "--checkpoint", "c", "--selector", PLACE)
+LIVE = ("lake", "stream", "a.lake", "tcp:127.0.0.1:1", "--checkpoint", "c", "--select", PLACE)
 NEED_EXTRA = [
     *(("lake", "lake", name, *arguments) for name, arguments in LAKE.items()),
     ("lake", *LIVE),

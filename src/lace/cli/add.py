@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from lace import blocking
+from lace.cli.arguments import key_option, lace_option
 from lace.cli.files import name_and_value, read_limited
-from lace.cli.settings import find, key_option, lace_option
+from lace.cli.settings import find
 from lace.clock import tai_now
 from lace.errors import Code, Status, UsageError
 from lace.limits import DEFAULT_LIMITS
@@ -24,7 +25,7 @@ from lace.urc import Coordinate, parse_urc
 )  # fmt: skip
 @click.option("--tai", "instant", help="The record's time.  [default: now]")
 @click.option("--unsigned", is_flag=True, help="Do not sign, though there is a key.")
-@key_option
+@key_option()
 @lace_option
 def add(
     coordinate: str,

@@ -8,18 +8,23 @@ from pathlib import Path
 
 import click
 
-from lace.cli.keyring import key_named
+from lace.cli.arguments import (
+    is_file,
+    key_option,
+    read_signing_key,
+    read_verifier,
+    select_option,
+)
 from lace.cli.settings import FILE, STORE, parse
 from lace.errors import Code, UsageError
-from lace.ids import is_verifier
-from lace.keyring import Keyring, is_key_name
+from lace.keyring import is_key_name
 from lace.transport.address import parse_address
 
 
 @click.command()
 @click.argument("path", default=".")
-@click.option("--key", "key_text", metavar="NAME|FILE", help="The key that signs what is added.")
-@click.option("--select", metavar="SELECTOR", help="What belongs: a place, rules, or a file.")
+@key_option("The key that signs what is added.")
+@select_option("What belongs: a place, rules, or a file of them.")
 @click.option(
     "--room", metavar="NAME|VERIFIER", help="The place is a room, and this key admits its members."
 )
@@ -31,7 +36,7 @@ from lace.transport.address import parse_address
 def init(
     path: str,
     key_text: str | None,
-    select: str | None,
+    select_text: str | None,
     room: str | None,
     delegation: bool,
     revocation: str | None,
@@ -50,17 +55,17 @@ def init(
     if room is None and (delegation or revocation):
         raise click.UsageError("--delegation and --revocation are about a room: give --room")
     if key_text is not None:
-        key_named(key_text, warns=False)
+        read_signing_key(key_text, warns=False)
     lines = [
         "# A lace. docs/reference/settings.md says what may stand here.",
         f"store = {_quoted(STORE)}",
     ]
     if key_text is not None:
         lines.append(f"key = {_quoted(_key(key_text))}")
-    if select is not None:
-        lines.append(f"select = {_quoted(_selector(select))}")
+    if select_text is not None:
+        lines.append(f"select = {_quoted(_selector(select_text))}")
     if room is not None:
-        lines += ["", "[room]", f"authority = {_quoted(_authority(room))}"]
+        lines += ["", "[room]", f"authority = {_quoted(read_verifier(room, '--room'))}"]
         lines += ["delegation = true"] if delegation else []
         lines += [f"revocation = {_quoted(revocation)}"] if revocation else []
     for entry in peers:
@@ -95,13 +100,9 @@ def _key(text: str) -> str:
 
 
 def _selector(text: str) -> str:
-    if text.startswith("//") or ":-" in text:
+    if not is_file(text):
         return text
     return f"file:{Path(text.removeprefix('file:')).absolute()}"
-
-
-def _authority(text: str) -> str:
-    return text if is_verifier(text) else Keyring().get(text).verifier
 
 
 def _quoted(text: str) -> str:

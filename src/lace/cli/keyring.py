@@ -8,10 +8,9 @@ import click
 
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_key
+from lace.cli.names import warn_of_demo
 from lace.cli.render import print_json, table
-from lace.crypto.keys import SigningKey
-from lace.errors import UsageError
-from lace.keyring import Keyring, NamedKey, is_key_name
+from lace.keyring import Keyring
 
 
 @click.group()
@@ -47,7 +46,7 @@ def new(name: str, demo: bool, file: str | None) -> None:
     if demo and file is not None:
         raise click.UsageError("a demo key is made from its name, not taken from a file")
     made = Keyring().add(name, read_key(file) if file is not None else None, demo=demo)
-    _warn(made)
+    warn_of_demo(made)
     click.echo(made.verifier)
 
 
@@ -102,26 +101,3 @@ def remove(name: str, yes: bool) -> int:
     ring.remove(name)
     click.echo(f"{name} is removed", err=True)
     return Exit.OK
-
-
-def key_named(text: str, *, warns: bool = True) -> SigningKey:
-    """Return the key that --key means: a name of the keyring, or else a file."""
-    if not is_key_name(text):
-        return read_key(text)
-    found = Keyring().get(text)
-    if warns:
-        _warn(found)
-    return found.key
-
-
-def key_names() -> dict[str, str]:
-    """Return the verifiers that have a name here; none if the keyring cannot be read."""
-    try:
-        return {entry.verifier: entry.name for entry in Keyring().entries()}
-    except UsageError:
-        return {}  # it only makes things easier to read
-
-
-def _warn(used: NamedKey) -> None:
-    if used.demo:
-        click.echo(f"{used.name} is a demo key: anyone can sign with it", err=True)

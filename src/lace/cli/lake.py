@@ -335,20 +335,16 @@ def read_program(text: str, predicate: str | None) -> tuple[Any, Any, str]:
     Without a predicate, ``text`` is a selector: an address, rules, or a file of rules. With one, it
     is a file of any rules.
     """
+    from lace.cli.arguments import read_selector
     from lace.cli.files import read_at_most
     from lace.datalog.ast import Predicate
     from lace.errors import LacegramError
     from lace.limits import DEFAULT_LIMITS
-    from lace.policy.module import module_from_text
     from lace.rules import check_lacegram, compile_program
-    from lace.selectors import selector
     from lace.vocabulary import SELECT_HAVE
 
     if predicate is None:
-        if text.startswith("//") or ":-" in text:
-            module = selector(text)
-        else:
-            module = module_from_text(read_at_most(text, DEFAULT_LIMITS.lacegram_bytes + 1))
+        module = read_selector(text)
         return module.program, SELECT_HAVE, module.id
     checked = check_lacegram(read_at_most(text, DEFAULT_LIMITS.lacegram_bytes + 1))
     if checked.errors:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from lace.cli.arguments import select_option
 from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, open_lake, progress, read_program, record_set, spark_options
 
@@ -13,12 +14,12 @@ _DATABASES = (".db", ".sqlite", ".sqlite3")
 @click.command("export")
 @click.argument("name", metavar="LAKE")
 @click.argument("target", metavar="FOLDER|STORE")
-@click.option("--selector", "selector_text", metavar="SELECTOR", help="Only what this selects.")
+@select_option("Only what this selects.")
 @click.option("--bundles", type=click.IntRange(1), help="How many bundles.  [default: by size]")
 @click.option("--store", "into_store", is_flag=True, help="The target is a SQLite lace.")
 @spark_options
 def export_command(
-    name: str, target: str, selector_text: str | None, bundles: int | None, into_store: bool,
+    name: str, target: str, select_text: str | None, bundles: int | None, into_store: bool,
     spark: Spark
 ) -> int:  # fmt: skip
     """Write the records of LAKE into bundles in a new FOLDER, or with --store into a SQLite lace.
@@ -26,7 +27,7 @@ def export_command(
     \b
     Example:
       lace lake export notes.lake out/
-      lace lake export notes.lake phone.db --store --selector //notes-demo//notes//
+      lace lake export notes.lake phone.db --store --select //notes-demo//notes//
     """
     if target.endswith(_DATABASES) and not into_store:
         raise click.UsageError(f"{target} looks like a database: add --store, or name a folder")
@@ -38,9 +39,9 @@ def export_command(
 
     records = snapshot.records
     with progress(session) as report:
-        if selector_text is not None:
+        if select_text is not None:
             report("selecting")
-            records = select(snapshot, read_program(selector_text, None)[0]).records()
+            records = select(snapshot, read_program(select_text, None)[0]).records()
         report("writing")
         if into_store:
             with SqliteStore(record_set(target)) as store:

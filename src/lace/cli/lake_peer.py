@@ -12,16 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lace.cli.arguments import (
+    Decorator,
+    expect_option,
+    expose_option,
+    key_option,
+    read_exposure,
+    read_selector,
+    read_signing_key,
+    read_verifier,
+    select_option,
+    trust_option,
+)
 from lace.cli.exitcodes import Exit
-from lace.cli.files import read_at_most, read_key
 from lace.cli.lake import Spark, open_lake, spark_options
 from lace.errors import Code
-from lace.ids import Verifier, is_verifier
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
-from lace.policy.module import Facet, PolicyModule, module_from_text
-from lace.policy.view import Exposure
-from lace.selectors import selector
 from lace.transport.address import parse_address
 from lace.transport.tls import Certificate
 
@@ -35,21 +42,15 @@ def exchange_options(
     *, required: bool = True, calls: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return what exchanges of a lake have in common; ``calls`` adds whom a caller believes."""
-    options = [
-        click.option("--selector", "selector_text", required=required, metavar="SELECTOR",
-                     help="What is exchanged: an address, rules, or a file of rules."),
-        click.option("--expose", "exposed", multiple=True, default=("selected",),
-                     show_default=True, metavar="none|selected|everything|FILE",
-                     help="What a peer's rules may see; files are expose modules."),
-        click.option("--key", "key_file", metavar="FILE", help="Prove this key to peers."),
+    options: list[Decorator] = [
+        select_option("What is exchanged: a place, rules, or a file of them.", required=required),
+        expose_option,
+        key_option("Prove this key to peers."),
         click.option("--phase-timeout", type=click.IntRange(1), default=300, show_default=True,
                      help="Seconds that a peer may take for one phase."),
     ]  # fmt: skip
     if calls:
-        options += [
-            click.option("--expect", metavar="VERIFIER", help="Whom the peer must prove to be."),
-            click.option("--trust", metavar="FILE", help="One more certificate that wss believes."),
-        ]
+        options += [expect_option, trust_option]
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in options:
@@ -75,7 +76,7 @@ def serve_command(
 
     \b
     Example:
-      lace lake serve notes.lake --selector //notes-demo//notes//
+      lace lake serve notes.lake --select //notes-demo//notes//
     """
     if (certificate is None) != (certificate_key is None):
         raise click.UsageError("--certificate and --certificate-key go together")
@@ -107,9 +108,9 @@ def sync_command(
 
     \b
     Example:
-      lace lake sync notes.lake tcp:example.com:4790 --selector //notes-demo//notes//
+      lace lake sync notes.lake tcp:example.com:4790 --select //notes-demo//notes//
     """
-    expected = read_verifier(expect)
+    expected = None if expect is None else read_verifier(expect, "--expect")
     with ThreadPoolExecutor(_WORKERS) as worker:
         host = _host(name, worker, **options)
         ended = asyncio.run(
@@ -134,15 +135,15 @@ def _host(
     name: str,
     worker: ThreadPoolExecutor,
     *,
-    selector_text: str,
+    select_text: str,
     exposed: tuple[str, ...],
-    key_file: str | None,
+    key_text: str | None,
     phase_timeout: int,
     spark: Spark,
 ) -> LakeHost:
-    module = read_module(selector_text)
+    module = read_selector(select_text)
     exposure = read_exposure(exposed)
-    key = None if key_file is None else read_key(key_file)
+    key = None if key_text is None else read_signing_key(key_text)
     session = spark.open()
     opened = open_lake(name, session, create=True)
     from lace.lake.peer import LakeStore
@@ -164,30 +165,3 @@ def _tell(peer: str, event: m.Event) -> None:
             )
         case m.Aborted():
             click.echo(f"{peer}: {event.detail} [{event.code}]", err=True)
-
-
-def read_verifier(text: str | None) -> Verifier | None:
-    """Return whom --expect names."""
-    if text is not None and not is_verifier(text):
-        raise click.UsageError("--expect takes a verifier, V.….H3")
-    return None if text is None else Verifier(text)
-
-
-def read_module(text: str) -> PolicyModule:
-    """Return the selector that a text names: an address, rules, or a file of rules."""
-    if text.startswith("//") or ":-" in text:
-        return selector(text)
-    return module_from_text(read_at_most(text, DEFAULT_LIMITS.lacegram_bytes + 1))
-
-
-def read_exposure(choices: tuple[str, ...]) -> Exposure:
-    """Return what --expose names."""
-    words = {"none", "selected", "everything"}
-    modules = tuple(
-        module_from_text(read_at_most(file, DEFAULT_LIMITS.lacegram_bytes + 1), Facet.EXPOSE)
-        for file in choices
-        if file not in words
-    )
-    if "everything" in choices:
-        return Exposure(modules, "everything")
-    return Exposure(modules, "selected" if "selected" in choices else "none")

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lace.cli.exitcodes import Exit
-from lace.cli.lake import Spark, open_lake, spark_options
-from lace.cli.lake_peer import (
-    exchange_options,
-    how_it_ended,
+from lace.cli.arguments import (
+    is_address,
     read_exposure,
-    read_module,
+    read_selector,
+    read_signing_key,
     read_verifier,
 )
-from lace.cli.settings import is_address
+from lace.cli.exitcodes import Exit
+from lace.cli.lake import Spark, open_lake, spark_options
+from lace.cli.lake_peer import exchange_options, how_it_ended
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
 
@@ -49,13 +49,13 @@ def stream_command(
     \b
     Example:
       lace lake stream notes.lake incoming/ --checkpoint notes.checkpoint
-      lace lake stream notes.lake tcp:example.com:4790 --selector //notes-demo//notes//
+      lace lake stream notes.lake tcp:example.com:4790 --select //notes-demo//notes//
           --checkpoint notes.checkpoint
     """
     live = is_address(source)
-    if live != (peer["selector_text"] is not None):
+    if live != (peer["select_text"] is not None):
         raise click.UsageError(
-            "a peer needs --selector" if live else "--selector is for a peer at an address"
+            "a peer needs --select" if live else "--select is for a peer at an address"
         )
     with ExitStack() as stack:
         made = _live_source(source, checkpoint, **peer) if live else None
@@ -76,14 +76,13 @@ def stream_command(
 
 
 def _live_source(
-    address: str, checkpoint: str, *, selector_text: str, exposed: tuple[str, ...],
-    key_file: str | None, expect: str | None, trust: str | None, phase_timeout: int,
+    address: str, checkpoint: str, *, select_text: str, exposed: tuple[str, ...],
+    key_text: str | None, expect: str | None, trust: str | None, phase_timeout: int,
 ) -> LiveSource:  # fmt: skip
-    from lace.cli.files import read_key
     from lace.lake.session import check_packages
     from lace.transport.address import parse_address
 
-    module, exposure = read_module(selector_text), read_exposure(exposed)
+    module, exposure = read_selector(select_text), read_exposure(exposed)
     check_packages()
     from lace.lake.peersource import LiveSource
 
@@ -92,8 +91,8 @@ def _live_source(
         checkpoint=checkpoint,
         module=module,
         exposure=exposure,
-        key=None if key_file is None else read_key(key_file),
-        expected=read_verifier(expect),
+        key=None if key_text is None else read_signing_key(key_text),
+        expected=None if expect is None else read_verifier(expect, "--expect"),
         trust=None if trust is None else Path(trust),
         limits=replace(DEFAULT_LIMITS, phase_timeout=phase_timeout),
         retry=lambda seconds, why: click.echo(f"{why}; trying again in {seconds:.1f} s", err=True),

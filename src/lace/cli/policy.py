@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import click
 
+from lace.cli.arguments import (
+    expose_option,
+    field_option,
+    read_exposure,
+    read_fields,
+    read_selector,
+    read_verifier,
+)
 from lace.cli.exitcodes import Exit
-from lace.cli.files import name_and_value, read_at_most, read_facts
-from lace.ids import Verifier, is_verifier
-from lace.limits import DEFAULT_LIMITS
+from lace.cli.files import read_facts
 from lace.policy.audit import audit
 from lace.policy.executable import ExchangePolicy, Verdict
-from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
-from lace.policy.view import Exposure
-from lace.selectors import room, selector, with_support
+from lace.selectors import room, with_support
 
 
 @click.group()
@@ -30,11 +34,9 @@ def policy() -> None:
 
 @policy.command()
 @click.argument("selector_text", metavar="SELECTOR")
+@field_option
 @click.option(
-    "--field", "-f", "fields", multiple=True, metavar="NAME=VALUE", help="Narrow by a field."
-)
-@click.option(
-    "--room", "authority", metavar="VERIFIER", help="A room whose members this key admits."
+    "--room", "authority", metavar="NAME|VERIFIER", help="A room whose members this key admits."
 )
 @click.option("--delegation", is_flag=True, help="In a room: members may admit members.")
 @click.option("--revocation", metavar="APP", help="In a room: the sub-app that ends memberships.")
@@ -52,14 +54,17 @@ def show(
     \b
     Example:
       lace policy show //notes-demo//notes//
-      lace policy show //notes-demo//notes// --room V.authority --revocation revoked
+      lace policy show //notes-demo//notes// --room alice --revocation revoked
     """
     if authority is not None:
         module = room(
-            selector_text, authority=authority, delegation=delegation, revocation_app=revocation
+            selector_text,
+            authority=read_verifier(authority, "--room"),
+            delegation=delegation,
+            revocation_app=revocation,
         )
     else:
-        module = _selector(selector_text, dict(map(name_and_value, fields)))
+        module = read_selector(selector_text, fields=read_fields(fields))
     if support is not None:
         module = with_support(module, support)
     click.echo(module.text, nl=False)
@@ -69,21 +74,15 @@ def show(
 @policy.command("audit")
 @click.option("--local", "local_text", required=True, metavar="SELECTOR", help="Your own selector.")
 @click.option("--peer", "peer_text", required=True, metavar="SELECTOR", help="The peer's selector.")
-@click.option(
-    "--expose",
-    "exposed",
-    multiple=True,
-    metavar="none|selected|FILE",
-    help="What the peer's rules may see; files are expose modules.  [default: selected]",
-)
-@click.option("--viewer", default="", metavar="VERIFIER", help="The peer's proven verifier.")
+@expose_option
+@click.option("--viewer", metavar="NAME|VERIFIER", help="Whom the peer has proven to be.")
 @click.option("--records", required=True, metavar="FILE", help="The records you hold.")
 @click.option("--why", metavar="HASH", help="Also say why this record may or may not be sent.")
 def audit_command(
     local_text: str,
     peer_text: str,
     exposed: tuple[str, ...],
-    viewer: str,
+    viewer: str | None,
     records: str,
     why: str | None,
 ) -> int:
@@ -94,16 +93,14 @@ def audit_command(
       lace policy audit --local //u//docs// --peer their.lacegram --records mine.lace
     """
     source, rejected = read_facts(records)
-    if viewer and not is_verifier(viewer):
-        raise click.UsageError("--viewer takes a verifier, V.….H3")
-    proven = Verifier(viewer) if viewer else None
+    proven = None if viewer is None else read_verifier(viewer, "--viewer")
     plan = ExchangePlan(
         label_operands(
-            Party(index=0, module=_selector(local_text, {})),
-            Party(index=1, module=_selector(peer_text, {}), verifier=proven),
+            Party(index=0, module=read_selector(local_text)),
+            Party(index=1, module=read_selector(peer_text), verifier=proven),
         )
     )
-    executable = ExchangePolicy(plan, 0, source, _exposure(exposed or ("selected",)))
+    executable = ExchangePolicy(plan, 0, source, read_exposure(exposed))
     report = audit(executable)
     for sentence in report.sentences():
         click.echo(f"- {sentence}")
@@ -123,18 +120,3 @@ def _explain(verdict: Verdict) -> None:
         bound = ", ".join(f"{name} = {value}" for name, value in sorted(refusal.bindings.items()))
         given = f" with {bound}" if bound else ""
         click.echo(f"    {refusal.id} failed at {refusal.failed_atom}{given}")
-
-
-def _selector(text: str, fields: dict[str, str]) -> PolicyModule:
-    if text.startswith("//") or ":-" in text:
-        return selector(text, fields)
-    return module_from_text(read_at_most(text, DEFAULT_LIMITS.lacegram_bytes + 1))
-
-
-def _exposure(choices: tuple[str, ...]) -> Exposure:
-    files = [choice for choice in choices if choice not in {"none", "selected"}]
-    modules = tuple(
-        module_from_text(read_at_most(file, DEFAULT_LIMITS.lacegram_bytes + 1), Facet.EXPOSE)
-        for file in files
-    )
-    return Exposure(modules, "selected" if "selected" in choices else "none")

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import click
 
+from lace.cli.arguments import key_option, read_signing_key
 from lace.cli.exitcodes import Exit
-from lace.cli.files import name_and_value, read_frames, read_key, read_limited, write_output
+from lace.cli.files import name_and_value, read_frames, read_limited, write_output
 from lace.cli.render import console, print_json, table
 from lace.clock import tai_now
 from lace.errors import Code, RecordError, UsageError
@@ -33,9 +34,6 @@ output_option = click.option(
     "-o", "--output", default="-", show_default="standard output", help="Where to write the record."
 )
 force_option = click.option("--force", is_flag=True, help="Replace an existing output file.")
-key_option = click.option(
-    "--key", "key_file", metavar="FILE", help="Sign with the key in FILE (see lace key new)."
-)
 
 
 @click.group()
@@ -65,7 +63,7 @@ def record() -> None:
     help="An extra header; repeatable.",
 )
 @click.option("--tai", "instant", help="The record's time.  [default: now]")
-@key_option
+@key_option("Sign with this key.")
 @output_option
 @force_option
 def make(
@@ -74,7 +72,7 @@ def make(
     data_file: str | None,
     extras: tuple[str, ...],
     instant: str | None,
-    key_file: str | None,
+    key_text: str | None,
     output: str,
     force: bool,
 ) -> None:
@@ -104,21 +102,15 @@ def make(
         extras=map(name_and_value, extras),
         data=data,
     )
-    _write(seal(plex, read_key(key_file)) if key_file else plex, output, force)
+    _write(seal(plex, read_signing_key(key_text)) if key_text else plex, output, force)
 
 
 @record.command("seal")
 @click.argument("file")
-@click.option(
-    "--key",
-    "key_file",
-    metavar="FILE",
-    required=True,
-    help="Sign with the key in FILE (see lace key new).",
-)
+@key_option("Sign with this key.", required=True)
 @output_option
 @force_option
-def seal_command(file: str, key_file: str, output: str, force: bool) -> None:
+def seal_command(file: str, key_text: str, output: str, force: bool) -> None:
     """Sign the one Plex in FILE.
 
     \b
@@ -133,7 +125,7 @@ def seal_command(file: str, key_file: str, output: str, force: bool) -> None:
             code=Code.RECORD_TYPE,
             hint="Make an unsigned record first: lace record make, without --key.",
         )
-    _write(seal(records[0], read_key(key_file)), output, force)
+    _write(seal(records[0], read_signing_key(key_text)), output, force)
 
 
 @record.command()

@@ -8,17 +8,23 @@ import click
 
 from lace import blocking
 from lace.api.handles import Lace, Peer
+from lace.cli.arguments import (
+    field_option,
+    key_option,
+    lace_option,
+    read_fields,
+    read_selector,
+)
 from lace.cli.exitcodes import Exit
-from lace.cli.files import name_and_value, write_output
-from lace.cli.keyring import key_names
+from lace.cli.files import write_output
+from lace.cli.names import key_names
 from lace.cli.record import show_record
 from lace.cli.render import print_json, table
-from lace.cli.settings import Settings, find, key_option, lace_option
+from lace.cli.settings import Settings, find
 from lace.errors import Code, UsageError
 from lace.ids import is_record_hash
 from lace.policy.module import PolicyModule
 from lace.projection import HASH, SIGNED_BY, STANDARD, Cell, Projection
-from lace.selectors import selector
 
 _BRIEF = ("App", "Name", "Signed-By", "Hash")  # what fits on a terminal
 _CELL = 60
@@ -37,7 +43,7 @@ from_option = click.option(
 @click.option("--raw", is_flag=True, help="Write the whole record as it is stored.")
 @click.option("-o", "--output", default="-", help="With --data or --raw: where to write it.")
 @from_option
-@key_option
+@key_option()
 @lace_option
 def get(
     address: str,
@@ -79,16 +85,14 @@ def get(
 
 @click.command("list")
 @click.argument("selector_text", metavar="[SELECTOR]", required=False)
-@click.option(
-    "--field", "-f", "fields", multiple=True, metavar="NAME=VALUE", help="Narrow by a field."
-)
+@field_option
 @click.option(
     "--columns",
     metavar="NAME,NAME",
     help="Fields to show; Hash and Data too.  [default: on a terminal App,Name,Signed-By,Hash]",
 )
 @from_option
-@key_option
+@key_option()
 @lace_option
 def list_command(
     selector_text: str | None,
@@ -109,7 +113,7 @@ def list_command(
       lace list | jq -r .Hash
     """
     settings = find(where) if peer_text is None else _settings_or_none(where)
-    module = _module(settings, selector_text, dict(map(name_and_value, fields)))
+    module = _module(settings, selector_text, read_fields(fields))
     is_terminal = sys.stdout.isatty()
     chosen = _columns(columns) if columns is not None else _BRIEF if is_terminal else STANDARD
     with _open(settings, peer_text) as local:
@@ -129,11 +133,11 @@ def _module(settings: Settings | None, text: str | None, fields: dict[str, str])
     if fields:
         if text is None:
             raise click.UsageError("--field narrows a SELECTOR: give one")
-        return selector(text, fields)
+        return read_selector(text, fields=fields)
     if settings is None:
         if text is None:
             raise click.UsageError("give a SELECTOR")
-        return selector(text)
+        return read_selector(text)
     return settings.module(text)
 
 

@@ -12,12 +12,11 @@ from typing import Any
 
 import click
 
+from lace.cli.arguments import key_option, read_selector, read_signing_key, select_option
 from lace.cli.exitcodes import Exit
-from lace.cli.keyring import key_named
 from lace.cli.settings import Settings, find
 from lace.errors import Code, UsageError
 from lace.recordstore.sqlite import SqliteStore
-from lace.selectors import selector
 from lace.serving.grants import ServePolicy, load_policy, symmetric_policy
 from lace.serving.metrics import serve_metrics
 from lace.serving.server import Server
@@ -29,20 +28,14 @@ from lace.transport.tls import Certificate, development_certificate
 @click.command()
 @click.argument("store")
 @click.argument("addresses", metavar="ADDRESS...", nargs=-1, required=True)
-@click.option(
-    "--select",
-    "selectors",
-    metavar="SELECTOR",
-    multiple=True,
-    help="What anyone may get and give here.",
-)
+@select_option("What anyone may get and give here.", multiple=True)
 @click.option(
     "--policy",
     "policy_file",
     metavar="FILE",
     help="Who may see what and who may store what (see docs/streams.md).",
 )
-@click.option("--key", "key_text", metavar="NAME|FILE", help="Prove this key to whoever connects.")
+@key_option("Prove this key to whoever connects.  [default: the one in lace.toml]")
 @click.option(
     "--name",
     "names",
@@ -77,7 +70,7 @@ from lace.transport.tls import Certificate, development_certificate
 def serve(
     store: str,
     addresses: tuple[str, ...],
-    selectors: tuple[str, ...],
+    select_texts: tuple[str, ...],
     policy_file: str | None,
     key_text: str | None,
     names: tuple[str, ...],
@@ -106,11 +99,11 @@ def serve(
     """
     places = [parse_address(text) for text in addresses]
     settings = find(store) if Path(store).is_dir() else None
-    policy = _policy(selectors, policy_file, settings)
+    policy = _policy(select_texts, policy_file, settings)
     if settings is not None:
         key = settings.signing_key(key_text)
     else:
-        key = key_named(key_text) if key_text is not None else None
+        key = read_signing_key(key_text) if key_text is not None else None
     certificate = _certificate(places, chain, cert_key, dev_cert)
     own = tuple(str(parse_address(name)) for name in names)
     if any(place.scheme is Scheme.STDIO for place in places):
@@ -168,7 +161,7 @@ def _policy(selectors: tuple[str, ...], file: str | None, settings: Settings | N
         raise click.UsageError("say what is served: give --select or --policy, one of them")
     if file:
         return load_policy(Path(file))
-    modules = [selector(text) for text in selectors]
+    modules = [read_selector(text) for text in selectors]
     if len(modules) == 1:
         return symmetric_policy(modules[0])
     from lace.selectors import any_of

@@ -13,52 +13,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
-import click
-
 from lace.api.handles import Lace, Peer, connect
 from lace.api.handles import open as open_lace
-from lace.cli.files import read_at_most
-from lace.cli.keyring import key_named
+from lace.cli.arguments import read_exposure, read_selector, read_signing_key, read_verifier
 from lace.crypto.keys import SigningKey
 from lace.errors import Code, LaceError, UsageError
 from lace.ids import is_verifier
-from lace.limits import DEFAULT_LIMITS
-from lace.policy.module import Facet, PolicyModule, module_from_text
-from lace.policy.view import Expose, Exposure
-from lace.selectors import room, selector
+from lace.policy.module import PolicyModule
+from lace.policy.view import Exposure
+from lace.selectors import room
 from lace.text import shown
-from lace.transport.address import Scheme
 
 FILE: Final = "lace.toml"
 STORE: Final = "records.lace"
 _FILE_BYTES: Final = 1 << 20
-_DEFAULTS: Final[tuple[Expose, ...]] = ("none", "selected", "everything")
-_SCHEMES: Final = tuple(Scheme)
 T = TypeVar("T")
-
-lace_option = click.option(
-    "--lace",
-    "where",
-    metavar="PATH",
-    envvar="LACE",
-    help="The lace to work in: its folder, or a store file.  [default: the one you are in]",
-)
-key_option = click.option(
-    "--key", "key_text", metavar="NAME|FILE", help="Your key.  [default: the one in lace.toml]"
-)
-select_option = click.option(
-    "--select",
-    "select_text",
-    metavar="SELECTOR",
-    help="What belongs: a place, rules, or a file of them.  [default: the one in lace.toml]",
-)
-expose_option = click.option(
-    "--expose",
-    "exposed",
-    multiple=True,
-    metavar="none|selected|everything|FILE",
-    help="What the peer's rules may see; files are expose modules.  [default: selected]",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +76,8 @@ class Settings:
     def signing_key(self, text: str | None, *, warns: bool = True) -> SigningKey | None:
         """Return the key of a flag, else the one of the settings, else None."""
         if text is not None:
-            return key_named(text, warns=warns)
-        return None if self.key is None else key_named(self._placed(self.key), warns=warns)
+            return read_signing_key(text, warns=warns)
+        return None if self.key is None else read_signing_key(self._placed(self.key), warns=warns)
 
     def module(self, text: str | None) -> PolicyModule:
         """Return the selector of a flag or argument, else the one of the settings."""
@@ -143,6 +112,8 @@ class Settings:
     ) -> Peer:
         """Return the peer of a name in the settings, or of an address."""
         known = self.peers.get(text)
+        if expect is not None:
+            expect = read_verifier(expect, "--expect")
         if known is None:
             return connect(text, expected=expect, trust=trust, key=key)
         where = None if known.trust is None else str(self.folder / known.trust)
@@ -153,11 +124,6 @@ class Settings:
     def _placed(self, key: str) -> str:
         """Return a key's name as it is, and a key's file from the folder."""
         return str(self.folder / key) if "/" in key or "." in key else key
-
-
-def is_address(text: str) -> bool:
-    """Whether a text is meant as an address of a peer, and not as a path."""
-    return text.partition(":")[0] in _SCHEMES
 
 
 def find(where: str | None) -> Settings:
@@ -178,32 +144,6 @@ def find(where: str | None) -> Settings:
     if not path.exists():
         raise UsageError(f"{path} does not exist", code=Code.SETTINGS_MISSING)
     return Settings(folder=path.parent, store=path)
-
-
-def read_selector(text: str, folder: Path | None = None) -> PolicyModule:
-    """Return the module of a place, of rules, or of a file (with or without ``file:``)."""
-    if text.startswith("//") or ":-" in text:
-        return selector(text)
-    return module_from_text(_rules(text, folder))
-
-
-def read_exposure(choices: tuple[str, ...], folder: Path | None = None) -> Exposure:
-    """Return the exposure of words and files of expose modules."""
-    words = [choice for choice in choices if choice in _DEFAULTS]
-    files = [choice for choice in choices if choice not in _DEFAULTS]
-    if len(words) > 1:
-        raise UsageError(
-            f"{' and '.join(words)} cannot both be exposed", code=Code.POLICY_FACET,
-            hint="Give one of none, selected, everything.",
-        )  # fmt: skip
-    modules = tuple(module_from_text(_rules(file, folder), Facet.EXPOSE) for file in files)
-    return Exposure(modules, next((word for word in _DEFAULTS if word in words), "none"))
-
-
-def _rules(text: str, folder: Path | None) -> bytes:
-    name = text.removeprefix("file:")
-    path = name if folder is None else str(folder / name)
-    return read_at_most(path, DEFAULT_LIMITS.lacegram_bytes + 1)
 
 
 # --- the file ---
@@ -264,9 +204,12 @@ def _peer(table: Mapping[str, Any]) -> PeerSettings:
     address = taken.text("address")
     if address is None:
         _wrong("a peer needs an address")
+    expect = taken.text("expect")
+    if expect is not None and not is_verifier(expect):
+        _wrong("expect of a peer is the verifier that it must prove")
     made = PeerSettings(
         address=address,
-        expect=taken.text("expect"),
+        expect=expect,
         trust=taken.text("trust"),
         select=taken.text("select"),
     )

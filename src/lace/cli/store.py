@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
+from lace.cli.arguments import read_selector
 from lace.cli.exitcodes import Exit
 from lace.ids import RecordHash
 from lace.policy.own import evaluate_own
 from lace.recordstore.sqlite import SqliteStore
 from lace.recordstore.sqlite_file import schema_version
-from lace.selectors import selector
 from lace.vocabulary import SELECT_HAVE
 
 
@@ -70,7 +70,7 @@ def forget(file: str, selector_text: str, yes: bool) -> None:
     Example:
       lace store forget notes.lace //notes-demo//notes/draft// --yes
     """
-    module = selector(selector_text)
+    module = read_selector(selector_text)
     with SqliteStore(file, read_only=not yes, create=False) as opened:
         with opened.snapshot() as snapshot:
             found = evaluate_own(module.program, snapshot, outputs=[SELECT_HAVE])

@@ -14,17 +14,18 @@ import click
 from lace.api.handles import Lace, Peer
 from lace.api.interlaces import open_interlace
 from lace.api.interlaces import sync as interlace_sync
-from lace.cli.events import Reporter, summary
-from lace.cli.exitcodes import Exit
-from lace.cli.settings import (
-    Settings,
+from lace.cli.arguments import (
+    expect_option,
     expose_option,
-    find,
     is_address,
     key_option,
     lace_option,
     select_option,
+    trust_option,
 )
+from lace.cli.events import Reporter, summary
+from lace.cli.exitcodes import Exit
+from lace.cli.settings import Settings, find
 from lace.errors import Code, InterlaceAborted, UsageError
 from lace.interlace import messages as m
 from lace.policy.module import PolicyModule
@@ -48,11 +49,11 @@ def _exchange_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that sync and follow share."""
     for option in (
         lace_option,
-        key_option,
+        key_option(),
         expose_option,
-        click.option("--trust", metavar="FILE", help="One more certificate to believe, for wss."),
-        click.option("--expect", metavar="VERIFIER", help="Whom the peer must prove to be."),
-        select_option,
+        trust_option,
+        expect_option,
+        select_option(),
         click.argument("peer_text", metavar="PEER"),
     ):
         command = option(command)

@@ -14,21 +14,19 @@ import click
 from lace import blocking
 from lace.api.handles import Lace
 from lace.api.reasons import Explanation, explain
-from lace.cli.exitcodes import Exit
-from lace.cli.files import read_frames
-from lace.cli.keyring import key_names
-from lace.cli.render import print_json
-from lace.cli.settings import (
-    PeerSettings,
-    Settings,
+from lace.cli.arguments import (
     expose_option,
-    find,
     is_address,
     key_option,
     lace_option,
     read_selector,
     select_option,
 )
+from lace.cli.exitcodes import Exit
+from lace.cli.files import read_frames
+from lace.cli.names import key_names, verifiers_by_name
+from lace.cli.render import print_json
+from lace.cli.settings import PeerSettings, Settings, find
 from lace.datalog.explain import FailedRule, Proof
 from lace.datalog.source import parse_fact
 from lace.errors import Code, LacegramError, UsageError
@@ -49,9 +47,9 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that why and why-not share."""
     for option in (
         lace_option,
-        key_option,
+        key_option(),
         expose_option,
-        select_option,
+        select_option(),
         click.option(
             "--ask", is_flag=True, help="Ask the peer for a record that is not here; store nothing."
         ),
@@ -176,9 +174,9 @@ def _peer(settings: Settings, text: str | None) -> tuple[Verifier | None, PeerSe
         known = next((peer for peer in settings.peers.values() if peer.expect == text), None)
         return Verifier(text), known
     if known is None and not is_address(text):
-        named = {name: verifier for verifier, name in key_names().items()}
+        named = verifiers_by_name()
         if text in named:
-            return Verifier(named[text]), None
+            return named[text], None
         there = ", ".join(settings.peers) or "none"
         raise UsageError(
             f"{shown(text)} is no peer of lace.toml (there are: {there}), no verifier, no address",

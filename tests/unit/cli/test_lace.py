@@ -202,6 +202,7 @@ def test_files_of_rules_and_keys_are_found_from_anywhere(home: Path) -> None:
         ("peers = 1", "table"),
         ("[peers.x]\nexpect = 'V'", "address"),
         ("[peers]\nx = 1", "peers.x"),
+        ("[peers.x]\naddress = 'tcp:h:1'\nexpect = 'bob'", "verifier"),
         ("[room]\nauthority = 'me'", "verifier"),
         ("expose = [1]", "list of texts"),
         ("store = ", "lace.toml"),

@@ -53,4 +53,4 @@ def test_a_missing_or_foreign_file_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists()
     (tmp_path / "other").write_bytes(b"hello" * 1000)
     assert b"store.corrupt" in lace("store", "check", tmp_path / "other").stderr
-    assert lace("store", "forget", tmp_path / "other", "nonsense").returncode == 1
+    assert lace("store", "forget", tmp_path / "other", "nonsense").returncode == 2
