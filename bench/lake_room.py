@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from lace.crypto.keys import SigningKey
 from lace.lake.rows import RECORDS_SCHEMA
 from lace.lake.tables import Lake
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 GROUP: Final = "notes-demo"
-AUTHORITY: Final = "V.authority.H3"
+AUTHORITY: Final = SigningKey(b"a" * 32).verifier
 MEMBERS: Final = 200
 SIGNERS: Final = 250
 GRANTS: Final = 1000

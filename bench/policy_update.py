@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 
 from lace import b64a
+from lace.crypto.keys import SigningKey
 from lace.datalog.source import Fact
 from lace.policy.executable import ExchangePolicy
 from lace.policy.origin import Party, label_operands
@@ -15,7 +16,7 @@ from lace.rules import LocalFacts
 from lace.selectors import room
 from measure import Effort, Result, Target, race
 
-_AUTHORITY = "V.authority"
+_AUTHORITY = SigningKey(b"a" * 32).verifier
 _UPDATES = 20  # in one round, so that the clock can see them
 
 

@@ -24,7 +24,7 @@ from lace.datalog.ast import (
     Variable,
 )
 from lace.errors import Code, EncodingError, PolicyError
-from lace.ids import Verifier
+from lace.ids import is_verifier
 from lace.policy.module import (
     PolicyModule,
     combine,
@@ -43,6 +43,10 @@ from lace.vocabulary import (
     SELECT_ADVERTISED,
     SELECT_HAVE,
 )
+
+MEMBER_APP: Final = "member"
+MEMBER_FIELD: Final = "Member"
+"""Where a room's grants are, and which field of them names the member, unless it is said."""
 
 _ANY: Final = Anonymous()
 _P: Final = Variable("P")
@@ -151,9 +155,9 @@ def all_of(*modules: PolicyModule) -> PolicyModule:
 def room(
     prefix: str,
     *,
-    authority: Verifier | str,
-    member_app: str = "member",
-    member_field: str = "Member",
+    authority: str,
+    member_app: str = MEMBER_APP,
+    member_field: str = MEMBER_FIELD,
     delegation: bool = False,
     revocation_app: str | None = None,
 ) -> PolicyModule:
@@ -171,8 +175,15 @@ def room(
             f"{shown(prefix)} is not a whole app", code=Code.POLICY_SELECTOR,
             hint="Write //group//app//.",
         )  # fmt: skip
+    if not is_verifier(authority):
+        # A name would match no signature, and the room would be empty without a word.
+        raise PolicyError(
+            f"authority: {shown(authority)} is not a verifier",
+            code=Code.POLICY_SELECTOR,
+            hint='Give a verifier, V.….H3: lace.Keyring().get("alice").verifier.',
+        )
     verifier, signer = Variable("V"), Variable("W")
-    owner = Constant(str(authority))
+    owner = Constant(authority)
     in_group = Filter((("Group", Constant(place.group)),))
     grants = in_group.and_also(App=Constant(f"{place.app}/{member_app}"))
     member = Atom("Member", (verifier,))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from lace import blocking
-from lace.cli.arguments import key_option, lace_option
+from lace.cli.arguments import key_option, lace_option, read_verifier
 from lace.cli.files import name_and_value, read_limited
-from lace.cli.settings import find
+from lace.cli.settings import Settings, find
 from lace.clock import tai_now
 from lace.errors import Code, Status, UsageError
 from lace.limits import DEFAULT_LIMITS
 from lace.record import build_plex, seal
+from lace.selectors import MEMBER_FIELD
 from lace.urc import Coordinate, parse_urc
 
 
@@ -40,7 +43,8 @@ def add(
     """Make a record at COORDINATE (//group//app//name), sign it, store it, and print its hash.
 
     To edit is to add another record at the same place. Nothing is ever changed, and nothing leaves
-    this lace before you interlace.
+    this lace before you interlace. In grants and revocations of a room, -f Member=NAME takes a name
+    of the keyring, and stores its verifier.
 
     \b
     Example:
@@ -68,7 +72,7 @@ def add(
         app=place.app,
         name=place.name,
         tai=instant or tai_now(),
-        extras=map(name_and_value, extras),
+        extras=_fields(settings, place, extras),
         data=data,
     )
     made = plex if key is None else seal(plex, key)
@@ -77,6 +81,16 @@ def add(
     if outcome.status is Status.DUPLICATE:
         click.echo("it was here already", err=True)
     click.echo(made.hash)
+
+
+def _fields(
+    settings: Settings, place: Coordinate, entries: tuple[str, ...]
+) -> Iterator[tuple[str, str]]:
+    """Yield the extra headers; in a grant, the member by verifier, whatever it was called."""
+    names_members = settings.grants_at(place)
+    for name, value in map(name_and_value, entries):
+        is_member = names_members and name == MEMBER_FIELD
+        yield name, read_verifier(value, MEMBER_FIELD) if is_member else value
 
 
 def exact_place(text: str) -> Coordinate:

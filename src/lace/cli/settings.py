@@ -21,8 +21,9 @@ from lace.errors import Code, LaceError, UsageError
 from lace.ids import is_verifier
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
-from lace.selectors import room
+from lace.selectors import MEMBER_APP, room
 from lace.text import shown
+from lace.urc import Coordinate, Prefix, parse_urc
 
 FILE: Final = "lace.toml"
 STORE: Final = "records.lace"
@@ -97,6 +98,18 @@ class Settings:
                 revocation_app=self.room.revocation,
             )
         return read_selector(self.select, self.folder)
+
+    def grants_at(self, place: Coordinate) -> bool:
+        """Whether a record at a place says who is a member of the room, or is one no longer."""
+        if self.room is None or self.select is None:
+            return False
+        about = parse_urc(self.select)
+        apps = {MEMBER_APP, self.room.revocation}
+        return (
+            isinstance(about, Prefix)
+            and place.group == about.group
+            and place.app in {f"{about.app}/{app}" for app in apps if app is not None}
+        )
 
     def exposure(self, choices: tuple[str, ...]) -> Exposure:
         """Return the exposure of flags, else the one of the settings."""

@@ -134,6 +134,26 @@ def test_the_room_is_a_table_with_blanks(home: Path) -> None:
     assert [row["Hash"] for row in lines(ok("list", cwd=room))] == made[:2]
 
 
+def test_a_grant_names_a_verifier_and_names_are_resolved(home: Path) -> None:
+    """What is no verifier would match nothing, and nobody would be told."""
+    Keyring().add("authority", demo=True)
+    ok("init", "room", "--select", "//notes-demo//notes//", "--room", "authority",
+       "--revocation", "ended", "--key", "authority", cwd=home)  # fmt: skip
+    room = home / "room"
+    for app in ("member", "ended"):
+        place = f"//notes-demo//notes/{app}//bob"
+        wrong = lace("add", place, "-f", "Member=zzz", "--text", "", cwd=room)
+        assert wrong.returncode == 2
+        assert b"Member: 'zzz' is no verifier" in wrong.stderr
+        ok("add", place, "-f", "Member=bob", "--text", "", cwd=room)
+        (row,) = lines(ok("list", f"//notes-demo//notes/{app}//", "--columns", "Member", cwd=room))
+        assert row["Member"] == demo_key("bob").verifier
+    ok("add", "//notes-demo//notes/message//m", "-f", "Member=zzz", "--text", "", cwd=room)
+    by_name = ok("policy", "show", "//notes-demo//notes//", "--room", "authority", cwd=home)
+    assert demo_key("authority").verifier.encode() in by_name
+    assert lace("policy", "show", "//g//a//", "--room", "zzz", cwd=home).returncode == 2
+
+
 def test_what_is_not_there_ends_with_6_and_says_what_to_do(notes: Path) -> None:
     done = lace("get", PLACE, cwd=notes)
     assert done.returncode == 6

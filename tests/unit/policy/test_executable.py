@@ -408,7 +408,9 @@ def test_what_is_no_selector(text: str) -> None:
         selector(text)
     assert caught.value.code is Code.POLICY_SELECTOR
     with pytest.raises(PolicyError):
-        room("//g//a//n/", authority="V.x")
+        room("//g//a//n/", authority=SigningKey(b"a" * 32).verifier)
+    with pytest.raises(PolicyError, match="'alice' is not a verifier"):
+        room("//g//a//", authority="alice")
     with pytest.raises(PolicyError):
         hashes([])
 
