@@ -329,6 +329,11 @@ def _ending(index: int, is_open: bool, where: Situation, late: Late = ()) -> Mee
 
 def stories(index: int, *, is_open: bool) -> Iterator[Half]:
     """Yield sides that have been through everything, with all that they were given on the way."""
+    return (met.mine for met in meetings(index, is_open=is_open))
+
+
+def meetings(index: int, *, is_open: bool) -> list[Meeting]:
+    """Return meetings that have come to their ends."""
     made: list[Meeting] = [
         _early(index, is_open),
         _differing(index, is_open),
@@ -357,7 +362,7 @@ def stories(index: int, *, is_open: bool) -> Iterator[Half]:
                 for question in LATE[:3]
             ),
         ]
-    return (met.mine for met in made)
+    return made
 
 
 def wandering(seed: int) -> tuple[Half, Half]:

@@ -333,7 +333,10 @@ class StoreAnswers:
         """Keep how the link stands, as one value: in the store, and at hand if there is room."""
         policy, link = self.policy, told.link
         if policy is not None and link is not None:  # else it stands as it stood, or nowhere
-            self._keep(link, told.state, policy)
+            try:
+                self._keep(link, told.state, policy)
+            except StoreError:
+                self._known = None  # without it the next exchange has more to do, and no more
         self._let_go()
 
     def _keep(self, link: bytes, state: m.LinkState, policy: ExchangePolicy) -> None:
@@ -353,11 +356,7 @@ class StoreAnswers:
         runtime = runtime_of(policy.plan, self.exposure, self._runtime)
         new = Known(self._basis, self._position, runtime, state, texts)
         known, change = change_of(new, before)
-        try:
-            self.store.keep_link(link, change)
-        except StoreError:
-            self._known = None  # without it the next exchange has more to do, and no more
-            return
+        self.store.keep_link(link, change)
         self._known, self._touched = known, set()
         if self._mentions is not None and not lost:
             self._rest = link, WarmLink(known, policy, self._mentions, self._runtime)

@@ -207,6 +207,9 @@ class Connection:
                 if self._journal is not None:
                     self._journal.step(item, now, effects)
                 inputs += filter(None, (self._do(effect, said) for effect in effects))
+                if self.closed:  # whatever else was asked, nobody waits for an answer
+                    inputs.clear()
+                    break
         if self._binding is None:
             self._sent += said
         else:

@@ -210,7 +210,7 @@ class Phases:
     @property
     def takes_listings(self) -> bool:
         """Whether advertisements have a place now."""
-        return FACTS.get(self.phase) is _ADVERTISING
+        return FACTS.get(self.phase) == _ADVERTISING
 
 
 def _misplaced(detail: str) -> ProtocolError:

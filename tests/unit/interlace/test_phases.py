@@ -24,6 +24,8 @@ from situations import (
     Half,
     Situation,
     frozen,
+    meeting,
+    meetings,
     situation_of,
     stories,
     wandering,
@@ -41,6 +43,7 @@ from lace.interlace.facts import PREDICATES, block
 from lace.interlace.machine import InterlaceMachine
 from lace.interlace.phases import TRANSITIONS, Occasion, Phase, Phases
 from lace.policy.origin import SourceLabel
+from lace.recordstore.base import StoreRecordId
 
 Move = tuple[Phase, Occasion, Phase]
 
@@ -515,6 +518,46 @@ def test_an_answer_speaks_only_of_what_was_asked(
 ) -> None:
     half, count = next(p for now, p in places(0, True).items() if now.due == question.__name__)
     assert outcome(again(half, count), wrong, moves) == "!"
+
+
+# --- what a late answer, or an order in the middle, must not change ---
+
+
+@pytest.mark.req("050-COR-08", "050-EPO-01")
+@pytest.mark.parametrize(("index", "is_open"), SIDES)
+def test_every_story_ends_well(index: int, is_open: bool) -> None:
+    """However late answers are, and whoever changes operands: no side is ended for it."""
+    for met in meetings(index, is_open=is_open):
+        for half in (met.mine, met.other):
+            assert not any(isinstance(event, m.Aborted) for event in half.events)
+        (*_, ended) = met.mine.events
+        if isinstance(ended, m.Closed) and ended.ending is m.Ending.ASKED:
+            stored = {stored.hash for stored in met.mine.store.read(StoreRecordId(0), 100)}
+            assert set(ended.result.received) == stored - {record.hash for record in MANY}
+            assert ended.result.received
+        else:
+            assert any(isinstance(event, m.FixedPoint) for event in met.mine.events[-2:])
+            assert met.mine.store.count() == met.other.store.count()
+
+
+@pytest.mark.req("050-EPO-01", "050-OPN-04")
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_operand_may_change_while_a_wake_is_considered(index: int) -> None:
+    met = meeting(index, is_open=True, mine=MANY, theirs=MANY_MORE)
+    met.start()
+    met.run()
+    met.save(met.mine, note(20))
+    met.mine.give(m.OperandChanged(WIDER))
+    while met.mine.due:
+        met.mine.answer()
+    assert met.mine.situations[-1].where == "setup begun silent passing-over crossing"
+    (told, _) = again(met.mine, len(met.mine.given)).receive(m.PeerGone(orderly=True), NOW)
+    assert isinstance(told, m.Emit)
+    assert isinstance(told.event, m.Closed)  # the peer could not know of either
+    assert met.run(lambda now: now.due == "Evaluate")  # by the new plan, before anything is said
+    assert met.mine.situations[-1].where == "advertise begun silent"
+    met.run()
+    assert met.other.store.has(note(20).hash)
 
 
 # --- the table of phases ---
