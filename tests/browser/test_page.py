@@ -34,8 +34,11 @@ TABS = (
 
 
 def open_page(page: Page, link: str, fragment: str = "") -> None:
+    """Open the workbench where a link says, or at the end of its first exchange."""
     page.goto(link + fragment)
     page.wait_for_selector("html[data-ready=ready]")
+    if "step=" not in fragment and page.locator("#to-end").is_enabled():
+        page.locator("#to-end").click()
 
 
 def step_of(page: Page) -> tuple[int, int]:
@@ -407,8 +410,8 @@ def test_a_link_of_an_unchanged_scenario_is_whole_and_opens_by_the_command(
 @pytest.mark.parametrize(
     ("fragment", "said", "at"),
     [
-        ("#z=AAAA", "The link is damaged", "51 / 51"),
-        ("#z=%25%25", "The link is damaged", "51 / 51"),
+        ("#z=AAAA&step=2", "The link is damaged", "2 / 51"),
+        ("#z=%25%25&step=", "The link is damaged", "0 / 51"),
         ("#scene=-5&step=3.7", "", "3 / 51"),
         ("#scene=99&step=1e999", "", "20 / 20"),
         ("#scene=x&step=x&tab=<b>", "", "0 / 51"),
@@ -756,6 +759,30 @@ def test_everything_by_keyboard(page: Page, link: str) -> None:
     expect(page.locator("#tab-why")).to_have_attribute("aria-selected", "true")
 
 
+def test_a_story_begins_at_its_beginning_and_ends_with_nothing_to_press(
+    page: Page, link: str
+) -> None:
+    page.goto(link)
+    page.wait_for_selector("html[data-ready=ready]")
+    is_at(page, 0)
+    expect(page.locator("#sentence")).to_have_text("Nothing has been said yet.")
+    page.keyboard.press("2")
+    is_at(page, 0)  # each scene too
+    page.locator("#to-end").click()
+    for button in ("step-on", "phase-on", "loop-on", "to-end"):
+        expect(page.locator(f"#{button}")).to_be_disabled()
+    page.locator("#step-back").click()
+    expect(page.locator("#step-on")).to_be_enabled()
+    at = step_of(page)[0]
+    page.locator(".skip").focus()
+    page.keyboard.press("Enter")  # a link within the page moves nothing else
+    page.wait_for_function("location.hash.includes('details')")
+    is_at(page, at)
+    page.select_option("#scenario", "cache-fill")
+    expect(page.locator(".story h2")).to_have_text("Cache fill")
+    is_at(page, 0)
+
+
 def test_each_step_is_a_sentence_that_is_read_out(page: Page, link: str) -> None:
     open_page(page, link)
     live = page.locator("#sentence")
@@ -823,6 +850,9 @@ def test_the_first_picture_waits_for_no_engine(page: Page, link: str) -> None:
     page.route_web_socket("**/session", lambda _socket: None)
     page.goto(link)
     expect(page.locator(".story h2")).to_have_text("Notes room")
+    is_at(page, 0)  # a story begins at its beginning
+    expect(page.locator("#step-back")).to_be_disabled()
+    page.keyboard.press("End")
     expect(page.locator("#outcome")).to_have_text("✓ fixed point")
     page.keyboard.press("ArrowLeft")
     is_at(page, step_of(page)[1] - 1)
@@ -844,6 +874,8 @@ def test_the_exported_page_steps_without_any_engine(page: Page, exported: str) -
     page.goto(f"{exported}#s=signed-manifest&scene=0")
     page.wait_for_selector("html[data-ready=recorded]")
     expect(page.locator("#engine")).to_contain_text("recording")
+    is_at(page, 0)
+    page.keyboard.press("End")
     expect(page.locator("#outcome")).to_have_text("✓ fixed point")
     expect(page.locator(".side-1 tbody tr", has_text="rejected")).to_contain_text("logo")
     page.locator(".side-1 th button", has_text="page").click()

@@ -67,7 +67,7 @@ function Details() {
 
 /** @param {{scenario: string|null, shared: string|null, scene: number, step: number|null, tab: string|null}} address */
 async function openAddress(address) {
-  const at = { scene: address.scene, step: address.step };
+  const at = { scene: address.scene, step: address.step ?? 0 };
   if (address.shared) {
     const found = await unpack(address.shared);
     if (found === null) state.notice.value = "The link is damaged: what it carried cannot be read.";
@@ -92,7 +92,7 @@ async function start() {
   document.addEventListener("keydown", onKey);
   const address = state.readAddress();
   if (address.tab && TABS.some(([name]) => name === address.tab)) state.tab.value = address.tab;
-  const at = { scene: address.scene, step: address.step };
+  const at = { scene: address.scene, step: address.step ?? 0 };
   // The recording comes first and waits for nothing; the engine starts beside it.
   const connected = engine.connect();
   const first = address.shared ? null : await engine.recorded(address.scenario ?? "notes-room");
@@ -128,7 +128,7 @@ async function start() {
 
 window.addEventListener("hashchange", () => {
   const address = state.readAddress();
-  if (address.scenario && address.scenario !== state.recording.value?.scenario.name) void engine.open(address.scenario, { scene: address.scene, step: address.step });
+  if (address.scenario && address.scenario !== state.recording.value?.scenario.name) void engine.open(address.scenario, { scene: address.scene, step: address.step ?? 0 });
   else if (address.shared && address.shared !== state.sharedText.value) void openAddress(address);
   else if (address.step !== null) {
     if (address.scene !== state.sceneNumber.value) state.openScene(address.scene, address.step);

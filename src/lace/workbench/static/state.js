@@ -71,6 +71,9 @@ export const ruleInfo = computed(() => {
   }
   return found;
 });
+/** Whether there is nothing after what is shown: the last step of the last scene. */
+export const finished = computed(() => step.value >= last.value
+  && sceneNumber.value + 1 >= (recording.value?.scenes.length ?? 0));
 export const phase = computed(() => frame.value?.after ?? "");
 
 /** @param {number} side @returns {import("./types.js").Row[]} */
@@ -164,11 +167,11 @@ export function goTo(to) {
 }
 
 /** @param {number} number @param {number} [at] */
-export function openScene(number, at) {
+export function openScene(number, at = 0) {
   const count = recording.value?.scenes.length ?? 0;
   batch(() => {
     sceneNumber.value = Math.max(0, Math.min(number, count - 1));
-    step.value = at ?? last.value;
+    step.value = Math.min(at, last.value);
     if (selection.value?.kind === "message") selection.value = null;
   });
 }
@@ -179,7 +182,7 @@ export function move(by) {
   if (to > last.value && sceneNumber.value + 1 < (recording.value?.scenes.length ?? 0)) {
     openScene(sceneNumber.value + 1, 0);
   } else if (to < 0 && sceneNumber.value > 0) {
-    openScene(sceneNumber.value - 1);
+    openScene(sceneNumber.value - 1, Infinity);
   } else {
     goTo(to);
   }
@@ -275,14 +278,15 @@ export function writeAddress() {
 /** The scenario as compressed text, when it is not one that comes with Lace as it is. */
 export const sharedText = signal(/** @type {string|null} */ (null));
 
-/** @param {Recording} made @param {{scene?: number, step?: number|null}} [at] */
+/** Show a recording from its start, or from where ``at`` says; a step of null is the last one.
+ * @param {Recording} made @param {{scene?: number, step?: number|null}} [at] */
 export function show(made, at = {}) {
   const same = made.scenario.name === recording.value?.scenario.name;
   batch(() => {
     recording.value = made;
     sceneNumber.value = Math.min(at.scene ?? 0, made.scenes.length - 1);
     const end = Math.max(0, (made.scenes[sceneNumber.value].frames?.length ?? 1) - 1);
-    step.value = Math.max(0, Math.min(at.step ?? end, end));
+    step.value = at.step === null ? end : Math.max(0, Math.min(at.step ?? 0, end));
     broken.value = null;
     settleDrafts(made);
     problems.value = [];

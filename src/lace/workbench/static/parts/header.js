@@ -31,16 +31,17 @@ function Transport() {
   const at = state.step.value;
   const end = state.last.value;
   const first = at === 0 && state.sceneNumber.value === 0;
+  const done = state.finished.value;
   return html`
     <div class="transport" role="group" aria-label="Stepping">
       <button type="button" id="to-start" disabled=${at === 0} onClick=${() => state.goTo(0)} title="To the start of the scene (Home)">|◀<span class="sr">To the start</span></button>
       <button type="button" id="loop-back" disabled=${first} onClick=${() => state.moveLoop(-1)} title="Back one loop (Shift ←)">≪<span class="sr">Back one loop</span></button>
       <button type="button" id="step-back" disabled=${first} onClick=${() => state.move(-1)} title="Back one step (←)">◀ <span>Back</span></button>
       <output id="where" aria-label="Step">${at} / ${end}</output>
-      <button type="button" id="step-on" class="primary" onClick=${() => state.move(1)} title="One step (→)"><span>Step</span> ▶</button>
-      <button type="button" id="phase-on" onClick=${() => state.movePhase(1)} title="To the next phase (P)"><span>Phase</span> ▶</button>
-      <button type="button" id="loop-on" onClick=${() => state.moveLoop(1)} title="To the next loop (Shift →)">≫<span class="sr">Next loop</span></button>
-      <button type="button" id="to-end" onClick=${state.toFixedPoint} title="To the fixed point (End)"><span>Fixed point</span> ▶|</button>
+      <button type="button" id="step-on" class="primary" disabled=${done} onClick=${() => state.move(1)} title="One step (→)"><span>Step</span> ▶</button>
+      <button type="button" id="phase-on" disabled=${done} onClick=${() => state.movePhase(1)} title="To the next phase (P)"><span>Phase</span> ▶</button>
+      <button type="button" id="loop-on" disabled=${done} onClick=${() => state.moveLoop(1)} title="To the next loop (Shift →)">≫<span class="sr">Next loop</span></button>
+      <button type="button" id="to-end" disabled=${done} onClick=${state.toFixedPoint} title="To the fixed point (End)"><span>Fixed point</span> ▶|</button>
       <button type="button" id="play" aria-pressed=${state.playing.value} onClick=${() => { state.playing.value = !state.playing.value; }} title="Run and pause (Space)">${state.playing.value ? "❚❚" : "►"}<span class="sr">${state.playing.value ? "Pause" : "Play"}</span></button>
     </div>`;
 }
