@@ -261,6 +261,14 @@ def test_a_why_tree_and_a_why_not_are_read(page: Page, link: str) -> None:
     expect(page.locator(".stops")).to_contain_text("closed: fixed point")
 
 
+def test_clicking_a_record_brings_its_reasons_into_sight(page: Page, link: str) -> None:
+    page.set_viewport_size({"width": 1400, "height": 900})
+    open_page(page, link)
+    page.locator(".side-0 th button", has_text="mallory-note").click()
+    expect(page.locator(".why h3").first).to_have_text("Why mallory-note?")
+    expect(page.locator(".why .verdict").first).to_be_in_viewport(ratio=1)
+
+
 @pytest.mark.req("000-WB-06")
 def test_a_flipped_byte_is_refused_under_glass_and_on_arrival(page: Page, link: str) -> None:
     open_page(page, link)
@@ -444,6 +452,12 @@ def test_a_file_of_ones_own_survives_reloading_and_can_be_left_and_found_again(
     text = library()["cache-fill"].read_text(encoding="utf-8").replace("Cache fill", "Mine")
     mine.write_text(text, encoding="utf-8")
     with workbench(str(mine)) as link:
+        page.route_web_socket("**/session", lambda _socket: None)
+        page.goto(link)
+        expect(page.locator(".story h2")).to_have_text("Mine")  # first of all, without any session
+        page.unroute_all()
+        page.goto("about:blank")
+        page = page.context.new_page()
         open_page(page, link)
         expect(page.locator(".story h2")).to_have_text("Mine")
         page.keyboard.press("ArrowLeft")
@@ -816,6 +830,12 @@ def test_axe_finds_nothing(page: Page, link: str, scheme: str, rules: str) -> No
         )
         assert found == [], (tab, found)
     page.check("#as-list")
+    page.keyboard.press("Home")  # what is still to come is as legible as what was
+    expect(page.locator(".steps .later").first).to_be_visible()
+    found = page.evaluate(
+        f"axe.run(document, {rules}).then((r) => r.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200))]))"
+    )
+    assert found == []
     page.keyboard.press("?")
     found = page.evaluate(
         f"axe.run(document, {rules}).then((r) => r.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200))]))"

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from anyio import to_thread
 from starlette.applications import Starlette
@@ -23,7 +24,8 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from lace.errors import LaceError
-from lace.workbench.session import Session, opened, text_of
+from lace.scenario.model import ScenarioError
+from lace.workbench.session import Session, name_of, opened, text_of
 
 STATIC: Final = Path(__file__).parent / "static"
 COOKIE: Final = "lace_workbench"
@@ -93,7 +95,10 @@ class Workbench:
     @property
     def url(self) -> str:
         """The link to open; whoever has it may use the workbench."""
-        fragment = f"#{self.fragment}" if self.fragment else ""
+        name = name_of(self.first)
+        # Another scenario than the one the page begins with by itself is named from the start.
+        begun = "" if name == Session().first else f"s={quote(name, safe='')}"
+        fragment = f"#{self.fragment or begun}".rstrip("#")
         return f"http://{self._authority}/?token={self.token}{fragment}"
 
     @property
@@ -141,7 +146,9 @@ class Workbench:
                     return Response(content, headers=SECURITY, media_type="application/json")
             return PlainTextResponse("not here\n", status_code=404, headers=SECURITY)
         media = _TYPES.get(file.suffix, "application/octet-stream")
-        return FileResponse(file, headers=SECURITY, media_type=media)
+        # A browser asks for the icon whenever the address changes, which is at each step.
+        kept = {"Cache-Control": "private, max-age=3600"} if file.suffix == ".svg" else {}
+        return FileResponse(file, headers=SECURITY | kept, media_type=media)
 
     async def _session(self, socket: WebSocket) -> None:
         gate = self.gate
@@ -167,7 +174,9 @@ def _recording(name: str, first: str) -> str | None:
     """Return what a page shows of a scenario before it has a session; None if there is none."""
     try:
         recording = opened(*text_of(name, first))[1]
-    except LaceError:  # the session says what is wrong
+    except ScenarioError:  # it is there and cannot be run; the session says what is wrong
+        return "null"
+    except LaceError:
         return None
     return json.dumps(recording, ensure_ascii=False, separators=(",", ":"))
 

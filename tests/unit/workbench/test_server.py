@@ -251,3 +251,19 @@ def test_the_page_names_nothing_outside() -> None:
             text = path.read_text(encoding="utf-8")
             addresses = re.findall(r"https?://[^\s\"'`<>)]+", text)
             assert [a for a in addresses if not a.startswith("http://www.w3.org/")] == [], path
+
+
+def test_the_icon_is_kept_and_a_file_that_cannot_run_is_there(
+    client: httpx.Client, tmp_path: Path
+) -> None:
+    assert "max-age" in client.get("/icon.svg").headers["Cache-Control"]
+    assert client.get("/app.js").headers["Cache-Control"] == "no-cache"
+    broken = tmp_path / "not mine.toml"
+    broken.write_text("x = 1\n", encoding="utf-8")
+    with workbench(str(broken)) as link:
+        assert link.endswith("#s=not%20mine")
+        base = link.split("/?", maxsplit=1)[0]
+        with httpx.Client(base_url=base, follow_redirects=True) as own:
+            own.get(link)
+            answer = own.get("/recordings/not%20mine.json")
+            assert (answer.status_code, answer.json()) == (200, None)

@@ -228,6 +228,17 @@ export function selectRecord(hash, side) {
     selection.value = { kind: "record", hash, side };
     if (!["why", "record", "disclosure"].includes(tab.value)) tab.value = "why";
   });
+  showDetails();
+}
+
+/** Bring what was asked for into sight: on most screens the details begin below the tables. */
+function showDetails() {
+  requestAnimationFrame(() => {
+    const details = document.getElementById("details");
+    if (!details || details.getBoundingClientRect().top < innerHeight * 0.7) return;
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    details.scrollIntoView({ block: "center", behavior: still ? "auto" : "smooth" });
+  });
 }
 
 /** @param {number} number */
