@@ -911,6 +911,21 @@ def test_the_exported_page_steps_without_any_engine(page: Page, exported: str) -
     is_at(page, 1)
 
 
+def test_an_exported_page_opens_its_own_link(page: Page, exported: str, exported_to: Path) -> None:
+    for place in (exported, (exported_to / "workbench.html").as_uri()):
+        page.goto(f"{place}#s=revocation&scene=2&step=4&tab=scenario")
+        page.wait_for_selector("html[data-ready=recorded]")
+        page.locator("#show-link").click()
+        expect(page.locator("#shared")).to_have_value(re.compile("z="))
+        shared = page.locator("#shared").input_value()
+        page.goto("about:blank")
+        page.goto(shared)
+        page.wait_for_selector("html[data-ready=recorded]")
+        expect(page.locator(".story h2")).to_have_text("Revocation")
+        is_at(page, 4)
+        expect(page.locator("#notice")).to_be_empty()
+
+
 def test_the_single_file_opens_without_any_server(
     page: Page, exported_to: Path, faults: list[str]
 ) -> None:

@@ -84,6 +84,21 @@ async function openAddress(address) {
   return false;
 }
 
+/** What a link carries, if this exported page has a recording of just that.
+ * @param {string} shared @returns {Promise<import("./types.js").Recording|null>} */
+async function recordedOf(shared) {
+  const { recorded, engine: place } = document.documentElement.dataset;
+  if (recorded === undefined && place === undefined) return null;
+  const found = await unpack(shared);
+  const list = await engine.recordedList();
+  const known = list?.scenarios.some((/** @type {{name: string}} */ one) => one.name === found?.name);
+  if (!found || !known) return null;
+  const made = await engine.recorded(found.name);
+  const same = made?.scenario.toml === found.toml
+    && JSON.stringify(made.changes) === JSON.stringify({ ...made.changes, ...found.changes });
+  return same ? made : null;
+}
+
 async function start() {
   try {
     setTheme(localStorage.getItem("lace-theme") ?? "");
@@ -95,7 +110,9 @@ async function start() {
   const at = { scene: address.scene, step: address.step ?? 0 };
   // The recording comes first and waits for nothing; the engine starts beside it.
   const connected = engine.connect();
-  const first = address.shared ? null : await engine.recorded(address.scenario ?? "notes-room");
+  const first = address.shared
+    ? await recordedOf(address.shared)
+    : await engine.recorded(address.scenario ?? "notes-room");
   if (first !== null) state.show(first, at);
   if (await connected) {
     const hello = await engine.ask({ do: "hello" });
@@ -114,7 +131,7 @@ async function start() {
     state.engine.value = "recorded";
     const list = await engine.recordedList();
     state.scenarios.value = list?.scenarios ?? (first ? [{ name: first.scenario.name, title: first.scenario.title }] : []);
-    if (address.shared) state.notice.value = "This link carries a scenario of its own, and there is no engine here to run it. Give the whole link to lace workbench.";
+    if (address.shared && first === null) state.notice.value = "This link carries a scenario of its own, and there is no engine here to run it. Give the whole link to lace workbench.";
     else if (first === null && address.scenario) state.notice.value = `There is no recording of ${address.scenario} here.`;
     if (state.recording.value === null) {
       const any = await engine.recorded(list?.scenarios[0]?.name ?? "notes-room");
