@@ -68,7 +68,8 @@ FORMS: Final = (
     _form(
         Kind.NEVER_LEARNS, "<peer> never learns <records>", "alice never learns diary",
         "Nothing that crossed to that peer, in the whole run so far, names these records, and "
-        "everything is byte for byte the same in a run in which nobody has them.",
+        "everything that crosses in its exchanges, both ways, is byte for byte the same in a run "
+        "that differs in nothing but that nobody has them.",
     ),
     _form(
         Kind.NEVER_LEARNS_FIELD, r"<peer> never learns (?P<field>[^\s]+) (?P<value>.+)",
@@ -107,7 +108,9 @@ FORMS: Final = (
     ),
     _form(
         Kind.BAIT, "<peer> passes the bait test", "bob passes the bait test",
-        "Rules made to find out hidden values, put in the place of the other side's, find none.",
+        "Everything that crosses, both ways, is the same in a run in which the peer does not have "
+        "what it keeps back; and rules made to find out hidden values, put in the place of the "
+        "other side's, find none.",
     ),
     _form(
         Kind.LOOPS, "the exchange takes <number> loops?", "the exchange takes 3 loops",
