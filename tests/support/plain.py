@@ -57,11 +57,7 @@ class PlainAnswers:
         ticks = self.exposure.looks_at_time(asked.plan.operands[1 - self.side.index].viewer)
         kept = None if asked.link is None else self.store.link(asked.link)
         known = None if kept is None else read_known(kept, self.side.parameters.standard_prefix)
-        if (
-            known is None
-            or known.basis != self._basis(asked.plan)
-            or self.store.forgotten(known.position.forgets) is None
-        ):
+        if known is None or known.basis != self._basis(asked.plan):
             return m.Recalled(ticks=ticks)
         state = known.state
         peers = state.peers.copy()
@@ -102,7 +98,8 @@ class PlainAnswers:
     def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
         assert self._forgets is not None
         theirs, mine = self._theirs(asked.plan), self._mine(asked.plan)
-        lost = self.store.forgotten(self._forgets) or []
+        told = self.store.forgotten(self._forgets)
+        lost = list(self._records) if told is None else told  # None: more than it keeps track of
         self._forgets = self.store.forgets()
         self._records = self._stored()
         self._position = Position(self.store.high_water(), self._forgets)

@@ -33,7 +33,7 @@ from lace.record.facts import fields
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore, Snapshot
 from lace.rules import LocalFacts
-from lace.vocabulary import ADVERTISED, ADVERTISED_FIELD
+from lace.vocabulary import ADVERTISED, ADVERTISED_FIELD, HAVE
 
 Schema = frozenset[str] | None
 
@@ -146,10 +146,16 @@ class StoreAnswers:
         """Return what was forgotten in the course of this exchange, and is not here again."""
         assert self._snapshot is not None
         assert self._forgets is not None
-        lost = self.store.forgotten(self._forgets)
-        if not lost:
+        lost: Iterable[str] | None = self.store.forgotten(self._forgets)
+        if lost is None:  # too much to say what: then all that is known to have been here
+            if self.policy is not None:
+                lost = [row[0] for row in self.policy.source.iterate(HAVE)]
+            else:
+                lost = () if self._known is None else self._known.state.own.records("")
+        gone = list(lost)
+        if not gone:
             return frozenset()
-        return frozenset(lost).difference(record.hash for record in self._snapshot.records(lost))
+        return frozenset(gone).difference(record.hash for record in self._snapshot.records(gone))
 
     def _stands(self, asked: m.Evaluate, now: Position) -> bool:
         """Whether the last fixed point of the link is still all there is to know."""
@@ -308,8 +314,7 @@ class StoreAnswers:
         else:
             rest = None
             known = read_known(kept, self.parameters.standard_prefix)
-        lost = None if known is None else self.store.forgotten(known.position.forgets)
-        if known is None or lost is None or known.basis != basis:
+        if known is None or known.basis != basis:
             return nothing
         if rest is not None:
             self.policy, self._mentions = rest.policy, rest.mentions
@@ -317,11 +322,12 @@ class StoreAnswers:
         self._known = known
         self._listed = set(known.texts)
         # What followed from records of ours does not any more when they are gone.
-        peers = known.state.peers
+        peers, lost = known.state.peers, self.store.forgotten(known.position.forgets)
+        doubtful = peers.records("") if lost is None else lost  # None: too long ago to say
         self._unknown = {
             hash
-            for hash in lost
-            if hash in peers and hash not in known.texts and not self.store.has(hash)
+            for hash in doubtful
+            if hash in peers and hash not in known.texts and not self.store.has(RecordHash(hash))
         }
         if not self._unknown:
             return replace(nothing, state=known.state)
