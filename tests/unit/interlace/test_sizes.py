@@ -1,0 +1,178 @@
+"""Scale models: dozens of records go through all the ways that tens of thousands would.
+
+Thresholds are a few records, a standard partition is one character, limits are just enough.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from effort import examples
+from exchanges import NOTES, note
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from links import Meeting, held, left_over
+
+from lace.interlace.parameters import Parameters
+from lace.limits import Limits
+from lace.policy.module import PolicyModule
+from lace.record import Record, build_plex
+from lace.recordstore import MemoryStore
+from lace.selectors import selector, with_support
+
+TINY = Parameters(
+    list_up_to=1, list_at_once=3, describe_at_once=2, request_at_once=1000, serve_at_once=2,
+    save_at_once=2, hold_bytes=700, hold_fresh_bytes=1000, answer_at_once=3, standard_prefix=1,
+)  # fmt: skip
+SUPPORTED = with_support(selector("//notes-demo//notes//"))
+
+
+def summaries(meeting: Meeting, side: int) -> int:
+    """Return how many summaries a side said, as both sides count them."""
+    said = meeting.facts(side, "AdvertisementPartition")
+    return sum(1 for fact in said if not fact.startswith("AdvertisementPartition('','0',"))
+
+
+def converges(
+    stores: tuple[MemoryStore, MemoryStore],
+    limits: Limits,
+    *,
+    module: PolicyModule = NOTES,
+    parameters: Parameters = TINY,
+    coarse: bool = True,
+    remembers: bool = True,
+) -> Meeting:
+    """Run an exchange; fail unless both sides end with everything, within their limits."""
+    everything = held(stores[0]) | held(stores[1])
+    meeting = Meeting(
+        stores, (module, module), limits=limits, parameters=parameters, coarse=coarse,
+        remembers=remembers,
+    ).end()  # fmt: skip
+    assert held(stores[0]) == held(stores[1]) == everything
+    for side in (0, 1):
+        assert meeting.believed(side) == meeting.advertised(1 - side) == everything
+        assert summaries(meeting, side) <= limits.max_partition_summaries
+    return meeting
+
+
+@pytest.mark.req("050-REC-02", "050-REC-06", "050-COR-08", "050-LIM-05")
+@pytest.mark.parametrize("remembers", [True, False])
+@pytest.mark.parametrize("coarse", [True, False])
+@pytest.mark.parametrize("depth", [0, 1, 2, 12])
+@pytest.mark.parametrize("more", [(20, 0), (0, 20), (12, 12)])
+def test_many_in_common_and_a_few_more(
+    more: tuple[int, int], depth: int, coarse: bool, remembers: bool
+) -> None:
+    """Several partitions are narrowed at once, and each question is asked once."""
+    stores = MemoryStore(), MemoryStore()
+    stores[0].save([note(i) for i in range(300)])
+    limits = Limits(max_narrowing_depth=depth)
+    converges(stores, limits, coarse=coarse, remembers=remembers)
+    for side, number in enumerate(more):
+        stores[side].save([note(1000 * (side + 1) + i) for i in range(number)])
+    meeting = converges(stores, limits, coarse=coarse, remembers=remembers)
+    asked = [meeting.facts(side, "NarrowAdvertisementPartition") for side in (0, 1)]
+    assert all(len(set(questions)) == len(questions) for questions in asked)
+    if not depth:
+        assert not any(asked)
+    elif coarse and depth > 1:
+        assert max(map(len, asked)) > 5
+    assert sum(len(meeting.results(side)[-1].received) for side in (0, 1)) == sum(more)
+
+
+@pytest.mark.req("050-LIM-04", "050-COR-08", "050-REC-02", "050-XFR-03", "050-XFR-04")
+@pytest.mark.parametrize("limit", [0, 1, 2, 64, 70, 130, 16_384])
+@pytest.mark.parametrize("coarse", [True, False])
+def test_a_first_exchange_in_many_transfer_phases(limit: int, coarse: bool) -> None:
+    """Each phase changes what the receiver has to tell; all of it counts for one limit."""
+    stores = MemoryStore(), MemoryStore()
+    data = b"x" * 300
+    records = [
+        build_plex(group="notes-demo", app="notes", name=f"{i}", tai=f"{i:010d}:{0:09d}", data=data)
+        for i in range(100)
+    ]
+    stores[0].save(records)
+    limits = Limits(max_partition_summaries=limit, transfer_phase_bytes=4000)
+    meeting = converges(stores, limits, coarse=coarse)
+    transfers = [block for block in meeting.facts(1, "MayRequest") if block]
+    assert len(transfers) > 3 * len(records)  # what was deferred was asked for again
+    assert left_over(stores, (NOTES, NOTES)) == [(), ()]
+
+
+@pytest.mark.req("050-LIM-04", "050-COR-08", "050-REC-02", "050-DRV-02")
+@pytest.mark.parametrize("limit", [0, 1, 64, 70, 130, 200, 16_384])
+@pytest.mark.parametrize("coarse", [True, False])
+def test_chains_of_links_that_bring_a_generation_in_each_loop(limit: int, coarse: bool) -> None:
+    """Each loop changes nearly every partition of the receiver."""
+    depth, number = 8, 40
+    stores = MemoryStore(), MemoryStore()
+    stores[0].save(chains(number, depth))
+    limits = Limits(max_partition_summaries=limit)
+    meeting = converges(stores, limits, module=SUPPORTED, coarse=coarse)
+    assert meeting.results(1)[-1].loops >= depth
+    again = converges(stores, limits, module=SUPPORTED, coarse=coarse)
+    assert again.results(1)[-1].received == ()
+
+
+def chains(number: int, depth: int) -> list[Record]:
+    """Return documents whose newest versions are notes; each links to the version before."""
+    made: list[Record] = []
+    newest: list[Record] = []
+    for version in range(depth):
+        app = "notes" if version == depth - 1 else "old"
+        newest = [
+            build_plex(
+                group="notes-demo", app=app, name=f"{i}", tai=f"{version:010d}:{0:09d}",
+                extras=[("+Link", f"evidence {newest[i].hash}")] if newest else [],
+            )
+            for i in range(number)
+        ]  # fmt: skip
+        made += newest
+    return made
+
+
+SIZES = st.sampled_from([0, 1, 2, 9, 40])
+
+
+@pytest.mark.req("050-REC-02", "050-COR-08", "050-LIM-04")
+@settings(max_examples=examples(80))
+@given(
+    common=SIZES,
+    only=st.tuples(SIZES, SIZES),
+    seed=st.integers(0, 10**6),
+    turns=st.integers(1, 3),
+    parameters=st.builds(
+        Parameters,
+        list_up_to=st.sampled_from([0, 1, 8]),
+        list_at_once=st.sampled_from([1, 3, 20_000]),
+        describe_at_once=st.sampled_from([1, 1000]),
+        request_at_once=st.sampled_from([1000]),
+        serve_at_once=st.sampled_from([1, 256]),
+        save_at_once=st.sampled_from([1, 3, 1024]),
+        hold_bytes=st.sampled_from([1, 500, 1 << 22]),
+        hold_fresh_bytes=st.sampled_from([0, 500, 1 << 26]),
+        answer_at_once=st.sampled_from([1, 5000]),
+        standard_prefix=st.sampled_from([1, 2]),
+    ),
+    limits=st.builds(
+        Limits,
+        max_partition_summaries=st.sampled_from([0, 1, 5, 64, 65, 130, 16_384]),
+        max_narrowing_depth=st.sampled_from([0, 1, 3, 12]),
+        transfer_phase_bytes=st.sampled_from([1, 1500, 1 << 25]),
+        max_loop_iterations=st.just(64),
+    ),
+    coarse=st.booleans(),
+)
+def test_sizes_and_limits_make_no_difference_to_what_both_end_up_with(
+    common: int, only: tuple[int, int], seed: int, turns: int,
+    parameters: Parameters, limits: Limits, coarse: bool,
+) -> None:  # fmt: skip
+    chance = random.Random(seed)
+    stores = MemoryStore(), MemoryStore()
+    for store in stores:
+        store.save([note(i) for i in range(common)])
+    for _ in range(turns):
+        for store, number in zip(stores, only, strict=True):
+            store.save([note(chance.randrange(1000, 10**6)) for _ in range(number)])
+        converges(stores, limits, parameters=parameters, coarse=coarse)
