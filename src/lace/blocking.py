@@ -23,7 +23,7 @@ def get(target: Lace | Peer, address: str) -> Record | None:
     return asyncio.run(operations.get(target, address))
 
 
-def list(target: Lace | Peer, policy: Policy) -> builtins.list[Record]:
+def list(target: Lace | Peer, policy: Policy | None = None) -> builtins.list[Record]:
     """Return the records that a selector selects."""
     return asyncio.run(operations.list(target, policy))
 
@@ -36,10 +36,10 @@ def store(target: Lace | Peer, records: Iterable[Record | bytes]) -> builtins.li
 def sync(
     left: Lace,
     right: Lace | Peer,
-    policy: Policy,
+    policy: Policy | None = None,
     *,
     their_policy: Policy | None = None,
-    expose: Exposes = "selected",
+    expose: Exposes | None = None,
     their_expose: Exposes | None = None,
     listen: Callable[[m.Event], None] | None = None,
 ) -> m.InterlaceResult:
@@ -57,6 +57,8 @@ def sync(
     )
 
 
-def table(target: Lace | Peer, policy: Policy, columns: Sequence[str] = STANDARD) -> Projection:
+def table(
+    target: Lace | Peer, policy: Policy | None = None, columns: Sequence[str] = STANDARD
+) -> Projection:
     """Return what a selector selects as a table."""
     return Projection.of(list(target, policy), columns)

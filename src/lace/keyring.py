@@ -19,13 +19,14 @@ from typing import Any, Final, NoReturn
 from lace.crypto.keys import SigningKey, demo_key
 from lace.errors import Code, EncodingError, UsageError
 from lace.ids import Verifier
-from lace.text import shown
+from lace.text import redact, shown
 
 VARIABLE: Final = "LACE_KEYRING"
 """The environment variable that names another file than the usual one."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FILE_BYTES: Final = 1 << 20
+KEY_FILE_BYTES: Final = 4096
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _HEAD: Final = (
     "# Signing secrets of Lace: whoever can read this file can sign in your name.\n"
@@ -50,6 +51,35 @@ class NamedKey:
 def is_key_name(text: str) -> bool:
     """Whether a text can name a key; what has a dot or a slash is a file, never a name."""
     return _NAME.fullmatch(text) is not None
+
+
+def read_key_file(name: str) -> SigningKey:
+    """Return the key in a file that only its owner can read."""
+    try:
+        with Path(name).open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise UsageError(f"{name} is not a file", code=Code.KEY_FILE)
+            if os.name == "posix" and mode & _OTHERS:
+                raise UsageError(
+                    f"{name} can be read by others",
+                    code=Code.KEY_FILE,
+                    hint=f"Run: chmod 600 {name}",
+                )
+            line = file.read(KEY_FILE_BYTES)
+    except OSError as error:
+        hint = "Give the name of a file that holds the secret." if name.startswith("&.") else ""
+        message = f"cannot read {redact(name)}: {error.strerror}"
+        raise UsageError(message, code=Code.INPUT_FILE, hint=hint) from None
+    return key_of_text(line, name)
+
+
+def key_of_text(line: bytes, where: str) -> SigningKey:
+    """Return the key of a secret text; the error for a bad one does not repeat it."""
+    try:
+        return SigningKey.from_secret_text(line.decode("ascii").strip())
+    except (UnicodeDecodeError, EncodingError):
+        raise UsageError(f"{where} holds no signing secret", code=Code.KEY_FILE) from None
 
 
 def default_path() -> Path:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Final, Self
 
 from lace.answering.warm import WarmLinks
 from lace.clock import tai_now
@@ -15,12 +15,19 @@ from lace.crypto.keys import SigningKey
 from lace.errors import Code, UsageError
 from lace.ids import Verifier, parse_verifier
 from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.module import PolicyModule
+from lace.policy.view import Exposure
 from lace.record.build import build_plex, seal
 from lace.record.model import Plex, Record, Seal
 from lace.recordstore.base import RecordStore
 from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
 from lace.transport.address import Address, parse_address
+
+if TYPE_CHECKING:
+    from lace.settings import Settings
+
+_SELECTED: Final = Exposure(default="selected")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +79,12 @@ class Lace:
     """Proven to peers, and signs what is added here."""
     limits: Limits = DEFAULT_LIMITS
     kinds: tuple[RecordKind, ...] = ()
+    policy: PolicyModule | None = None
+    """What belongs, where a call does not say it: the selector of the settings."""
+    exposure: Exposure = _SELECTED
+    """What peers' rules may see, where a call does not say it."""
+    peers: Mapping[str, Peer] = field(default_factory=dict)
+    """Those of the settings, by name."""
     _worker: ThreadPoolExecutor | None = None
     _warm: WarmLinks = field(default_factory=WarmLinks)
 
@@ -153,10 +166,16 @@ def open(
     key: SigningKey | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Lace:
-    """Open a lace in a file, or in memory without one; make it if it is not there.
+    """Open a lace: of a folder, of a store file, or in memory without either.
 
-    ``records`` are kinds of records that the application defines, and records to start with.
+    A folder is one that ``lace init`` made; what its ``lace.toml`` says holds where nothing else is
+    said: the key, the selector, what is exposed, and the peers. A store file is made if it is not
+    there. ``records`` are kinds of records that the application defines, and records to start with.
     """
+    settings = None if path is None else _settings(Path(path))
+    if settings is not None:
+        path = settings.store
+    said = _said_by(settings)
     store: RecordStore = MemoryStore(limits) if path is None else SqliteStore(path)
     given = list(records)
     seeds = [item for item in given if isinstance(item, Record)]
@@ -168,11 +187,46 @@ def open(
         raise
     return Lace(
         _store=store,
-        key=key,
+        key=said.key if key is None else key,
         limits=limits,
         kinds=tuple(item for item in given if isinstance(item, RecordKind)),
+        policy=said.policy,
+        exposure=said.exposure,
+        peers=said.peers,
         _worker=None if path is None else ThreadPoolExecutor(1, "lace"),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What the settings of a folder say, ready for use."""
+
+    key: SigningKey | None = None
+    policy: PolicyModule | None = None
+    exposure: Exposure = _SELECTED
+    peers: Mapping[str, Peer] = field(default_factory=dict)
+
+
+def _settings(path: Path) -> Settings | None:
+    from lace.settings import load, located  # a file alone has none, and needs none of this
+
+    folder = located(path)
+    return None if folder is None else load(folder)
+
+
+def _said_by(settings: Settings | None) -> _Said:
+    if settings is None:
+        return _Said()
+    peers = {
+        name: connect(
+            peer.address,
+            expected=peer.expect,
+            trust=None if peer.trust is None else settings.folder / peer.trust,
+        )
+        for name, peer in settings.peers.items()
+    }
+    policy = None if settings.select is None else settings.module()
+    return _Said(settings.signing_key(), policy, settings.exposure(), peers)
 
 
 def connect(

@@ -43,6 +43,22 @@ def as_module(policy: Policy) -> PolicyModule:
     return selector(policy) if policy.startswith("//") else module_from_text(policy)
 
 
+def policy_of(lace: Lace, policy: Policy | None) -> PolicyModule:
+    """Return the policy that a call gives, else the one of the lace; raise if there is none."""
+    if policy is not None:
+        return as_module(policy)
+    if lace.policy is None:
+        from lace.settings import nothing_selects  # a lace without settings needs none of it
+
+        raise nothing_selects()
+    return lace.policy
+
+
+def exposure_of(lace: Lace, exposes: Exposes | None) -> Exposure:
+    """Return the exposure that a call gives, else the one of the lace."""
+    return lace.exposure if exposes is None else as_exposure(exposes)
+
+
 def as_exposure(exposes: Exposes) -> Exposure:
     """Return the exposure that is meant."""
     if isinstance(exposes, Exposure):
@@ -89,23 +105,22 @@ class Ends:
 async def sync(
     left: Lace,
     right: Lace | Peer,
-    policy: Policy,
+    policy: Policy | None = None,
     *,
     their_policy: Policy | None = None,
-    expose: Exposes = "selected",
+    expose: Exposes | None = None,
     their_expose: Exposes | None = None,
     listen: Callable[[m.Event], None] | None = None,
 ) -> m.InterlaceResult:
     """Interlace until the current fixed point; raise ``InterlaceAborted`` if it ends early.
 
-    ``their_policy`` and ``their_expose`` are for a peer in this process, and by default the same as
-    here; any other peer brings its own.
+    Without ``policy`` and ``expose`` the settings of the lace hold. ``their_policy`` and
+    ``their_expose`` are for a peer in this process, and by default those of its settings, else the
+    same as here; any other peer brings its own.
     """
     hear = Ends(listen)
     if isinstance(right, Lace):
-        pair = _pair(
-            left, right, (policy, their_policy or policy), (expose, their_expose or expose)
-        )
+        pair = _pair(left, right, (policy, their_policy), (expose, their_expose))
         now = tai_now()
         pair.start(now)
         while pair.step(now):
@@ -340,10 +355,10 @@ class _PeerInterlace(OpenInterlace):
 async def open_interlace(
     left: Lace,
     right: Lace | Peer,
-    policy: Policy,
+    policy: Policy | None = None,
     *,
     their_policy: Policy | None = None,
-    expose: Exposes = "selected",
+    expose: Exposes | None = None,
     their_expose: Exposes | None = None,
     reconnect: bool = True,
     retry: Callable[[float, str], None] | None = None,
@@ -354,8 +369,7 @@ async def open_interlace(
     ``retry`` is told how many seconds it waits before that, and why.
     """
     if isinstance(right, Lace):
-        policies = policy, their_policy or policy
-        pair = _pair(left, right, policies, (expose, their_expose or expose), stays=True)
+        pair = _pair(left, right, (policy, their_policy), (expose, their_expose), stays=True)
         return _PairInterlace(pair, (left, right))
     client = client_of(left, right, policy, expose)
     return _PeerInterlace(client, left, right, reconnect=reconnect, retry=retry)
@@ -372,10 +386,10 @@ class SteppedInterlace:
         self,
         left: Lace,
         right: Lace | Peer,
-        policy: Policy,
+        policy: Policy | None = None,
         *,
         their_policy: Policy | None = None,
-        expose: Exposes = "selected",
+        expose: Exposes | None = None,
         stays: bool = True,
         clock: Callable[[], Tai] = tai_now,
     ) -> None:
@@ -388,8 +402,8 @@ class SteppedInterlace:
         self._woken = False
         self._alarms: dict[int, tuple[Timer, Tai]] = {}  # by side: when its timer runs out
         if isinstance(right, Lace):
-            policies = policy, their_policy or policy
-            self._pair = _pair(left, right, policies, (expose, expose), stays=stays)
+            policies = policy, their_policy
+            self._pair = _pair(left, right, policies, (expose, None), stays=stays)
             self._pair.start(clock())
             self._ends = [store_of(lace).subscribe(self._wake) for lace in (left, right)]
         else:
@@ -456,17 +470,27 @@ class SteppedInterlace:
 def _pair(
     left: Lace,
     right: Lace,
-    policies: tuple[Policy, Policy],
-    exposes: tuple[Exposes, Exposes],
+    policies: tuple[Policy | None, Policy | None],
+    exposes: tuple[Exposes | None, Exposes | None],
     *,
     stays: bool = False,
 ) -> Pair:
-    """Join two laces of this process. Each holds its own key, so each is proven to the other."""
+    """Join two laces of this process. Each holds its own key, so each is proven to the other.
+
+    Where nothing is said of the right one, its own settings hold, else the same as on the left.
+    """
+    mine, theirs = policies
+    modules = [policy_of(left, mine)]
+    modules.append(modules[0] if theirs is None and not right.policy else policy_of(right, theirs))
+    exposure, their_exposure = exposes
+    if their_exposure is None and right.policy is None:
+        their_exposure = exposure
+    exposures = (exposure_of(left, exposure), exposure_of(right, their_exposure))
     sides = []
     for index, (lace, other) in enumerate(((left, right), (right, left))):
         side = Side(
             index=index,
-            module=as_module(policies[index]),
+            module=modules[index],
             open=stays,
             verifier=lace.verifier,
             peer_verifier=other.verifier,
@@ -474,7 +498,7 @@ def _pair(
             encrypted=True,  # nothing leaves this process
             limits=lace.limits,
         )
-        sides.append(Connection(side, _answers_of(lace, as_exposure(exposes[index]))))
+        sides.append(Connection(side, _answers_of(lace, exposures[index])))
     return Pair(sides[0], sides[1], direct=True)
 
 
@@ -483,12 +507,14 @@ def _answers_of(lace: Lace, exposure: Exposure) -> MakeAnswers:
     return lambda side: StoreAnswers.of(store_of(lace), side, exposure, lace.limits, warm)
 
 
-def client_of(left: Lace, right: Peer, policy: Policy, expose: Exposes = "selected") -> Client:
+def client_of(
+    left: Lace, right: Peer, policy: Policy | None, expose: Exposes | None = None
+) -> Client:
     """Return what a lace brings to exchanges with a peer at an address."""
     return Client(
         store=store_of(left),
-        module=as_module(policy),
-        exposure=as_exposure(expose),
+        module=policy_of(left, policy),
+        exposure=exposure_of(left, expose),
         key=left.key,
         expected=right.expected,
         trust=right.trust,

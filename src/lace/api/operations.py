@@ -11,9 +11,10 @@ from typing import Final
 from lace.answering.selection import Selection
 from lace.api.handles import Lace, Peer, store_of
 from lace.api.handles import open as open_lace
-from lace.api.interlaces import Ends, Policy, as_module, client_of, sync
+from lace.api.interlaces import Ends, Policy, as_module, client_of, policy_of, sync
 from lace.errors import Code, Outcome, Status, UsageError
 from lace.ids import RecordHash
+from lace.policy.module import PolicyModule
 from lace.record.model import Record, Versioned
 from lace.record.validate import validate_record
 from lace.selectors import hashes
@@ -22,17 +23,24 @@ from lace.urc import Coordinate, HashAddress, parse_urc, raw_tip_key
 _POLL_SECONDS: Final = 1.0
 
 
-async def list(target: Lace | Peer, policy: Policy) -> builtins.list[Record]:
-    """Return the records that a selector selects, oldest first.
+async def list(target: Lace | Peer, policy: Policy | None = None) -> builtins.list[Record]:
+    """Return the records that a selector selects, oldest first; by default that of the settings.
 
     A peer is interlaced with: what it has and selects too is fetched, validated and returned.
     """
-    module = as_module(policy)
     if isinstance(target, Lace):
-        return Selection(store_of(target), module, target.limits).records()
+        return Selection(store_of(target), policy_of(target, policy), target.limits).records()
+    module = _wanted(policy)
     with open_lace(key=target.key) as scratch:
         await sync(scratch, target, module)
         return Selection(store_of(scratch), module).records()
+
+
+def _wanted(policy: Policy | None) -> PolicyModule:
+    """Return what a peer is asked for; it has no settings here."""
+    if policy is None:
+        raise UsageError("say what to ask the peer for", code=Code.POLICY_SELECTOR)
+    return as_module(policy)
 
 
 async def get(target: Lace | Peer, address: str) -> Record | None:
@@ -107,14 +115,14 @@ async def _store_at(peer: Peer, records: builtins.list[Record]) -> builtins.list
     return outcomes
 
 
-async def for_each(local: Lace, policy: Policy) -> AsyncGenerator[Record, None]:
+async def for_each(local: Lace, policy: Policy | None = None) -> AsyncGenerator[Record, None]:
     """Yield the records that are selected, then each one that comes to be: every one once.
 
     Each is here and selected at the moment it is yielded: what was forgotten is passed over, and so
     is what belonged only because of a forgotten record. It goes on until the iteration is left.
     """
     store = store_of(local)
-    selection = Selection(store, as_module(policy), local.limits)
+    selection = Selection(store, policy_of(local, policy), local.limits)
     loop = asyncio.get_running_loop()
     stored = asyncio.Event()
 

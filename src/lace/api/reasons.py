@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from lace.api.handles import Lace, store_of
-from lace.api.interlaces import Exposes, Policy, as_exposure, as_module
+from lace.api.interlaces import Exposes, Policy, as_module, exposure_of, policy_of
 from lace.clock import tai_now
 from lace.datalog.explain import FailedRule, Proof
 from lace.datalog.source import parse_fact
@@ -117,11 +117,11 @@ class Explanation:
 def explain(
     local: Lace,
     record: str,
-    policy: Policy,
+    policy: Policy | None = None,
     *,
     their_policy: Policy | None = None,
     peer: Verifier | None = None,
-    expose: Exposes = "selected",
+    expose: Exposes | None = None,
     offered: Record | None = None,
 ) -> Explanation:
     """Say why a record belongs here or may travel, or which layer stands in its way.
@@ -131,10 +131,12 @@ def explain(
     requested. ``offered`` is such a record as the peer would advertise it.
     """
     hash = parse_record_hash(record)
-    module = as_module(policy)
+    module = policy_of(local, policy)
     theirs = module if their_policy is None else as_module(their_policy)
     # Alone, nothing but the own rules decides: whatever they select, the second operand does too.
-    exposure = Exposure(default="everything") if their_policy is None else as_exposure(expose)
+    exposure = Exposure(default="everything")
+    if their_policy is not None:
+        exposure = exposure_of(local, expose)
     decided = _decide(local, hash, module, theirs, peer, exposure, offered)
     is_here = store_of(local).has(hash)
     if their_policy is not None:

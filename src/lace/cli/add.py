@@ -9,7 +9,7 @@ import click
 from lace import blocking
 from lace.cli.arguments import key_option, lace_option, read_verifier
 from lace.cli.files import name_and_value, read_limited
-from lace.cli.settings import Settings, find
+from lace.cli.place import Place, find
 from lace.clock import tai_now
 from lace.errors import Code, Status, UsageError
 from lace.limits import DEFAULT_LIMITS
@@ -84,10 +84,10 @@ def add(
 
 
 def _fields(
-    settings: Settings, place: Coordinate, entries: tuple[str, ...]
+    settings: Place, place: Coordinate, entries: tuple[str, ...]
 ) -> Iterator[tuple[str, str]]:
     """Yield the extra headers; in a grant, the member by verifier, whatever it was called."""
-    names_members = settings.grants_at(place)
+    names_members = settings.settings.grants_at(place)
     for name, value in map(name_and_value, entries):
         is_member = names_members and name == MEMBER_FIELD
         yield name, read_verifier(value, MEMBER_FIELD) if is_member else value

@@ -1,32 +1,25 @@
 """How commands read what they are given: the same words mean the same everywhere.
 
-A selector is a place, rules, or a file of rules, with or without ``file:``. A key is a name of the
-keyring or a file. A verifier may be given by a name that it has here. What may be exposed is one
-word, files of expose modules, or both.
+A selector and what may be exposed are read as in settings (``lace.settings``). A key is a name of
+the keyring or a file. A verifier may be given by a name that it has here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Final
 
 import click
 
-from lace.cli.files import name_and_value, read_at_most, read_key
+from lace.cli.files import name_and_value, read_key
 from lace.cli.names import verifiers_by_name, warn_of_demo
 from lace.crypto.keys import SigningKey
 from lace.errors import Code, UsageError
 from lace.ids import Verifier, is_verifier
 from lace.keyring import Keyring, is_key_name
-from lace.limits import DEFAULT_LIMITS
-from lace.policy.module import Facet, PolicyModule, module_from_text
-from lace.policy.view import Expose, Exposure
-from lace.selectors import selector
 from lace.text import shown
 from lace.transport.address import Scheme
 
-_WORDS: Final[tuple[Expose, ...]] = ("none", "selected", "everything")
 _SCHEMES: Final = tuple(Scheme)
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -83,39 +76,9 @@ def is_address(text: str) -> bool:
     return text.partition(":")[0] in _SCHEMES
 
 
-def is_file(text: str) -> bool:
-    """Whether a selector is meant as a file of rules."""
-    return not (text.startswith("//") or ":-" in text)
-
-
-def read_selector(
-    text: str, folder: Path | None = None, fields: Mapping[str, str] | None = None
-) -> PolicyModule:
-    """Return the module of a place, of rules, or of a file; a relative one is from ``folder``."""
-    if not is_file(text):
-        return selector(text, fields)
-    if fields:
-        raise UsageError("rules take no field filter", code=Code.POLICY_SELECTOR)
-    return module_from_text(_rules(text, folder))
-
-
 def read_fields(entries: tuple[str, ...]) -> dict[str, str]:
     """Return what --field narrows by."""
     return dict(map(name_and_value, entries))
-
-
-def read_exposure(choices: tuple[str, ...], folder: Path | None = None) -> Exposure:
-    """Return the exposure of words and files of expose modules; of nothing, what is selected."""
-    words = [choice for choice in choices if choice in _WORDS]
-    files = [choice for choice in choices if choice not in _WORDS]
-    if len(set(words)) > 1:
-        raise UsageError(
-            f"{' and '.join(words)} cannot both be exposed", code=Code.POLICY_FACET,
-            hint="Give one of none, selected, everything.",
-        )  # fmt: skip
-    modules = tuple(module_from_text(_rules(file, folder), Facet.EXPOSE) for file in files)
-    default: Expose = "none" if choices else "selected"
-    return Exposure(modules, next((word for word in _WORDS if word in words), default))
 
 
 def read_signing_key(text: str, *, warns: bool = True) -> SigningKey:
@@ -144,9 +107,3 @@ def read_verifier(text: str, what: str) -> Verifier:
         code=Code.ID_MALFORMED,
         hint="Give a verifier, V.….H3, or a name of the keyring.",
     )
-
-
-def _rules(text: str, folder: Path | None) -> bytes:
-    name = text.removeprefix("file:")
-    path = name if folder is None else str(folder / name)
-    return read_at_most(path, DEFAULT_LIMITS.lacegram_bytes + 1)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from lace.crypto.keys import SigningKey
-from lace.errors import Code, EncodingError, UsageError
+from lace.errors import Code, UsageError
+from lace.keyring import KEY_FILE_BYTES, key_of_text, read_key_file
 from lace.limits import DEFAULT_LIMITS
 from lace.record.facts import facts
 from lace.record.split import BrokenFrame, Frame, split_records
@@ -20,8 +20,6 @@ from lace.text import redact
 
 STANDARD_INPUT: Final = "-"
 _CHUNK: Final = 1 << 20
-_KEY_FILE_BYTES: Final = 4096
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def open_input(name: str) -> BinaryIO:
@@ -125,26 +123,9 @@ def write_key(name: str, key: SigningKey) -> None:
 def read_key(name: str) -> SigningKey:
     """Return the key in a file; ``-`` reads the secret from standard input."""
     if name == STANDARD_INPUT:
-        line = sys.stdin.buffer.readline(_KEY_FILE_BYTES)
-    else:
-        try:
-            with Path(name).open("rb") as file:
-                mode = os.fstat(file.fileno()).st_mode
-                if not stat.S_ISREG(mode):
-                    raise UsageError(f"{name} is not a file", code=Code.KEY_FILE)
-                if os.name == "posix" and mode & _OTHERS:
-                    raise UsageError(
-                        f"{name} can be read by others",
-                        code=Code.KEY_FILE,
-                        hint=f"Run: chmod 600 {name}",
-                    )
-                line = file.read(_KEY_FILE_BYTES)
-        except OSError as error:
-            raise _file_error("read", name, error) from None
-    try:
-        return SigningKey.from_secret_text(line.decode("ascii").strip())
-    except (UnicodeDecodeError, EncodingError):
-        raise UsageError(f"{name} holds no signing secret", code=Code.KEY_FILE) from None
+        line = sys.stdin.buffer.readline(KEY_FILE_BYTES)
+        return key_of_text(line, "standard input")
+    return read_key_file(name)
 
 
 def read_facts(name: str) -> tuple[LocalFacts, list[tuple[int, Code, str]]]:

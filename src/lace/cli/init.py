@@ -8,16 +8,11 @@ from pathlib import Path
 
 import click
 
-from lace.cli.arguments import (
-    is_file,
-    key_option,
-    read_signing_key,
-    read_verifier,
-    select_option,
-)
-from lace.cli.settings import FILE, STORE, parse
+from lace.api.handles import open as open_lace
+from lace.cli.arguments import key_option, read_signing_key, read_verifier, select_option
 from lace.errors import Code, UsageError
 from lace.keyring import is_key_name
+from lace.settings import FILE, STORE, is_file, parse
 from lace.transport.address import parse_address
 
 
@@ -81,7 +76,7 @@ def init(
 def _write(folder: Path, text: str) -> None:
     made = parse(tomllib.loads(text), folder)
     if made.select is not None:
-        made.module(None)  # what cannot be used is not written down
+        made.module()  # what cannot be used is not written down
     if (folder / FILE).exists():
         raise UsageError(
             f"{folder / FILE} exists already",
@@ -89,7 +84,7 @@ def _write(folder: Path, text: str) -> None:
             hint="Edit it, or choose another folder.",
         )
     folder.mkdir(parents=True, exist_ok=True)
-    made.open().close()
+    open_lace(made.store).close()
     with (folder / FILE).open("x", encoding="utf-8") as file:
         file.write(text)
 

@@ -113,7 +113,7 @@ version_option = click.option(
 
 def record_set(name: str) -> str:
     """Return what a name names: the folder of a lace stands for its store."""
-    from lace.cli.settings import FILE, load
+    from lace.settings import FILE, load
 
     return str(load(Path(name)).store) if (Path(name) / FILE).is_file() else name
 
@@ -335,12 +335,12 @@ def read_program(text: str, predicate: str | None) -> tuple[Any, Any, str]:
     Without a predicate, ``text`` is a selector: an address, rules, or a file of rules. With one, it
     is a file of any rules.
     """
-    from lace.cli.arguments import read_selector
     from lace.cli.files import read_at_most
     from lace.datalog.ast import Predicate
     from lace.errors import LacegramError
     from lace.limits import DEFAULT_LIMITS
     from lace.rules import check_lacegram, compile_program
+    from lace.settings import read_selector
     from lace.vocabulary import SELECT_HAVE
 
     if predicate is None:

@@ -17,8 +17,6 @@ from lace.cli.arguments import (
     expect_option,
     expose_option,
     key_option,
-    read_exposure,
-    read_selector,
     read_signing_key,
     read_verifier,
     select_option,
@@ -29,6 +27,7 @@ from lace.cli.lake import Spark, open_lake, spark_options
 from lace.errors import Code
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
+from lace.settings import read_exposure, read_selector
 from lace.transport.address import parse_address
 from lace.transport.tls import Certificate
 

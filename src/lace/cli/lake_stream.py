@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lace.cli.arguments import (
-    is_address,
-    read_exposure,
-    read_selector,
-    read_signing_key,
-    read_verifier,
-)
+from lace.cli.arguments import is_address, read_signing_key, read_verifier
 from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, open_lake, spark_options
 from lace.cli.lake_peer import exchange_options, how_it_ended
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
+from lace.settings import read_exposure, read_selector
 
 if TYPE_CHECKING:
     from lace.lake.ingest import StepResult

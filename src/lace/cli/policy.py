@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lace.cli.arguments import (
-    expose_option,
-    field_option,
-    read_exposure,
-    read_fields,
-    read_selector,
-    read_verifier,
-)
+from lace.cli.arguments import expose_option, field_option, read_fields, read_verifier
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_facts
 from lace.policy.audit import audit
@@ -19,6 +12,7 @@ from lace.policy.executable import ExchangePolicy, Verdict
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.selectors import room, with_support
+from lace.settings import read_exposure, read_selector
 
 
 @click.group()

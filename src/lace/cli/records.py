@@ -8,23 +8,18 @@ import click
 
 from lace import blocking
 from lace.api.handles import Lace, Peer
-from lace.cli.arguments import (
-    field_option,
-    key_option,
-    lace_option,
-    read_fields,
-    read_selector,
-)
+from lace.cli.arguments import field_option, key_option, lace_option, read_fields
 from lace.cli.exitcodes import Exit
 from lace.cli.files import write_output
 from lace.cli.names import key_names
+from lace.cli.place import Place, find
 from lace.cli.record import show_record
 from lace.cli.render import print_json, table
-from lace.cli.settings import Settings, find
 from lace.errors import Code, UsageError
 from lace.ids import is_record_hash
 from lace.policy.module import PolicyModule
 from lace.projection import HASH, SIGNED_BY, STANDARD, Cell, Projection
+from lace.settings import read_selector
 
 _BRIEF = ("App", "Name", "Signed-By", "Hash")  # what fits on a terminal
 _CELL = 60
@@ -129,7 +124,7 @@ def list_command(
     return Exit.OK
 
 
-def _module(settings: Settings | None, text: str | None, fields: dict[str, str]) -> PolicyModule:
+def _module(settings: Place | None, text: str | None, fields: dict[str, str]) -> PolicyModule:
     if fields:
         if text is None:
             raise click.UsageError("--field narrows a SELECTOR: give one")
@@ -150,7 +145,7 @@ def _columns(text: str) -> tuple[str, ...]:
     return names
 
 
-def _settings_or_none(where: str | None) -> Settings | None:
+def _settings_or_none(where: str | None) -> Place | None:
     """A peer can be asked from anywhere; settings only add what they know of it."""
     if where is not None:
         return find(where)
@@ -162,16 +157,14 @@ def _settings_or_none(where: str | None) -> Settings | None:
         return None
 
 
-def _open(settings: Settings | None, peer: str | None) -> Lace:
+def _open(settings: Place | None, peer: str | None) -> Lace:
     return blocking.open() if settings is None or peer is not None else settings.open()
 
 
-def _target(
-    local: Lace, settings: Settings | None, peer: str | None, key: str | None
-) -> Lace | Peer:
+def _target(local: Lace, settings: Place | None, peer: str | None, key: str | None) -> Lace | Peer:
     if peer is None:
         return local
-    known = settings or Settings.nowhere()
+    known = settings or Place.nowhere()
     return known.peer(peer, key=known.signing_key(key))
 
 

@@ -12,14 +12,15 @@ from typing import Any
 
 import click
 
-from lace.cli.arguments import key_option, read_selector, read_signing_key, select_option
+from lace.cli.arguments import key_option, read_signing_key, select_option
 from lace.cli.exitcodes import Exit
-from lace.cli.settings import Settings, find
+from lace.cli.place import Place, find
 from lace.errors import Code, UsageError
 from lace.recordstore.sqlite import SqliteStore
 from lace.serving.grants import ServePolicy, load_policy, symmetric_policy
 from lace.serving.metrics import serve_metrics
 from lace.serving.server import Server
+from lace.settings import read_selector
 from lace.text import redact
 from lace.transport.address import Address, Scheme, parse_address
 from lace.transport.tls import Certificate, development_certificate
@@ -113,7 +114,7 @@ def serve(
     if not own and any(place.is_wild for place in places):
         detail = "peers cannot prove themselves until --name says how this server is dialled"
         _log({"event": "warning", "detail": detail})
-    with SqliteStore(store if settings is None else settings.store) as opened:
+    with SqliteStore(store if settings is None else settings.settings.store) as opened:
         server = Server(
             opened, policy, key=key, names=own, trusts_local=local_is_encrypted, log=_log
         )
@@ -154,8 +155,8 @@ async def _serve(
         await server.shut_down()
 
 
-def _policy(selectors: tuple[str, ...], file: str | None, settings: Settings | None) -> ServePolicy:
-    if settings is not None and settings.select is not None and not (selectors or file):
+def _policy(selectors: tuple[str, ...], file: str | None, settings: Place | None) -> ServePolicy:
+    if settings is not None and settings.settings.select is not None and not (selectors or file):
         return symmetric_policy(settings.module(None))
     if bool(selectors) == bool(file):
         raise click.UsageError("say what is served: give --select or --policy, one of them")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
-from lace.cli.arguments import read_selector
 from lace.cli.exitcodes import Exit
+from lace.cli.place import store_file
 from lace.ids import RecordHash
 from lace.policy.own import evaluate_own
 from lace.recordstore.sqlite import SqliteStore
 from lace.recordstore.sqlite_file import schema_version
+from lace.settings import read_selector
 from lace.vocabulary import SELECT_HAVE
 
 
@@ -25,31 +26,32 @@ def store() -> None:
 
 
 @store.command()
-@click.argument("file")
+@click.argument("file", metavar="LACE")
 def info(file: str) -> None:
-    """Print how many records FILE holds, and which schema it has.
+    """Print how many records LACE (its folder, or a store file) holds, and which schema it has.
 
     \b
     Example:
       lace store info notes.lace
     """
-    with SqliteStore(file, read_only=True) as opened:
+    path = store_file(file)
+    with SqliteStore(path, read_only=True) as opened:
         click.echo(f"records      {opened.count()}")
         click.echo(f"newest id    {opened.high_water()}")
-        click.echo(f"schema       {schema_version(file)}")
+        click.echo(f"schema       {schema_version(path)}")
 
 
 @store.command()
-@click.argument("file")
+@click.argument("file", metavar="LACE")
 def check(file: str) -> int:
-    """Check every page, every record and every fact in FILE; print what is wrong.
+    """Check every page, every record and every fact in LACE; print what is wrong.
 
     \b
     Example:
       lace store check notes.lace
     """
     problems = 0
-    with SqliteStore(file, read_only=True) as opened:
+    with SqliteStore(store_file(file), read_only=True) as opened:
         for problem in opened.check():
             problems += 1
             click.echo(problem)
@@ -58,11 +60,11 @@ def check(file: str) -> int:
 
 
 @store.command()
-@click.argument("file")
+@click.argument("file", metavar="LACE")
 @click.argument("selector_text", metavar="SELECTOR")
 @click.option("--yes", is_flag=True, help="Really forget; without it, only say what would go.")
 def forget(file: str, selector_text: str, yes: bool) -> None:
-    """Remove the records that SELECTOR selects from FILE, and from nowhere else.
+    """Remove the records that SELECTOR selects from LACE, and from nowhere else.
 
     A peer that still has them may send them again if your selector asks for them.
 
@@ -71,7 +73,7 @@ def forget(file: str, selector_text: str, yes: bool) -> None:
       lace store forget notes.lace //notes-demo//notes/draft// --yes
     """
     module = read_selector(selector_text)
-    with SqliteStore(file, read_only=not yes, create=False) as opened:
+    with SqliteStore(store_file(file), read_only=not yes, create=False) as opened:
         with opened.snapshot() as snapshot:
             found = evaluate_own(module.program, snapshot, outputs=[SELECT_HAVE])
             rows = found.rows(SELECT_HAVE)

@@ -25,7 +25,7 @@ from lace.cli.arguments import (
 )
 from lace.cli.events import Reporter, summary
 from lace.cli.exitcodes import Exit
-from lace.cli.settings import Settings, find
+from lace.cli.place import Place, find
 from lace.errors import Code, InterlaceAborted, UsageError
 from lace.interlace import messages as m
 from lace.policy.module import PolicyModule
@@ -185,14 +185,14 @@ def _tell_retry(seconds: float, why: str) -> None:
     click.echo(f"{why}; trying again in {seconds:.1f} s", err=True)
 
 
-def _found(peer: str, settings: Settings) -> Settings:
+def _found(peer: str, settings: Place) -> Place:
     """Return the settings of another lace on this machine."""
     try:
         return find(peer)
     except UsageError as error:
         if error.code is not Code.SETTINGS_MISSING:
             raise
-        known = ", ".join(settings.peers) or "none"
+        known = ", ".join(settings.settings.peers) or "none"
         raise UsageError(
             f"{shown(peer)} is no peer of lace.toml (there are: {known}), no address, and no lace",
             code=Code.ADDRESS_MALFORMED,
@@ -201,7 +201,7 @@ def _found(peer: str, settings: Settings) -> Settings:
 
 @contextmanager
 def _meeting(
-    settings: Settings,
+    settings: Place,
     peer: str,
     select: str | None,
     expect: str | None,
@@ -213,7 +213,7 @@ def _meeting(
     module = settings.module(select)
     exposure = settings.exposure(exposed)
     with ExitStack() as stack:
-        if peer in settings.peers or is_address(peer):
+        if peer in settings.settings.peers or is_address(peer):
             other = settings.peer(peer, expect=expect, trust=trust)
             local = stack.enter_context(settings.open(settings.signing_key(key)))
             yield _Meeting(local=local, other=other, module=module, exposure=exposure)
@@ -228,6 +228,6 @@ def _meeting(
             other=there,
             module=module,
             exposure=exposure,
-            their_module=theirs.module(None) if theirs.select is not None else module,
+            their_module=theirs.module(None) if theirs.settings.select is not None else module,
             their_exposure=theirs.exposure(()),
         )

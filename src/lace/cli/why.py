@@ -14,19 +14,12 @@ import click
 from lace import blocking
 from lace.api.handles import Lace
 from lace.api.reasons import Explanation, explain
-from lace.cli.arguments import (
-    expose_option,
-    is_address,
-    key_option,
-    lace_option,
-    read_selector,
-    select_option,
-)
+from lace.cli.arguments import expose_option, is_address, key_option, lace_option, select_option
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_frames
 from lace.cli.names import key_names, verifiers_by_name
+from lace.cli.place import Place, find
 from lace.cli.render import print_json
-from lace.cli.settings import PeerSettings, Settings, find
 from lace.datalog.explain import FailedRule, Proof
 from lace.datalog.source import parse_fact
 from lace.errors import Code, LacegramError, UsageError
@@ -35,6 +28,7 @@ from lace.policy.module import PolicyModule
 from lace.record.model import Record, Versioned
 from lace.record.split import Frame
 from lace.record.validate import validate_record
+from lace.settings import PeerSettings, read_selector
 from lace.text import shown
 from lace.urc import Coordinate, parse_urc
 
@@ -165,19 +159,21 @@ def _record(local: Lace, text: str) -> tuple[str, Record | None]:
     return given.hash, given
 
 
-def _peer(settings: Settings, text: str | None) -> tuple[Verifier | None, PeerSettings | None]:
+def _peer(settings: Place, text: str | None) -> tuple[Verifier | None, PeerSettings | None]:
     """Return whom --peer means, as far as it is known."""
     if text is None:
         return None, None
-    known = settings.peers.get(text)
+    known = settings.settings.peers.get(text)
     if known is None and is_verifier(text):
-        known = next((peer for peer in settings.peers.values() if peer.expect == text), None)
+        known = next(
+            (peer for peer in settings.settings.peers.values() if peer.expect == text), None
+        )
         return Verifier(text), known
     if known is None and not is_address(text):
         named = verifiers_by_name()
         if text in named:
             return named[text], None
-        there = ", ".join(settings.peers) or "none"
+        there = ", ".join(settings.settings.peers) or "none"
         raise UsageError(
             f"{shown(text)} is no peer of lace.toml (there are: {there}), no verifier, no address",
             code=Code.ADDRESS_MALFORMED,
@@ -187,19 +183,17 @@ def _peer(settings: Settings, text: str | None) -> tuple[Verifier | None, PeerSe
     return None, known
 
 
-def _theirs(
-    settings: Settings, known: PeerSettings | None, text: str | None
-) -> PolicyModule | None:
+def _theirs(settings: Place, known: PeerSettings | None, text: str | None) -> PolicyModule | None:
     if text is not None:
         return read_selector(text)
     if known is not None and known.select is not None:
-        return read_selector(known.select, settings.folder)
+        return read_selector(known.select, settings.settings.folder)
     return None
 
 
-def _asked(settings: Settings, local: Lace, peer: str | None, hash: str) -> Record | None:
+def _asked(settings: Place, local: Lace, peer: str | None, hash: str) -> Record | None:
     """Return a record as a peer gives it, by an interlace for this one hash."""
-    if peer is None or not (peer in settings.peers or is_address(peer)):
+    if peer is None or not (peer in settings.settings.peers or is_address(peer)):
         raise click.UsageError("--ask needs --peer with a name of lace.toml or an address")
     found = blocking.get(settings.peer(peer, key=local.key), f"////{hash}")
     if found is None:

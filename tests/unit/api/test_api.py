@@ -53,6 +53,49 @@ def test_a_lace_is_opened_with_one_call_and_lists_without_a_peer(tmp_path: Path)
     run(test)
 
 
+def test_a_folder_is_opened_with_its_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LACE_KEYRING", str(tmp_path / "keyring.toml"))
+    bob = lace.Keyring().add("bob", demo=True)
+    (tmp_path / "rules").write_text(lace.selector(NOTES).text)
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "lace.toml").write_text(
+            'key = "bob"\nselect = "file:../rules"\nexpose = "everything"\n'
+            '[peers.server]\naddress = "tcp:127.0.0.1:4790"\n'
+            f'expect = "{bob.verifier}"\ntrust = "server.pem"\n'
+        )
+    other = lace.build_plex(group="g", app="a", name="n", tai=Tai("0000000001:000000000"))
+    for path in (tmp_path / "here", tmp_path / "here" / "lace.toml"):
+        with lace.open(path, records=[note(1), other]) as here:
+            assert here.key == bob.key
+            assert here.exposure.default == "everything"
+            assert here.peers["server"].expected == bob.verifier
+            assert here.peers["server"].trust == tmp_path / "here" / "server.pem"
+            assert blocking.list(here) == [note(1)]
+            assert [row["Name"] for row in blocking.table(here, columns=["Name"])] == ["m/1"]
+            assert lace.explain(here, note(1).hash).allowed
+            assert not lace.explain(here, other.hash).allowed
+    with lace.open(tmp_path / "here" / "records.lace") as file, lace.open() as memory:
+        assert len(blocking.list(file, NOTES)) == 1
+        for bare in (file, memory):
+            assert (bare.key, bare.policy) == (None, None)
+            with pytest.raises(lace.UsageError, match="nothing says which records belong"):
+                blocking.list(bare)
+    with lace.open(tmp_path / "here", key=BOB) as here, lace.open(tmp_path / "there") as there:
+        assert here.key == BOB
+        assert blocking.sync(here, there).sent == (note(1).hash,)
+        assert blocking.list(there) == [note(1)]
+
+
+def test_a_folder_without_settings_is_no_lace(tmp_path: Path) -> None:
+    with pytest.raises(lace.UsageError, match=r"is no lace: it has no lace\.toml") as caught:
+        lace.open(tmp_path)
+    assert caught.value.code is Code.SETTINGS_MISSING
+    assert "lace init" in caught.value.hint
+
+
 @pytest.mark.req("000-REC-06")
 def test_kinds_hold_records_to_their_fields() -> None:
     for fields in ({}, {"Title": "x", "Colour": "red"}):

@@ -13,11 +13,12 @@ from meeting import Host
 from wires import notes, store_of
 
 from lace import blocking
-from lace.cli.arguments import read_exposure, read_selector, read_verifier
+from lace.cli.arguments import read_verifier
 from lace.cli.root import root
 from lace.crypto.keys import demo_key
 from lace.errors import LaceError
 from lace.keyring import Keyring
+from lace.settings import read_exposure, read_selector
 
 PLACE = "//g//notes//"
 RULES = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"

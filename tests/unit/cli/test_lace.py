@@ -11,11 +11,11 @@ import pytest
 from command import lace_inside as lace
 
 from lace import blocking
-from lace.cli.settings import load
 from lace.crypto.keys import demo_key
 from lace.errors import Code, UsageError
 from lace.keyring import Keyring
 from lace.record import Seal, validate_record
+from lace.settings import load
 
 PLACE = "//notes-demo//notes/message//msg/1"
 
@@ -188,7 +188,7 @@ def test_init_writes_what_can_be_used_and_never_over_anything(home: Path) -> Non
     assert made.room is not None
     assert made.room.authority == demo_key("alice").verifier
     assert (made.room.delegation, made.room.revocation) == (True, "ended")
-    assert "Revoked" in made.module(None).text
+    assert "Revoked" in made.module().text
     assert made.peers["server"].address == "tcp:localhost:4790"
     before = (home / "room" / "lace.toml").read_bytes()
     again = lace("init", "room", cwd=home)

@@ -45,6 +45,22 @@ def test_forget_asks_before_it_does(path: Path) -> None:
         assert store.count() == 3
 
 
+def test_a_lace_is_named_by_its_folder_too(tmp_path: Path) -> None:
+    assert lace("init", "notes", "--select", "//g//a//", cwd=tmp_path).returncode == 0
+    place = ("//g//a//n", "--unsigned", "--text", "x", "--lace", "notes")
+    assert lace("add", *place, cwd=tmp_path).returncode == 0
+    for words in (("info", "notes"), ("check", "notes"), ("info", "notes/lace.toml")):
+        done = lace("store", *words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert b"1" in done.stdout + done.stderr
+    done = lace("store", "forget", "notes", "//g//a//", "--yes", cwd=tmp_path)
+    assert b"1 records forgotten" in done.stdout
+    (tmp_path / "empty").mkdir()
+    done = lace("store", "info", "empty", cwd=tmp_path)
+    assert done.returncode == 2
+    assert b"empty is no lace: it has no lace.toml" in done.stderr
+
+
 def test_a_missing_or_foreign_file_is_named(tmp_path: Path) -> None:
     for command in ("info", "check"):
         done = lace("store", command, tmp_path / "nothing")

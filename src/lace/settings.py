@@ -1,8 +1,7 @@
-"""Where commands work: the folder of a lace, its settings, and what flags say instead.
+"""The settings of a lace: what ``lace.toml`` in its folder says.
 
-A lace is a folder with ``lace.toml`` and the store that it names. Commands find it like this: the
-path given by --lace, else the nearest folder with settings, from the present one upwards. A path
-may also be a store file alone; then there are no settings, and flags say everything.
+A lace is a folder with this file and the store that it names. A path to a store file alone stands
+for a lace without settings. Texts are as written; paths in them are relative to the folder.
 """
 
 from __future__ import annotations
@@ -13,21 +12,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
-from lace.api.handles import Lace, Peer, connect
-from lace.api.handles import open as open_lace
-from lace.cli.arguments import read_exposure, read_selector, read_signing_key, read_verifier
 from lace.crypto.keys import SigningKey
 from lace.errors import Code, LaceError, UsageError
 from lace.ids import is_verifier
-from lace.policy.module import PolicyModule
-from lace.policy.view import Exposure
-from lace.selectors import MEMBER_APP, room
+from lace.keyring import Keyring, is_key_name, read_key_file
+from lace.limits import DEFAULT_LIMITS
+from lace.policy.module import Facet, PolicyModule, module_from_text
+from lace.policy.view import Expose, Exposure
+from lace.selectors import MEMBER_APP, room, selector
 from lace.text import shown
 from lace.urc import Coordinate, Prefix, parse_urc
 
 FILE: Final = "lace.toml"
 STORE: Final = "records.lace"
 _FILE_BYTES: Final = 1 << 20
+_WORDS: Final[tuple[Expose, ...]] = ("none", "selected", "everything")
 T = TypeVar("T")
 
 
@@ -55,7 +54,7 @@ class PeerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What ``lace.toml`` says; texts are as written, paths are relative to the folder."""
+    """What ``lace.toml`` says."""
 
     folder: Path
     store: Path
@@ -65,31 +64,18 @@ class Settings:
     expose: tuple[str, ...] = ("selected",)
     peers: Mapping[str, PeerSettings] = field(default_factory=dict)
 
-    @classmethod
-    def nowhere(cls) -> Settings:
-        """Return the settings of no lace: for what needs none, such as asking a peer."""
-        return cls(folder=Path(), store=Path(STORE))
+    def signing_key(self) -> SigningKey | None:
+        """Return the key that is named, or None if none is."""
+        if self.key is None:
+            return None
+        if is_key_name(self.key):
+            return Keyring().get(self.key).key
+        return read_key_file(str(self.folder / self.key))
 
-    def open(self, key: SigningKey | None = None) -> Lace:
-        """Open the lace."""
-        return open_lace(self.store, key=key)
-
-    def signing_key(self, text: str | None, *, warns: bool = True) -> SigningKey | None:
-        """Return the key of a flag, else the one of the settings, else None."""
-        if text is not None:
-            return read_signing_key(text, warns=warns)
-        return None if self.key is None else read_signing_key(self._placed(self.key), warns=warns)
-
-    def module(self, text: str | None) -> PolicyModule:
-        """Return the selector of a flag or argument, else the one of the settings."""
-        if text is not None:
-            return read_selector(text)
+    def module(self) -> PolicyModule:
+        """Return the selector, or raise ``UsageError`` if none is named."""
         if self.select is None:
-            raise UsageError(
-                "nothing says which records belong",
-                code=Code.POLICY_SELECTOR,
-                hint="Give a selector such as //group//app//, or write select in lace.toml.",
-            )
+            raise nothing_selects()
         if self.room is not None:
             return room(
                 self.select,
@@ -98,6 +84,10 @@ class Settings:
                 revocation_app=self.room.revocation,
             )
         return read_selector(self.select, self.folder)
+
+    def exposure(self) -> Exposure:
+        """Return what a peer's rules may see."""
+        return read_exposure(self.expose, self.folder)
 
     def grants_at(self, place: Coordinate) -> bool:
         """Whether a record at a place says who is a member of the room, or is one no longer."""
@@ -111,52 +101,68 @@ class Settings:
             and place.app in {f"{about.app}/{app}" for app in apps if app is not None}
         )
 
-    def exposure(self, choices: tuple[str, ...]) -> Exposure:
-        """Return the exposure of flags, else the one of the settings."""
-        return read_exposure(choices) if choices else read_exposure(self.expose, self.folder)
 
-    def peer(
-        self,
-        text: str,
-        *,
-        expect: str | None = None,
-        trust: str | None = None,
-        key: SigningKey | None = None,
-    ) -> Peer:
-        """Return the peer of a name in the settings, or of an address."""
-        known = self.peers.get(text)
-        if expect is not None:
-            expect = read_verifier(expect, "--expect")
-        if known is None:
-            return connect(text, expected=expect, trust=trust, key=key)
-        where = None if known.trust is None else str(self.folder / known.trust)
-        return connect(
-            known.address, expected=expect or known.expect, trust=trust or where, key=key
-        )
-
-    def _placed(self, key: str) -> str:
-        """Return a key's name as it is, and a key's file from the folder."""
-        return str(self.folder / key) if "/" in key or "." in key else key
+def nothing_selects() -> UsageError:
+    """Return the error for a lace whose settings do not say what belongs."""
+    return UsageError(
+        "nothing says which records belong",
+        code=Code.POLICY_SELECTOR,
+        hint="Give a selector such as //group//app//, or write select in lace.toml.",
+    )
 
 
-def find(where: str | None) -> Settings:
-    """Return the lace that --lace names, or the nearest one from here upwards."""
-    if where is None:
-        here = Path.cwd()
-        for folder in (here, *here.parents):
-            if (folder / FILE).is_file():
-                return load(folder)
-        raise UsageError("there is no lace here", code=Code.SETTINGS_MISSING)
-    path = Path(where)
+def located(path: Path) -> Path | None:
+    """Return the folder of a lace that a path names, or None for the path of a store file."""
     if path.name == FILE:
         path = path.parent
-    if path.is_dir():
-        if not (path / FILE).is_file():
-            raise UsageError(f"{path} is no lace: it has no {FILE}", code=Code.SETTINGS_MISSING)
-        return load(path)
-    if not path.exists():
-        raise UsageError(f"{path} does not exist", code=Code.SETTINGS_MISSING)
-    return Settings(folder=path.parent, store=path)
+    if not path.is_dir():
+        return None
+    if not (path / FILE).is_file():
+        raise UsageError(f"{path} is no lace: it has no {FILE}", code=Code.SETTINGS_MISSING)
+    return path
+
+
+# --- what texts mean ---
+
+
+def is_file(text: str) -> bool:
+    """Whether a selector is meant as a file of rules."""
+    return not (text.startswith("//") or ":-" in text)
+
+
+def read_selector(
+    text: str, folder: Path | None = None, fields: Mapping[str, str] | None = None
+) -> PolicyModule:
+    """Return the module of a place, of rules, or of a file; a relative one is from ``folder``."""
+    if not is_file(text):
+        return selector(text, fields)
+    if fields:
+        raise UsageError("rules take no field filter", code=Code.POLICY_SELECTOR)
+    return module_from_text(_rules(text, folder))
+
+
+def read_exposure(choices: tuple[str, ...], folder: Path | None = None) -> Exposure:
+    """Return the exposure of words and files of expose modules; of nothing, what is selected."""
+    words = [choice for choice in choices if choice in _WORDS]
+    files = [choice for choice in choices if choice not in _WORDS]
+    if len(set(words)) > 1:
+        raise UsageError(
+            f"{' and '.join(words)} cannot both be exposed", code=Code.POLICY_FACET,
+            hint="Give one of none, selected, everything.",
+        )  # fmt: skip
+    modules = tuple(module_from_text(_rules(file, folder), Facet.EXPOSE) for file in files)
+    default: Expose = "none" if choices else "selected"
+    return Exposure(modules, next((word for word in _WORDS if word in words), default))
+
+
+def _rules(text: str, folder: Path | None) -> bytes:
+    path = (folder or Path()) / text.removeprefix("file:")
+    try:
+        with path.open("rb") as file:
+            # One byte more than may be: whoever reads the rules says that it is too much.
+            return file.read(DEFAULT_LIMITS.lacegram_bytes + 1)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", code=Code.INPUT_FILE) from None
 
 
 # --- the file ---

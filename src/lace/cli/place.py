@@ -1,0 +1,93 @@
+"""Where commands work: the lace that is meant, and what flags say instead of its settings.
+
+It is the path given by --lace, else the nearest folder with settings, from the present one upwards.
+A path may also be a store file alone; then there are no settings, and flags say everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from lace.api.handles import Lace, Peer, connect
+from lace.api.handles import open as open_lace
+from lace.cli.arguments import read_signing_key, read_verifier
+from lace.crypto.keys import SigningKey
+from lace.errors import Code, UsageError
+from lace.keyring import is_key_name
+from lace.policy.module import PolicyModule
+from lace.policy.view import Exposure
+from lace.settings import FILE, STORE, Settings, load, located, read_exposure, read_selector
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A lace with its settings; a flag goes before what they say."""
+
+    settings: Settings
+
+    @classmethod
+    def nowhere(cls) -> Place:
+        """Return no lace: for what needs none, such as asking a peer."""
+        return cls(Settings(folder=Path(), store=Path(STORE)))
+
+    def open(self, key: SigningKey | None = None) -> Lace:
+        """Open the lace."""
+        return open_lace(self.settings.store, key=key)
+
+    def signing_key(self, text: str | None, *, warns: bool = True) -> SigningKey | None:
+        """Return the key of a flag, else the one of the settings, else None."""
+        named = self.settings.key
+        if text is None and named is not None:
+            text = named if is_key_name(named) else str(self.settings.folder / named)
+        return None if text is None else read_signing_key(text, warns=warns)
+
+    def module(self, text: str | None) -> PolicyModule:
+        """Return the selector of a flag or argument, else the one of the settings."""
+        return self.settings.module() if text is None else read_selector(text)
+
+    def exposure(self, choices: tuple[str, ...]) -> Exposure:
+        """Return the exposure of flags, else the one of the settings."""
+        return read_exposure(choices) if choices else self.settings.exposure()
+
+    def peer(
+        self,
+        text: str,
+        *,
+        expect: str | None = None,
+        trust: str | None = None,
+        key: SigningKey | None = None,
+    ) -> Peer:
+        """Return the peer of a name in the settings, or of an address."""
+        known = self.settings.peers.get(text)
+        if expect is not None:
+            expect = read_verifier(expect, "--expect")
+        if known is None:
+            return connect(text, expected=expect, trust=trust, key=key)
+        where = None if known.trust is None else str(self.settings.folder / known.trust)
+        return connect(
+            known.address, expected=expect or known.expect, trust=trust or where, key=key
+        )
+
+
+def find(where: str | None) -> Place:
+    """Return the lace that --lace names, or the nearest one from here upwards."""
+    if where is None:
+        here = Path.cwd()
+        for folder in (here, *here.parents):
+            if (folder / FILE).is_file():
+                return Place(load(folder))
+        raise UsageError("there is no lace here", code=Code.SETTINGS_MISSING)
+    path = Path(where)
+    folder_of_it = located(path)
+    if folder_of_it is not None:
+        return Place(load(folder_of_it))
+    if not path.exists():
+        raise UsageError(f"{path} does not exist", code=Code.SETTINGS_MISSING)
+    return Place(Settings(folder=path.parent, store=path))
+
+
+def store_file(where: str) -> Path:
+    """Return the store that a path names: of a lace's folder its store, else the file itself."""
+    folder = located(Path(where))
+    return Path(where) if folder is None else load(folder).store
