@@ -10,23 +10,39 @@ import click
 
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_at_most, write_output
-from lace.cli.plumbing_lacegram import role_option
 from lace.datalog.ast import Rule
 from lace.datalog.canonical import canonical_atom, canonical_part, canonical_rule
 from lace.datalog.check import CheckedText
+from lace.datalog.parse import parse_lacegram
+from lace.datalog.roles import Role
 from lace.errors import Diagnostic, Severity
 from lace.limits import DEFAULT_LIMITS
 from lace.rules import check_lacegram
 from lace.text import redact
-from lace.vocabulary import ROLES
+from lace.vocabulary import (
+    ALLOW_QUERY_RECORD,
+    EXPOSE,
+    PLAIN,
+    ROLES,
+    SELECT_ADVERTISED,
+    SELECT_HAVE,
+    SELECTOR,
+)
 
 _WIDTH: Final = 100
+
+_role_option = click.option(
+    "--role",
+    type=click.Choice(sorted(ROLES)),
+    help="What the rules are for; it decides which names are reserved.  [default: told by what "
+    "they define: SelectHave or SelectAdvertised a selector, AllowQueryRecord an expose module]",
+)
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@role_option
-def check(files: tuple[str, ...], role: str) -> int:
+@_role_option
+def check(files: tuple[str, ...], role: str | None) -> int:
     """Say everything that is wrong with the rules in each FILE: where, what, and how to mend it.
 
     \b
@@ -36,7 +52,7 @@ def check(files: tuple[str, ...], role: str) -> int:
     failed = False
     for file in files:
         source = _read(file)
-        checked = check_lacegram(source, ROLES[role])
+        checked = check_lacegram(source, _role(source, role))
         failed = failed or bool(checked.errors)
         _show(file, source, checked)
     return Exit.BAD_INPUT if failed else Exit.OK
@@ -44,9 +60,9 @@ def check(files: tuple[str, ...], role: str) -> int:
 
 @click.command()
 @click.argument("file")
-@role_option
+@_role_option
 @click.option("--write", is_flag=True, help="Replace FILE instead of printing.")
-def fmt(file: str, role: str, write: bool) -> int:
+def fmt(file: str, role: str | None, write: bool) -> int:
     """Write the rules in FILE in one style; comments, notes and order stay.
 
     (For the canonical text that identifies a lacegram, see lace plumb lacegram canon.)
@@ -56,7 +72,7 @@ def fmt(file: str, role: str, write: bool) -> int:
       lace fmt rules.lacegram
     """
     source = _read(file)
-    checked = check_lacegram(source, ROLES[role])
+    checked = check_lacegram(source, _role(source, role))
     if checked.errors:
         _show(file, source, checked)
         return Exit.BAD_INPUT
@@ -89,6 +105,16 @@ def _rule_lines(rule: Rule) -> list[str]:
         return [line]
     *body, last = map(canonical_part, rule.body)
     return [f"{canonical_atom(rule.head)} :-", *(f"  {part}," for part in body), f"  {last}."]
+
+
+def _role(source: bytes, named: str | None) -> Role:
+    """Return the role that is named, else the one that the defined predicates tell."""
+    if named is not None:
+        return ROLES[named]
+    defined = {rule.head.predicate for rule in parse_lacegram(source).rules}
+    if not defined.isdisjoint((SELECT_HAVE, SELECT_ADVERTISED)):
+        return SELECTOR
+    return EXPOSE if ALLOW_QUERY_RECORD in defined else PLAIN
 
 
 def _read(file: str) -> bytes:

@@ -186,3 +186,24 @@ def test_fmt_keeps_comments_and_order(folder: Path) -> None:
     broken = lace("fmt", "--write", folder / "bad")
     assert broken.returncode == 1
     assert (folder / "bad").read_text().startswith("A(X) :- B(Y).")
+
+
+def test_check_tells_the_role_by_what_is_defined(folder: Path) -> None:
+    """A selector may use advertisements and runtime facts; to doubt them would be a false alarm."""
+    selector = (
+        "SelectHave(P) :- Have(P), Here(V), Field(P,'Signed-By',_,V).\n"
+        "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Group',_,'g'), Peer(S).\n"
+    )
+    expose = "AllowQueryRecord(V,P) :- Have(P), Peer(V), TransportEncrypted().\n"
+    for name, text in (("selector", selector), ("expose", expose), ("plain", RULES)):
+        (folder / name).write_text(text)
+        done = lace("check", name, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        assert b"0 warnings" in done.stdout, done.stderr
+        assert lace("fmt", name, cwd=folder).stdout
+    # What a selector may not do is an error without being asked for.
+    (folder / "selector").write_text(selector + "MaySend(P) :- Have(P).\n")
+    done = lace("check", "selector", cwd=folder)
+    assert done.returncode == 1
+    assert b"a selector module may not define MaySend/1" in done.stderr
+    assert lace("check", "selector", "--role", "plain", cwd=folder).returncode == 0
