@@ -1,10 +1,16 @@
-"""The same operations for scripts that have no event loop: each call returns when it is done."""
+"""The same operations for scripts and notebooks: each call returns when it is done.
+
+Where an event loop runs already, as in a notebook, the work is done in another thread, and the loop
+waits for it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from lace.api import interlaces, operations
 from lace.api.handles import Lace, Peer
@@ -17,20 +23,22 @@ from lace.interlace import messages as m
 from lace.projection import STANDARD, Projection
 from lace.record.model import Record
 
+T = TypeVar("T")
+
 
 def get(target: Lace | Peer, address: str) -> Record | None:
     """Return the record at an address, or None."""
-    return asyncio.run(operations.get(target, address))
+    return _run(operations.get(target, address))
 
 
 def list(target: Lace | Peer, policy: Policy | None = None) -> builtins.list[Record]:
     """Return the records that a selector selects."""
-    return asyncio.run(operations.list(target, policy))
+    return _run(operations.list(target, policy))
 
 
 def store(target: Lace | Peer, records: Iterable[Record | bytes]) -> builtins.list[Outcome[Record]]:
     """Store records; return of each what became of it."""
-    return asyncio.run(operations.store(target, records))
+    return _run(operations.store(target, records))
 
 
 def sync(
@@ -44,7 +52,7 @@ def sync(
     listen: Callable[[m.Event], None] | None = None,
 ) -> m.InterlaceResult:
     """Interlace until the current fixed point."""
-    return asyncio.run(
+    return _run(
         interlaces.sync(
             left,
             right,
@@ -62,3 +70,12 @@ def table(
 ) -> Projection:
     """Return what a selector selects as a table."""
     return Projection.of(list(target, policy), columns)
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1, "lace-blocking") as apart:
+        return apart.submit(asyncio.run, work).result()

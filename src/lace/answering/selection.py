@@ -52,11 +52,15 @@ class Selection:
         """Return what is selected and still here, oldest first."""
         return self.load(self.hashes())
 
+    def is_current(self) -> bool:
+        """Whether nothing was stored or forgotten since it was looked at; that costs little."""
+        return Position.of(self._store) == self._position
+
     def update(self) -> set[str]:
         """Follow what was stored and forgotten; return what is selected now and was not before."""
-        before = self._position
-        if Position.of(self._store) == before:
+        if self.is_current():
             return set()
+        before = self._position
         snapshot, now = look(self._store)
         here: set[Row] = set()
         came: list[Fact] = []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from lace.answering.warm import WarmLinks
 from lace.clock import tai_now
@@ -26,6 +27,8 @@ from lace.transport.address import Address, parse_address
 
 if TYPE_CHECKING:
     from lace.settings import Settings
+
+T = TypeVar("T")
 
 _SELECTED: Final = Exposure(default="selected")
 
@@ -137,6 +140,16 @@ def store_of(lace: Lace) -> RecordStore:
 def worker_of(lace: Lace) -> ThreadPoolExecutor | None:
     """Return the thread in which a handle's evaluations run, if it has one."""
     return lace._worker  # noqa: SLF001
+
+
+async def in_worker(lace: Lace, work: Callable[[], T]) -> T:
+    """Do work on a handle's store in its own thread, so that the event loop goes on meanwhile.
+
+    What is in memory has no such thread: it is done at once.
+    """
+    if lace._worker is None:  # noqa: SLF001
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(lace._worker, work)  # noqa: SLF001
 
 
 def warm_links_of(lace: Lace) -> WarmLinks:

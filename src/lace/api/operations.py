@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from lace.answering.selection import Selection
-from lace.api.handles import Lace, Peer, store_of
+from lace.api.handles import Lace, Peer, in_worker, store_of
 from lace.api.handles import open as open_lace
 from lace.api.interlaces import Ends, Policy, as_module, client_of, policy_of, sync
 from lace.errors import Code, Outcome, Status, UsageError
@@ -29,7 +29,8 @@ async def list(target: Lace | Peer, policy: Policy | None = None) -> builtins.li
     A peer is interlaced with: what it has and selects too is fetched, validated and returned.
     """
     if isinstance(target, Lace):
-        return Selection(store_of(target), policy_of(target, policy), target.limits).records()
+        store, chosen, limits = store_of(target), policy_of(target, policy), target.limits
+        return await in_worker(target, lambda: Selection(store, chosen, limits).records())
     module = _wanted(policy)
     with open_lace(key=target.key) as scratch:
         await sync(scratch, target, module)
@@ -54,7 +55,7 @@ async def get(target: Lace | Peer, address: str) -> Record | None:
             f"{address} is a prefix and may name many records; list them", code=Code.URC_FORM
         )
     if isinstance(target, Lace):
-        return _look_up(target, parsed)
+        return await in_worker(target, lambda: _look_up(target, parsed))
     found = await list(target, address)
     return max(found, key=_tip, default=None)
 
@@ -79,15 +80,22 @@ async def store(
 
     Bytes are validated. A peer takes what its own policy selects; the rest is refused there.
     """
-    outcomes = [
-        Outcome(Status.ACCEPTED, item) if isinstance(item, Record) else validate_record(item)
-        for item in records
-    ]
+    given = builtins.list(records)
+
+    def validated() -> builtins.list[Outcome[Record]]:
+        return [
+            Outcome(Status.ACCEPTED, item) if isinstance(item, Record) else validate_record(item)
+            for item in given
+        ]
+
+    local = target if isinstance(target, Lace) else None
+    outcomes = validated() if local is None else await in_worker(local, validated)
     valid = [outcome.value for outcome in outcomes if outcome.value is not None]
     if not valid:
         return outcomes
     if isinstance(target, Lace):
-        settled = iter(store_of(target).save(valid))
+        inner = store_of(target)
+        settled = iter(await in_worker(target, lambda: inner.save(valid)))
     else:
         settled = iter(await _store_at(target, valid))
     return [outcome if outcome.value is None else next(settled) for outcome in outcomes]
@@ -122,7 +130,18 @@ async def for_each(local: Lace, policy: Policy | None = None) -> AsyncGenerator[
     is what belonged only because of a forgotten record. It goes on until the iteration is left.
     """
     store = store_of(local)
-    selection = Selection(store, policy_of(local, policy), local.limits)
+    module = policy_of(local, policy)
+
+    def begin() -> tuple[Selection, builtins.list[Record]]:
+        selection = Selection(store, module, local.limits)
+        return selection, selection.records()
+
+    def follow() -> dict[str, Record]:
+        return {record.hash: record for record in selection.load(selection.update() - seen)}
+
+    seen: set[str] = set()
+    selection, records = await in_worker(local, begin)
+    waiting: dict[str, Record] = {record.hash: record for record in records}
     loop = asyncio.get_running_loop()
     stored = asyncio.Event()
 
@@ -131,12 +150,12 @@ async def for_each(local: Lace, policy: Policy | None = None) -> AsyncGenerator[
             loop.call_soon_threadsafe(stored.set)
 
     end = store.subscribe(note)
-    seen: set[str] = set()
-    waiting: dict[str, Record] = {}
-    came = selection.hashes()
     try:
         while True:
-            waiting |= {record.hash: record for record in selection.load(came - seen)}
+            stored.clear()
+            if not selection.is_current():
+                waiting |= await in_worker(local, follow)
+                waiting |= follow()  # what happened during that; now nothing is awaited any more
             if waiting:
                 record = waiting.pop(next(iter(waiting)))
                 if record.hash in selection:
@@ -145,8 +164,6 @@ async def for_each(local: Lace, policy: Policy | None = None) -> AsyncGenerator[
             else:
                 with suppress(TimeoutError):  # other processes are not heard, only seen
                     await asyncio.wait_for(stored.wait(), _POLL_SECONDS)
-            stored.clear()
-            came = selection.update()
     finally:
         end()
 

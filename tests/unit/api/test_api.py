@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,50 @@ def test_a_folder_without_settings_is_no_lace(tmp_path: Path) -> None:
         lace.open(tmp_path)
     assert caught.value.code is Code.SETTINGS_MISSING
     assert "lace init" in caught.value.hint
+
+
+def test_blocking_calls_work_where_a_loop_runs_already(tmp_path: Path) -> None:
+    """A notebook has such a loop."""
+
+    async def test() -> None:
+        with lace.open(tmp_path / "a") as here, lace.open() as there:
+            assert blocking.store(here, [note(1)])[0].ok
+            assert blocking.list(here, NOTES) == [note(1)]
+            assert blocking.get(here, f"////{note(1).hash}") == note(1)
+            assert blocking.sync(here, there, NOTES).sent == (note(1).hash,)
+            with pytest.raises(lace.UsageError):
+                blocking.get(here, NOTES)
+            assert len(blocking.table(there, NOTES)) == 1
+
+    run(test)
+
+
+def test_the_loop_goes_on_while_a_store_is_read(tmp_path: Path) -> None:
+    """What takes long is done in the handle's own thread."""
+
+    async def test() -> None:
+        async with lace.open(tmp_path / "a", records=[note(1), note(2)]) as local:
+            inner = store_of(local)
+            threads: set[str] = set()
+            for name in ("load", "save", "snapshot"):
+                real = getattr(inner, name)
+
+                def noted(*given: object, real: Callable[..., object] = real) -> object:
+                    threads.add(threading.current_thread().name)
+                    return real(*given)
+
+                setattr(inner, name, noted)
+            assert len(await lace.list(local, NOTES)) == 2
+            assert await lace.get(local, f"////{note(1).hash}") == note(1)
+            assert (await lace.store(local, [note(3)]))[0].ok
+            each = lace.for_each(local, NOTES)
+            assert isinstance(each, AsyncGenerator)
+            async with aclosing(each):
+                await anext(each)
+            assert threads
+            assert all(name.startswith("lace") for name in threads), threads
+
+    run(test)
 
 
 @pytest.mark.req("000-REC-06")

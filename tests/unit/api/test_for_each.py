@@ -14,6 +14,7 @@ from exchanges import AUTHORITY, BOB, note
 
 import lace
 from lace.api.handles import store_of
+from lace.ids import RecordHash
 from lace.policy.module import module_from_text
 from lace.recordstore.base import RecordStore
 from lace.selectors import room
@@ -109,6 +110,39 @@ def test_what_is_forgotten_before_its_turn_is_passed_over(place: Path | None) ->
                     if len(seen) == 5:
                         break
             assert sorted(seen) == sorted(note(i).hash for i in (0, 2, 3, 4, 9))
+
+    run(test)
+
+
+@pytest.mark.req("000-API-07")
+def test_what_is_forgotten_while_it_is_read_is_passed_over(
+    place: Path | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are read in another thread, and the present goes on meanwhile."""
+
+    async def test(_complaints: Complaints) -> None:
+        with lace.open(place, records=[note(1), note(2)]) as local:
+            store = store_of(local)
+            real, gone = store.load, []
+
+            def load(hash: RecordHash) -> lace.Record | None:
+                found = real(hash)
+                if hash in {note(1).hash, note(3).hash}:
+                    gone.append(hash)
+                    store.forget([hash])
+                return found
+
+            monkeypatch.setattr(store, "load", load)
+            seen: list[str] = []
+            async with aclosing(lace.for_each(local, NOTES)) as records:
+                async for record in records:
+                    seen.append(record.hash)
+                    if len(seen) == 1:
+                        store.save([note(3), note(4)])
+                    else:
+                        break
+            assert seen == [note(2).hash, note(4).hash]
+            assert gone == [note(1).hash, note(3).hash]
 
     run(test)
 
