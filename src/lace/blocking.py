@@ -43,7 +43,7 @@ def store(target: Lace | Peer, records: Iterable[Record | bytes]) -> builtins.li
 
 def sync(
     left: Lace,
-    right: Lace | Peer,
+    right: Lace | Peer | str,
     policy: Policy | None = None,
     *,
     their_policy: Policy | None = None,

@@ -673,6 +673,16 @@ class Code(StrEnum):
         "The store failed in an unexpected way.",
         "Report the message; what was stored is still there.",
     )
+    STORE_CLOSED = (
+        "store.closed",
+        "The lace was closed.",
+        "Open it again, or do this before it is closed.",
+    )
+    INPUT_TYPE = (
+        "input.type",
+        "An argument is of another type than the call takes.",
+        "Give what the message names.",
+    )
     FACT_MALFORMED = (
         "fact.malformed",
         "A line is not a fact.",

@@ -52,6 +52,7 @@ class RecordKind:
         key: SigningKey | None = None,
     ) -> Plex | Seal:
         """Return a new record of this kind, signed if a key is given."""
+        checked_key(key)
         pairs = list(fields.items()) if isinstance(fields, Mapping) else list(fields)
         names = {name for name, _ in pairs}
         known = {*self.fields, *self.required}
@@ -73,7 +74,7 @@ class RecordKind:
         return plex if key is None else seal(plex, key)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Lace:
     """A local lace. It takes part in interlaces; what it holds is seen through selectors only."""
 
@@ -90,6 +91,12 @@ class Lace:
     """Those of the settings, by name."""
     _worker: ThreadPoolExecutor | None = None
     _warm: WarmLinks = field(default_factory=WarmLinks)
+    _closed: bool = False
+
+    def __repr__(self) -> str:
+        where = getattr(self._store, "path", "in memory")
+        signs = f", {self.key.verifier}" if self.key is not None else ""
+        return f"<Lace {where}{signs}{', closed' if self._closed else ''}>"
 
     @property
     def verifier(self) -> Verifier | None:
@@ -104,7 +111,10 @@ class Lace:
         raise UsageError(f"no kind of record for {app}; there are: {known}", code=Code.RECORD_KIND)
 
     def close(self) -> None:
-        """Let go of the store; what is stored stays stored."""
+        """Let go of the store; what is stored stays stored. A closed lace stays closed."""
+        if self._closed:
+            return
+        self._closed = True
         if self._worker is not None:
             self._worker.shutdown(wait=True)
         self._store.close()
@@ -134,7 +144,35 @@ class Lace:
 
 def store_of(lace: Lace) -> RecordStore:
     """Return the store of a handle: for this package, which goes by policy, and for nobody else."""
-    return lace._store  # noqa: SLF001
+    local = as_lace(lace)
+    if local._closed:  # noqa: SLF001
+        raise UsageError("this lace was closed", code=Code.STORE_CLOSED)
+    return local._store  # noqa: SLF001
+
+
+def as_lace(given: object) -> Lace:
+    """Return a handle of a lace, or raise ``UsageError`` that says what was given instead."""
+    if not isinstance(given, Lace):
+        raise wrong_type("a lace", given, "Open one: lace.open(path).")
+    return given
+
+
+def wrong_type(wanted: str, given: object, hint: str = "") -> UsageError:
+    """Return the error for an argument of another type than is wanted."""
+    name = type(given).__name__
+    article = "an" if name[0] in "aeiouAEIOU" else "a"
+    return UsageError(f"this takes {wanted}, not {article} {name}", code=Code.INPUT_TYPE, hint=hint)
+
+
+def checked_key(key: SigningKey | None) -> SigningKey | None:
+    """Return a key that was given, or raise ``UsageError`` if it is none."""
+    if key is None or isinstance(key, SigningKey):
+        return key
+    raise UsageError(
+        f"key is a SigningKey, not a {type(key).__name__}",
+        code=Code.INPUT_TYPE,
+        hint='Of the keyring it is lace.Keyring().get("alice").key.',
+    )
 
 
 def worker_of(lace: Lace) -> ThreadPoolExecutor | None:
@@ -185,6 +223,7 @@ def open(
     said: the key, the selector, what is exposed, and the peers. A store file is made if it is not
     there. ``records`` are kinds of records that the application defines, and records to start with.
     """
+    checked_key(key)
     settings = None if path is None else _settings(Path(path))
     if settings is not None:
         path = settings.store
@@ -259,5 +298,5 @@ def connect(
         expected=None if expected is None else parse_verifier(expected),
         trust=None if trust is None else Path(trust),
         trusts_local=trusts_local,
-        key=key,
+        key=checked_key(key),
     )

@@ -11,13 +11,22 @@ from typing import Final, Self
 
 from lace.answering.following import Position
 from lace.answering.store import StoreAnswers
-from lace.api.handles import Lace, Peer, store_of, warm_links_of, worker_of
+from lace.api.handles import (
+    Lace,
+    Peer,
+    as_lace,
+    connect,
+    store_of,
+    warm_links_of,
+    worker_of,
+    wrong_type,
+)
 from lace.clock import tai_now
 from lace.driving.client import Client
 from lace.driving.connection import Connection, MakeAnswers, Timer
 from lace.driving.exchange import Exchange
 from lace.driving.pair import Pair
-from lace.errors import Code, InterlaceAborted, LaceError, StoreError
+from lace.errors import Code, InterlaceAborted, LaceError, StoreError, UsageError
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.policy.module import Facet, PolicyModule, module_from_text
@@ -40,7 +49,23 @@ def as_module(policy: Policy) -> PolicyModule:
     """Return the policy module that is meant."""
     if isinstance(policy, PolicyModule):
         return policy
+    if not isinstance(policy, str):
+        raise UsageError(
+            f"a policy is a module or a text, not {type(policy).__name__}",
+            code=Code.INPUT_TYPE,
+            hint="Give a place such as //group//app//, rules, or lace.room(…).",
+        )
     return selector(policy) if policy.startswith("//") else module_from_text(policy)
+
+
+def other_of(left: Lace, right: Lace | Peer | str) -> Lace | Peer:
+    """Return the other end that is meant: itself, a peer by name, or one by its address."""
+    store_of(left)  # says so now if it was closed
+    if isinstance(right, Lace | Peer):
+        return right
+    if not isinstance(right, str):
+        raise wrong_type("a lace or a peer", right, 'Give lace.connect("tcp:…").')
+    return left.peers[right] if right in left.peers else connect(right)
 
 
 def policy_of(lace: Lace, policy: Policy | None) -> PolicyModule:
@@ -104,7 +129,7 @@ class Ends:
 
 async def sync(
     left: Lace,
-    right: Lace | Peer,
+    right: Lace | Peer | str,
     policy: Policy | None = None,
     *,
     their_policy: Policy | None = None,
@@ -114,10 +139,12 @@ async def sync(
 ) -> m.InterlaceResult:
     """Interlace until the current fixed point; raise ``InterlaceAborted`` if it ends early.
 
-    Without ``policy`` and ``expose`` the settings of the lace hold. ``their_policy`` and
-    ``their_expose`` are for a peer in this process, and by default those of its settings, else the
-    same as here; any other peer brings its own.
+    ``right`` is a lace, a peer, the name of a peer in the settings, or an address such as
+    ``tcp:host:port``. Without ``policy`` and ``expose`` the settings of the lace hold.
+    ``their_policy`` and ``their_expose`` are for a peer in this process, and by default those of
+    its settings, else the same as here; any other peer brings its own.
     """
+    right = other_of(as_lace(left), right)
     hear = Ends(listen)
     if isinstance(right, Lace):
         pair = _pair(left, right, (policy, their_policy), (expose, their_expose))
@@ -235,11 +262,11 @@ class _PairInterlace(OpenInterlace):
     def __init__(self, pair: Pair, laces: tuple[Lace, Lace]) -> None:
         super().__init__()
         self._pair = pair
-        self._laces = laces
+        self._stores = [store_of(lace) for lace in laces]
 
     async def _drive(self) -> None:
         pair = self._pair
-        ends = [store_of(lace).subscribe(self._wake_from_any_thread) for lace in self._laces]
+        ends = [store.subscribe(self._wake_from_any_thread) for store in self._stores]
         try:
             pair.start(tai_now())
             while not pair.left.closed:
@@ -284,14 +311,13 @@ class _PeerInterlace(OpenInterlace):
     def __init__(
         self,
         client: Client,
-        lace: Lace,
         peer: Peer,
         *,
         reconnect: bool,
         retry: Callable[[float, str], None] | None,
     ) -> None:
         super().__init__()
-        self._client, self._lace, self._peer = client, lace, peer
+        self._client, self._peer = client, peer
         self._reconnect = reconnect
         self._retry = retry
         self._exchange: Exchange | None = None  # the one that stands, if one does
@@ -304,7 +330,7 @@ class _PeerInterlace(OpenInterlace):
         await super().close()
 
     async def _drive(self) -> None:
-        store = store_of(self._lace)
+        store = self._client.store
         end = store.subscribe(self._wake_from_any_thread)
         watching = asyncio.create_task(self._watch(store))
         hear = self._hear
@@ -354,7 +380,7 @@ class _PeerInterlace(OpenInterlace):
 
 async def open_interlace(
     left: Lace,
-    right: Lace | Peer,
+    right: Lace | Peer | str,
     policy: Policy | None = None,
     *,
     their_policy: Policy | None = None,
@@ -368,11 +394,12 @@ async def open_interlace(
     With a peer at an address, ``reconnect`` takes the exchange up again when the connection breaks;
     ``retry`` is told how many seconds it waits before that, and why.
     """
+    right = other_of(as_lace(left), right)
     if isinstance(right, Lace):
         pair = _pair(left, right, (policy, their_policy), (expose, their_expose), stays=True)
         return _PairInterlace(pair, (left, right))
     client = client_of(left, right, policy, expose)
-    return _PeerInterlace(client, left, right, reconnect=reconnect, retry=retry)
+    return _PeerInterlace(client, right, reconnect=reconnect, retry=retry)
 
 
 class SteppedInterlace:
@@ -385,7 +412,7 @@ class SteppedInterlace:
     def __init__(
         self,
         left: Lace,
-        right: Lace | Peer,
+        right: Lace | Peer | str,
         policy: Policy | None = None,
         *,
         their_policy: Policy | None = None,
@@ -401,6 +428,7 @@ class SteppedInterlace:
         self._ends: list[Callable[[], None]] = []
         self._woken = False
         self._alarms: dict[int, tuple[Timer, Tai]] = {}  # by side: when its timer runs out
+        right = other_of(as_lace(left), right)
         if isinstance(right, Lace):
             policies = policy, their_policy
             self._pair = _pair(left, right, policies, (expose, None), stays=stays)
@@ -504,7 +532,8 @@ def _pair(
 
 def _answers_of(lace: Lace, exposure: Exposure) -> MakeAnswers:
     warm = warm_links_of(lace)
-    return lambda side: StoreAnswers.of(store_of(lace), side, exposure, lace.limits, warm)
+    store = store_of(lace)  # one that is closed later fails as a store does
+    return lambda side: StoreAnswers.of(store, side, exposure, lace.limits, warm)
 
 
 def client_of(

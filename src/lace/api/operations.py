@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from lace.answering.selection import Selection
-from lace.api.handles import Lace, Peer, in_worker, store_of
+from lace.api.handles import Lace, Peer, in_worker, store_of, wrong_type
 from lace.api.handles import open as open_lace
 from lace.api.interlaces import Ends, Policy, as_module, client_of, policy_of, sync
 from lace.errors import Code, Outcome, Status, UsageError
@@ -17,6 +17,7 @@ from lace.ids import RecordHash
 from lace.policy.module import PolicyModule
 from lace.record.model import Record, Versioned
 from lace.record.validate import validate_record
+from lace.recordstore.base import RecordStore
 from lace.selectors import hashes
 from lace.urc import Coordinate, HashAddress, parse_urc, raw_tip_key
 
@@ -31,10 +32,16 @@ async def list(target: Lace | Peer, policy: Policy | None = None) -> builtins.li
     if isinstance(target, Lace):
         store, chosen, limits = store_of(target), policy_of(target, policy), target.limits
         return await in_worker(target, lambda: Selection(store, chosen, limits).records())
+    _check_target(target)
     module = _wanted(policy)
     with open_lace(key=target.key) as scratch:
         await sync(scratch, target, module)
         return Selection(store_of(scratch), module).records()
+
+
+def _check_target(target: object) -> None:
+    if not isinstance(target, Lace | Peer):
+        raise wrong_type("a lace or a peer", target, "Open one: lace.open(path).")
 
 
 def _wanted(policy: Policy | None) -> PolicyModule:
@@ -49,24 +56,25 @@ async def get(target: Lace | Peer, address: str) -> Record | None:
 
     Of several versions it is the one with the highest time, then the highest hash (A39, A40).
     """
+    _check_target(target)
     parsed = parse_urc(address)
     if not isinstance(parsed, HashAddress | Coordinate):
         raise UsageError(
             f"{address} is a prefix and may name many records; list them", code=Code.URC_FORM
         )
     if isinstance(target, Lace):
-        return await in_worker(target, lambda: _look_up(target, parsed))
+        store = store_of(target)
+        return await in_worker(target, lambda: _look_up(store, parsed))
     found = await list(target, address)
     return max(found, key=_tip, default=None)
 
 
-def _look_up(local: Lace, address: HashAddress | Coordinate) -> Record | None:
+def _look_up(store: RecordStore, address: HashAddress | Coordinate) -> Record | None:
     """Return what the selector of an address would, through the store's index (110-AUT-05).
 
     Such a selector asks for nothing but the hash or the place, and the index knows both; a list
     would look at every record that is here.
     """
-    store = store_of(local)
     if isinstance(address, HashAddress):
         return store.load(RecordHash(address.hash))
     tip = store.versions(address, 1)
@@ -80,7 +88,11 @@ async def store(
 
     Bytes are validated. A peer takes what its own policy selects; the rest is refused there.
     """
+    _check_target(target)
     given = builtins.list(records)
+    for item in given:
+        if not isinstance(item, Record | bytes):
+            raise wrong_type("a record or bytes", item)
 
     def validated() -> builtins.list[Outcome[Record]]:
         return [
@@ -89,6 +101,8 @@ async def store(
         ]
 
     local = target if isinstance(target, Lace) else None
+    if local is not None:
+        store_of(local)  # says so if it was closed, before anything is done
     outcomes = validated() if local is None else await in_worker(local, validated)
     valid = [outcome.value for outcome in outcomes if outcome.value is not None]
     if not valid:

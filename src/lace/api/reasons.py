@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from lace.api.handles import Lace, store_of
+from lace.api.handles import Lace, as_lace, store_of
 from lace.api.interlaces import Exposes, Policy, as_module, exposure_of, policy_of
 from lace.clock import tai_now
 from lace.datalog.explain import FailedRule, Proof
@@ -131,7 +131,7 @@ def explain(
     requested. ``offered`` is such a record as the peer would advertise it.
     """
     hash = parse_record_hash(record)
-    module = policy_of(local, policy)
+    module = policy_of(as_lace(local), policy)
     theirs = module if their_policy is None else as_module(their_policy)
     # Alone, nothing but the own rules decides: whatever they select, the second operand does too.
     exposure = Exposure(default="everything")

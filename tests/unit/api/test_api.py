@@ -7,8 +7,12 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hosting import hosting
+from meeting import Host
+from wires import store_of as wires_store
 
 import lace
 from lace import blocking
@@ -16,6 +20,7 @@ from lace.api.handles import store_of
 from lace.driving.pair import interlace
 from lace.errors import Code
 from lace.interlace.messages import Ending
+from lace.recordstore import MemoryStore
 from lace.tai import Tai
 
 NOTES = "//notes-demo//notes//"
@@ -140,6 +145,68 @@ def test_the_loop_goes_on_while_a_store_is_read(tmp_path: Path) -> None:
             assert all(name.startswith("lace") for name in threads), threads
 
     run(test)
+
+
+def test_a_wrong_type_gets_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LACE_KEYRING", str(tmp_path / "keyring.toml"))
+    named: Any = lace.Keyring().add("alice", demo=True)
+    wrong: Any = 5
+    keyed: list[Callable[[], object]] = [
+        lambda: lace.open(key=named),
+        lambda: lace.connect("tcp:127.0.0.1:1", key=named),
+        lambda: KIND.build("m/1", fields={"Title": "x"}, key=named),
+    ]
+    for call in keyed:
+        with pytest.raises(lace.UsageError, match="key is a SigningKey, not a NamedKey") as caught:
+            call()
+        assert ".key" in caught.value.hint
+    with lace.open() as local:
+        calls: list[tuple[Callable[[], object], str]] = [
+            (lambda: blocking.list(wrong, NOTES), "a lace or a peer, not an int"),
+            (lambda: blocking.get(wrong, f"////{note(1).hash}"), "a lace or a peer, not an int"),
+            (lambda: blocking.store(wrong, [note(1)]), "a lace or a peer, not an int"),
+            (lambda: blocking.sync(local, wrong, NOTES), "a lace or a peer, not an int"),
+            (lambda: blocking.sync(wrong, local, NOTES), "a lace, not an int"),
+            (lambda: blocking.list(local, wrong), "a policy is"),
+            (lambda: blocking.store(local, [wrong]), "a record or bytes, not an int"),
+            (lambda: lace.explain(wrong, note(1).hash, NOTES), "a lace, not an int"),
+        ]
+        for call, sentence in calls:
+            with pytest.raises(lace.UsageError, match=sentence):
+                call()
+
+
+def test_a_peer_is_given_by_its_address_too() -> None:
+    host = Host(wires_store([note(1)]), stays=False)
+    with hosting(host) as address, lace.open() as local:
+        assert blocking.sync(local, address, NOTES).received == (note(1).hash,)
+        with pytest.raises(lace.LaceError, match="nobody"):
+            blocking.sync(local, "nobody", NOTES)
+    with hosting(host) as address:
+        peer = lace.connect(address)
+        named = lace.Lace(_store=MemoryStore(), peers={"server": peer})
+        assert len(blocking.sync(named, "server", NOTES).received) == 1
+
+
+@pytest.mark.parametrize("name", [None, "a.lace"])
+def test_a_closed_lace_says_so(tmp_path: Path, name: str | None) -> None:
+    local = lace.open(None if name is None else tmp_path / name, records=[note(1)])
+    assert repr(local) == f"<Lace {'in memory' if name is None else tmp_path / name}>"
+    assert {local: 1}[local] == 1
+    local.close()
+    local.close()  # once more does no harm
+    assert "closed" in repr(local)
+    calls: list[Callable[[], object]] = [
+        lambda: blocking.list(local, NOTES),
+        lambda: blocking.get(local, f"////{note(1).hash}"),
+        lambda: blocking.store(local, [note(2)]),
+        lambda: blocking.sync(local, local, NOTES),
+        lambda: lace.explain(local, note(1).hash, NOTES),
+    ]
+    for call in calls:
+        with pytest.raises(lace.UsageError, match="was closed") as caught:
+            call()
+        assert caught.value.code is Code.STORE_CLOSED
 
 
 @pytest.mark.req("000-REC-06")
