@@ -106,6 +106,27 @@ class Explanation:
         )
         return tuple(hash for hash in found if hash != self.record)
 
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The texts of the rules that the reason rests on, the deciding one first."""
+        texts = (self.rule(id) for id in self.rule_ids)
+        return tuple(text for text in texts if text)
+
+    @property
+    def rule_ids(self) -> tuple[str, ...]:
+        """The ids of the rules that the reason rests on, the deciding one first."""
+        found: dict[str, None] = {}
+        queue = [proof for proof in (self.proof, self.their_proof) if proof is not None]
+        seen = set(map(id, queue))
+        for item in queue:
+            if item.rule is not None:
+                found[item.rule] = None
+            for premise in item.because:
+                if id(premise) not in seen and len(seen) < _MOST_PREMISES:
+                    seen.add(id(premise))
+                    queue.append(premise)
+        return tuple(found)
+
     def rule(self, id: str) -> str:
         """Return the text of a rule that is named here; a lowering's rules are named only."""
         for module in (self.module, self.their_module):

@@ -320,24 +320,9 @@ def _entry(made: Explanation) -> dict[str, Any]:
             }
             for refusal in _by_reach(made)
         ],
-        "rules": _rules(made),
+        "rules": [{"id": id, "rule": made.rule(id)} for id in made.rule_ids],
         "steps": [
             {"detail": step.detail, "layer": step.name, "passed": step.passed}
             for step in made.steps
         ],
     }
-
-
-def _rules(made: Explanation) -> list[dict[str, str]]:
-    """Return the rules that the reasons rest on."""
-    found: dict[str, None] = {}
-    queue = [proof for proof in (made.proof, made.their_proof) if proof is not None]
-    seen = set(map(id, queue))
-    for item in queue:
-        if item.rule is not None:
-            found[item.rule] = None
-        for premise in item.because:
-            if id(premise) not in seen:
-                seen.add(id(premise))
-                queue.append(premise)
-    return [{"id": rule, "rule": made.rule(rule)} for rule in found]

@@ -6,6 +6,7 @@ a record costs two small objects, and decoding is paid for only by those who loo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -26,6 +27,26 @@ class Record:
     parts: Parts
 
     type: ClassVar[Literal["B", "P", "S"]]
+
+    @property
+    def place(self) -> Coordinate | None:
+        """Where it belongs; None for a Blob, which has no place."""
+        return None
+
+    @property
+    def time(self) -> Tai | None:
+        """When it was made, by its own word; None for a Blob."""
+        return None
+
+    @property
+    def author(self) -> Verifier | None:
+        """Who signed it; None if nobody did."""
+        return None
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """Extra headers by name; of one that occurs again, the first value."""
+        return {}
 
     @property
     def data(self) -> bytes:
@@ -72,6 +93,18 @@ class Versioned(Record):
     @property
     def tai(self) -> Tai:
         return Tai(self.parts[-4].decode())
+
+    @property
+    def place(self) -> Coordinate:
+        return self.coordinate
+
+    @property
+    def time(self) -> Tai:
+        return self.tai
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        return dict(reversed(self.extras))
 
     @property
     def coordinate(self) -> Coordinate:
@@ -124,6 +157,10 @@ class Seal(Versioned):
     @property
     def signed_by(self) -> Verifier:
         return Verifier(f"V.{self.parts[1].decode()}.{SUFFIX}")
+
+    @property
+    def author(self) -> Verifier:
+        return self.signed_by
 
     @property
     def signature(self) -> Signature:

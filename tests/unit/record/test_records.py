@@ -8,12 +8,13 @@ from typing import Any
 import forge
 import pytest
 
-from lace.crypto import reference
+from lace.crypto import SigningKey, reference
 from lace.errors import Code, RecordError, Status
 from lace.limits import DEFAULT_LIMITS
 from lace.record import (
     Blob,
     Plex,
+    Record,
     Seal,
     build_blob,
     build_plex,
@@ -241,3 +242,17 @@ def test_both_readings_agree_on_types() -> None:
     for raw, kind in ((forge.blob(), Blob), (forge.plex(), Plex), (forge.seal(), Seal)):
         assert isinstance(validate_record(raw).value, kind)
         assert inspect_record(raw, provider=reference).fault is None
+
+
+def test_what_all_records_have_is_asked_in_one_way() -> None:
+    plex = build_plex(
+        group="g", app="a", name="n", tai="1700000000:000000000",
+        extras=[("Tag", "x"), ("Tag", "y"), ("Title", "t")], data=b"d",
+    )  # fmt: skip
+    key = SigningKey(b"k" * 32)
+    sealed = seal(plex, key)
+    records: list[Record] = [sealed, plex, plex.blob]
+    assert [str(r.place) for r in records] == ["//g//a//n", "//g//a//n", "None"]
+    assert [r.time for r in records] == ["1700000000:000000000", "1700000000:000000000", None]
+    assert [r.author for r in records] == [key.verifier, None, None]
+    assert [dict(r.fields) for r in records] == [{"Tag": "x", "Title": "t"}] * 2 + [{}]
