@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import click
 
 from lace import blocking
+from lace.api.handles import Lace
+from lace.api.handles import open as open_lace
+from lace.api.reasons import explain
 from lace.cli.arguments import key_option, lace_option, read_verifier
 from lace.cli.files import name_and_value, read_limited
 from lace.cli.place import Place, find
 from lace.clock import tai_now
 from lace.errors import Code, Status, UsageError
 from lace.limits import DEFAULT_LIMITS
-from lace.record import build_plex, seal
+from lace.policy.module import PolicyModule
+from lace.record import Record, build_plex, seal
 from lace.selectors import MEMBER_FIELD
+from lace.tai import NS_PER_SECOND, difference_ns
 from lace.urc import Coordinate, parse_urc
+
+_FUTURE_NS: Final = 60 * NS_PER_SECOND  # clocks differ by less
 
 
 @click.command()
@@ -53,6 +61,10 @@ def add(
     """
     if text_data is not None and data_file is not None:
         raise click.UsageError("give --text or --file, not both")
+    if text_data is None and data_file is None and not extras:
+        raise click.UsageError(
+            "there is nothing to store: give --text, --file or --field (--text '' means empty)"
+        )
     if unsigned and key_text is not None:
         raise click.UsageError("give --key or --unsigned, not both")
     settings = find(where)
@@ -78,9 +90,22 @@ def add(
     made = plex if key is None else seal(plex, key)
     with settings.open() as local:
         (outcome,) = blocking.store(local, [made])
-    if outcome.status is Status.DUPLICATE:
-        click.echo("it was here already", err=True)
+        if outcome.status is Status.DUPLICATE:
+            click.echo("it was here already", err=True)
+        if settings.settings.select is not None:
+            _warn_of_what_is_left_out(local, made, settings.module(None))
+    if difference_ns(plex.tai, tai_now()) > _FUTURE_NS:
+        click.echo("its time is in the future: until then it stays the newest there", err=True)
     click.echo(made.hash)
+
+
+def _warn_of_what_is_left_out(local: Lace, made: Record, module: PolicyModule) -> None:
+    """Say so if the selector does not select what was just stored."""
+    with open_lace(records=[made]) as alone:  # most selectors look at one record only
+        if explain(alone, made.hash, module).allowed:
+            return
+    if not explain(local, made.hash, module).allowed:
+        click.echo(f"your selector does not select it; lace why-not {made.hash}", err=True)
 
 
 def _fields(

@@ -12,7 +12,7 @@ from lace.api.handles import open as open_lace
 from lace.cli.arguments import key_option, read_signing_key, read_verifier, select_option
 from lace.errors import Code, UsageError
 from lace.keyring import is_key_name
-from lace.settings import FILE, STORE, is_file, parse
+from lace.settings import FILE, STORE, is_file, parse, read_selector
 from lace.transport.address import parse_address
 
 
@@ -40,7 +40,8 @@ def init(
     """Make a lace in the folder PATH: a store for records, and lace.toml with its settings.
 
     Other commands find it when they run in that folder, or when --lace names it. The settings are
-    defaults; flags go before them. They are yours to edit.
+    defaults; flags go before them. They are yours to edit. A file of rules is copied into the
+    folder, so that the folder can be moved.
 
     \b
     Example:
@@ -56,9 +57,15 @@ def init(
         f"store = {_quoted(STORE)}",
     ]
     if key_text is not None:
-        lines.append(f"key = {_quoted(_key(key_text))}")
-    if select_text is not None:
-        lines.append(f"select = {_quoted(_selector(select_text))}")
+        lines.append(f"key = {_quoted(_key(key_text, Path(path)))}")
+    rules = None
+    if select_text is not None and is_file(select_text):
+        if room is not None:
+            raise click.UsageError("--room is about a place: give --select //group//app//")
+        rules = Path(select_text.removeprefix("file:"))
+        lines.append(f"select = {_quoted(f'file:{_inside(rules, Path(path)) or rules.name}')}")
+    elif select_text is not None:
+        lines.append(f"select = {_quoted(select_text)}")
     if room is not None:
         lines += ["", "[room]", f"authority = {_quoted(read_verifier(room, '--room'))}"]
         lines += ["delegation = true"] if delegation else []
@@ -69,35 +76,48 @@ def init(
             raise click.UsageError(f"--peer {entry}: write NAME=ADDRESS")
         parse_address(address)
         lines += ["", f"[peers.{name}]", f"address = {_quoted(address)}"]
-    _write(Path(path), "\n".join(lines) + "\n")
+    _write(Path(path), "\n".join(lines) + "\n", rules)
     click.echo(f"{Path(path) / FILE} and {STORE} are ready", err=True)
 
 
-def _write(folder: Path, text: str) -> None:
+def _write(folder: Path, text: str, rules: Path | None) -> None:
     made = parse(tomllib.loads(text), folder)
-    if made.select is not None:
-        made.module()  # what cannot be used is not written down
-    if (folder / FILE).exists():
-        raise UsageError(
-            f"{folder / FILE} exists already",
-            code=Code.SETTINGS_MALFORMED,
-            hint="Edit it, or choose another folder.",
-        )
+    copy = None if rules is None or _inside(rules, folder) else folder / rules.name
+    if rules is not None:
+        read_selector(str(rules))  # what cannot be used is not written down
+    elif made.select is not None:
+        made.module()
+    for path in (folder / FILE, copy):
+        if path is not None and path.exists():
+            raise UsageError(
+                f"{path} exists already",
+                code=Code.SETTINGS_MALFORMED,
+                hint="Edit it, or choose another folder.",
+            )
     folder.mkdir(parents=True, exist_ok=True)
+    if rules is not None and copy is not None:
+        copy.write_bytes(rules.read_bytes())  # the folder can be moved, and brings its rules along
+        click.echo(f"{rules} is copied to {copy}, which counts from now on", err=True)
     open_lace(made.store).close()
     with (folder / FILE).open("x", encoding="utf-8") as file:
         file.write(text)
 
 
-def _key(text: str) -> str:
-    """Return a name as it is; a file by its full path, since the settings live elsewhere."""
-    return text if is_key_name(text) else str(Path(text).absolute())
+def _key(text: str, folder: Path) -> str:
+    """Return a name as it is; a file from the folder if it is in there, else by its full path.
 
-
-def _selector(text: str) -> str:
-    if not is_file(text):
+    A key outside is not copied: a secret has one place.
+    """
+    if is_key_name(text):
         return text
-    return f"file:{Path(text.removeprefix('file:')).absolute()}"
+    inside = _inside(Path(text), folder)
+    return f"./{inside}" if inside else str(Path(text).absolute())
+
+
+def _inside(file: Path, folder: Path) -> str:
+    """Return the path of a file from a folder that it is in, or nothing."""
+    absolute, base = file.resolve(), folder.resolve()
+    return absolute.relative_to(base).as_posix() if absolute.is_relative_to(base) else ""
 
 
 def _quoted(text: str) -> str:

@@ -197,7 +197,7 @@ def test_init_writes_what_can_be_used_and_never_over_anything(home: Path) -> Non
     assert (home / "room" / "lace.toml").read_bytes() == before
     for wrong in (
         ("--select", "//notes-demo"), ("--select", "missing.lacegram"), ("--key", "nobody"),
-        ("--room", "alice"), ("--peer", "x"), ("--peer", "x=ftp:y"), ("--delegation",),
+        ("--room", "alice"), ("--select", "all.lacegram", "--room", "alice"), ("--peer", "x"), ("--peer", "x=ftp:y"), ("--delegation",),
         ("--select", "//g//a//", "--room", "nobody"),
     ):  # fmt: skip
         assert lace("init", "bad", *wrong, cwd=home).returncode in {1, 2}, wrong
@@ -212,6 +212,59 @@ def test_files_of_rules_and_keys_are_found_from_anywhere(home: Path) -> None:
     ok("init", "all", "--key", "me.key", "--select", "all.lacegram", cwd=home)
     ok("add", "//g//a//n", "--text", "x", cwd=home / "all")
     assert len(lines(ok("list", cwd=home / "all"))) == 1
+
+
+def test_a_folder_can_be_moved(home: Path) -> None:
+    rules = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+    (home / "all.lacegram").write_text(rules)
+    (home / "inside").mkdir()
+    (home / "inside" / "own.lacegram").write_text(rules)
+    ok("init", "outside", "--key", "alice", "--select", "all.lacegram", cwd=home)
+    ok("init", ".", "--key", "alice", "--select", "file:own.lacegram", cwd=home / "inside")
+    ok("key", "new", "inside/me.key", cwd=home)
+    ok("add", "//g//a//n", "--text", "x", cwd=home / "outside")
+    ok("add", "//g//a//n", "--text", "x", cwd=home / "inside")
+    (home / "all.lacegram").unlink()
+    (home / "moved").mkdir()
+    for name in ("outside", "inside"):
+        assert str(home) not in (home / name / "lace.toml").read_text()
+        (home / name).rename(home / "moved" / name)
+        assert len(lines(ok("list", cwd=home / "moved" / name))) == 1
+    (home / "all.lacegram").write_text("# other\n" + rules)
+    (home / "taken").mkdir()
+    (home / "taken" / "all.lacegram").write_text(rules)
+    taken = lace("init", "taken", "--select", "all.lacegram", cwd=home)
+    assert taken.returncode == 2
+    assert b"taken/all.lacegram exists already" in taken.stderr
+    assert (home / "taken" / "all.lacegram").read_text() == rules
+
+
+def test_add_says_what_may_not_be_meant(notes: Path) -> None:
+    nothing = lace("add", PLACE, cwd=notes)
+    assert nothing.returncode == 2
+    assert b"--text" in nothing.stderr
+    assert lines(ok("list", cwd=notes)) == []
+    assert lace("add", PLACE, "--text", "", cwd=notes).returncode == 0  # empty, and meant so
+    assert lace("add", PLACE, "-f", "Title=Only fields", cwd=notes).returncode == 0
+    inside = lace("add", PLACE, "--text", "x", cwd=notes)
+    assert b"select" not in inside.stderr
+    assert b"future" not in inside.stderr
+    outside = lace("add", "//notes-demo//other//x", "--text", "x", cwd=notes)
+    assert outside.returncode == 0
+    assert b"does not select it; lace why-not" in outside.stderr
+    late = lace("add", PLACE, "--text", "x", "--tai", "9000000000:000000000", cwd=notes)
+    assert late.returncode == 0
+    assert b"its time is in the future" in late.stderr
+
+
+def test_add_in_a_room_says_who_is_no_member(home: Path) -> None:
+    ok("init", "room", "--select", "//g//a//", "--room", "alice", cwd=home)
+    room = home / "room"
+    stray = lace("add", "//g//a/m//1", "--text", "x", "--key", "bob", cwd=room)
+    assert b"does not select it; lace why-not" in stray.stderr
+    ok("add", "//g//a/member//bob", "-f", "Member=bob", "--key", "alice", cwd=room)
+    again = lace("add", "//g//a/m//2", "--text", "x", "--key", "bob", cwd=room)
+    assert b"select" not in again.stderr
 
 
 @pytest.mark.parametrize(
