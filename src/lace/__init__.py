@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from lace.api.handles import Lace, Peer, RecordKind, connect, open
     from lace.api.interlaces import OpenInterlace, SteppedInterlace, open_interlace, sync
-    from lace.api.operations import for_each, get, list, store
+    from lace.api.operations import count, for_each, forget, get, history, list, store
     from lace.api.reasons import Explanation, explain
     from lace.clock import tai_now
     from lace.crypto.keys import SigningKey
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lace.datalog.source import FactSource
     from lace.errors import (
         Code,
+        Diagnostic,
         EncodingError,
         InterlaceAborted,
         LaceError,
@@ -32,13 +33,18 @@ if TYPE_CHECKING:
         LimitExceeded,
         Outcome,
         PolicyError,
+        ProtocolError,
         RecordError,
         Status,
+        StoreError,
+        TransportError,
         UsageError,
     )
     from lace.interlace.messages import (
         Aborted,
+        Blame,
         Closed,
+        Event,
         FixedPoint,
         InterlaceResult,
         RecordDuplicate,
@@ -68,7 +74,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "lace.api.handles": ("Lace", "Peer", "RecordKind", "connect", "open"),
     "lace.api.interlaces": ("OpenInterlace", "SteppedInterlace", "open_interlace", "sync"),
-    "lace.api.operations": ("for_each", "get", "list", "store"),
+    "lace.api.operations": ("count", "for_each", "forget", "get", "history", "list", "store"),
     "lace.api.reasons": ("Explanation", "explain"),
     "lace.crypto.keys": ("SigningKey",),
     "lace.datalog.evaluate": ("Evaluation", "evaluate"),
@@ -77,12 +83,13 @@ _HOMES = {
     "lace.datalog.program": ("RuleProgram",),
     "lace.datalog.source": ("FactSource",),
     "lace.errors": (
-        "Code", "EncodingError", "InterlaceAborted", "LaceError", "LacegramError",
-        "LimitExceeded", "Outcome", "PolicyError", "RecordError", "Status", "UsageError",
+        "Code", "Diagnostic", "EncodingError", "InterlaceAborted", "LaceError", "LacegramError",
+        "LimitExceeded", "Outcome", "PolicyError", "ProtocolError", "RecordError", "Status",
+        "StoreError", "TransportError", "UsageError",
     ),
     "lace.interlace.messages": (
-        "Aborted", "Closed", "FixedPoint", "InterlaceResult", "RecordDuplicate", "RecordRejected",
-        "RecordSaved",
+        "Aborted", "Blame", "Closed", "Event", "FixedPoint", "InterlaceResult", "RecordDuplicate",
+        "RecordRejected", "RecordSaved",
     ),
     "lace.keyring": ("Keyring",),
     "lace.limits": ("Limits",),
@@ -109,12 +116,15 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Aborted",
+    "Blame",
     "Blob",
     "Closed",
     "Code",
     "Coordinate",
+    "Diagnostic",
     "EncodingError",
     "Evaluation",
+    "Event",
     "ExchangePlan",
     "ExchangePolicy",
     "Explainer",
@@ -144,6 +154,7 @@ __all__ = [
     "PolicyModule",
     "Prefix",
     "Projection",
+    "ProtocolError",
     "Record",
     "RecordDuplicate",
     "RecordError",
@@ -156,6 +167,8 @@ __all__ = [
     "SigningKey",
     "Status",
     "SteppedInterlace",
+    "StoreError",
+    "TransportError",
     "UsageError",
     "__version__",
     "all_of",
@@ -166,12 +179,15 @@ __all__ = [
     "check_lacegram",
     "compile_program",
     "connect",
+    "count",
     "evaluate",
     "explain",
     "facts",
     "for_each",
+    "forget",
     "get",
     "hashes",
+    "history",
     "inspect_record",
     "label_operands",
     "list",

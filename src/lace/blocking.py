@@ -41,6 +41,21 @@ def store(target: Lace | Peer, records: Iterable[Record | bytes]) -> builtins.li
     return _run(operations.store(target, records))
 
 
+def history(local: Lace, place: str, limit: int = 100) -> builtins.list[Record]:
+    """Return the records at a place, the newest first."""
+    return _run(operations.history(local, place, limit))
+
+
+def count(local: Lace, policy: Policy | None = None) -> int:
+    """Return how many records a selector selects."""
+    return _run(operations.count(local, policy))
+
+
+def forget(local: Lace, policy: Policy) -> int:
+    """Remove what a selector selects from this lace, and from nowhere else; return how many."""
+    return _run(operations.forget(local, policy))
+
+
 def sync(
     left: Lace,
     right: Lace | Peer | str,

@@ -81,6 +81,42 @@ def _look_up(store: RecordStore, address: HashAddress | Coordinate) -> Record | 
     return store.load(tip[0]) if tip else None
 
 
+async def history(local: Lace, place: str, limit: int = 100) -> builtins.list[Record]:
+    """Return the records at a place, the newest first, at most ``limit``.
+
+    It is the raw order of time, then of hash (A39); whether one belongs is for a selector to say.
+    """
+    parsed = parse_urc(place)
+    if not isinstance(parsed, Coordinate):
+        raise UsageError(f"{place} is not one place", code=Code.URC_FORM)
+    inner = store_of(local)
+
+    def versions() -> builtins.list[Record]:
+        found = map(inner.load, inner.versions(parsed, limit))
+        return [record for record in found if record is not None]
+
+    return await in_worker(local, versions)
+
+
+async def count(local: Lace, policy: Policy | None = None) -> int:
+    """Return how many records a selector selects; by default that of the settings."""
+    inner, chosen, limits = store_of(local), policy_of(local, policy), local.limits
+    return await in_worker(local, lambda: len(Selection(inner, chosen, limits).hashes()))
+
+
+async def forget(local: Lace, policy: Policy) -> int:
+    """Remove what a selector selects from this lace, and from nowhere else; return how many.
+
+    A peer that still has them may send them again if the selector of an exchange asks for them.
+    """
+    inner, chosen, limits = store_of(local), as_module(policy), local.limits
+
+    def work() -> int:
+        return inner.forget(map(RecordHash, Selection(inner, chosen, limits).hashes()))
+
+    return await in_worker(local, work)
+
+
 async def store(
     target: Lace | Peer, records: Iterable[Record | bytes]
 ) -> builtins.list[Outcome[Record]]:

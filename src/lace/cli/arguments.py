@@ -6,20 +6,26 @@ the keyring or a file. A verifier may be given by a name that it has here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final
 
 import click
 
+from lace import tai
 from lace.cli.files import name_and_value, read_key
 from lace.cli.names import verifiers_by_name, warn_of_demo
+from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
-from lace.errors import Code, UsageError
+from lace.errors import Code, LaceError, UsageError
 from lace.ids import Verifier, is_verifier
 from lace.keyring import Keyring, is_key_name
+from lace.tai import Tai
 from lace.text import shown
 from lace.transport.address import Scheme
 
+_SECONDS_IN: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _SCHEMES: Final = tuple(Scheme)
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -89,6 +95,26 @@ def read_signing_key(text: str, *, warns: bool = True) -> SigningKey:
     if warns:
         warn_of_demo(found)
     return found.key
+
+
+def read_time(text: str, what: str) -> Tai:
+    """Return the instant that is meant: TAI, a local date with or without a time, or an age."""
+    if re.fullmatch(tai.PATTERN.decode(), text):
+        return Tai(text)
+    age = re.fullmatch(r"([0-9]{1,6})([smhdw])", text)
+    if age:
+        back = int(age[1]) * _SECONDS_IN[age[2]] * tai.NS_PER_SECOND
+        return tai.from_ns(max(0, tai.to_ns(tai_now()) - back))
+    try:
+        moment = datetime.fromisoformat(text).astimezone()
+        return tai.from_unix_ns(int(moment.timestamp()) * tai.NS_PER_SECOND)
+    except (ValueError, OverflowError, OSError, LaceError):
+        raise UsageError(
+            f"{what}: {shown(text)} is no time",
+            code=Code.TAI_MALFORMED,
+            hint="Give a date such as 2026-01-31 or 2026-01-31T12:00, an age such as 12h or 7d, or "
+            "TAI, 1700000000:000000000.",
+        ) from None
 
 
 def read_verifier(text: str, what: str) -> Verifier:

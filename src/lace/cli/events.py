@@ -14,6 +14,7 @@ import click
 from lace.api.handles import Lace
 from lace.api.operations import get
 from lace.cli.render import print_json
+from lace.cli.shape import short_hashes
 from lace.interlace import messages as m
 from lace.record.model import Versioned
 
@@ -72,10 +73,11 @@ class Reporter:
         """Show what waits, each record with its place."""
         waiting, self._waiting = self._waiting, []
         left_out, self._left_out = self._left_out, 0
+        short = short_hashes(hash for _, hash in waiting)
         for arrow, hash in waiting:
             record = await get(self.local, f"////{hash}")
             place = record.coordinate if isinstance(record, Versioned) else ""
-            click.echo(f"{arrow} {hash} {place}".rstrip())
+            click.echo(f"{arrow} {short[hash]} {place}".rstrip())
         if left_out:
             click.echo(f"  … and {left_out} more")
 

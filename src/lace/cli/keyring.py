@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_key
 from lace.cli.names import warn_of_demo
-from lace.cli.render import print_json, table
+from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
 from lace.keyring import Keyring
 
 
@@ -51,7 +49,8 @@ def new(name: str, demo: bool, file: str | None) -> None:
 
 
 @keyring.command("list")
-def list_command() -> None:
+@form_option
+def list_command(form: str | None) -> None:
     """List the names with their verifiers; a table on a terminal, JSON lines in a pipe.
 
     \b
@@ -59,12 +58,15 @@ def list_command() -> None:
       lace keyring list
     """
     keys = Keyring().entries()
-    if not sys.stdout.isatty():
+    wanted = chosen_form(form)
+    rows = [(e.name, e.verifier, "demo: no secret" if e.demo else "") for e in keys]
+    if wanted == "json":
         for entry in keys:
             print_json({"demo": entry.demo, "name": entry.name, "verifier": entry.verifier})
+    elif wanted == "csv":
+        print_csv(("Name", "Verifier", "Remark"), rows)
     elif keys:
-        rows = [(e.name, e.verifier, "demo: no secret" if e.demo else "") for e in keys]
-        table("", ("Name", "Verifier", ""), rows)
+        fitted_table(("Name", "Verifier", "Remark"), rows, drop=("Remark",))
     else:
         click.echo("no keys yet: lace keyring new NAME makes one", err=True)
 

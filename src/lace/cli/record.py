@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import click
@@ -10,7 +9,8 @@ import click
 from lace.cli.arguments import key_option, read_signing_key
 from lace.cli.exitcodes import Exit
 from lace.cli.files import name_and_value, read_frames, read_limited, write_output
-from lace.cli.render import console, print_json, table
+from lace.cli.render import chosen_form, console, form_option, print_csv, print_json, table
+from lace.cli.shape import as_entry, local_date
 from lace.clock import tai_now
 from lace.errors import Code, RecordError, UsageError
 from lace.limits import DEFAULT_LIMITS
@@ -130,7 +130,8 @@ def seal_command(file: str, key_text: str, output: str, force: bool) -> None:
 
 @record.command()
 @click.argument("file")
-def show(file: str) -> int:
+@form_option
+def show(file: str, form: str | None) -> int:
     """Show the records in FILE as tables; as JSON lines when piped.
 
     \b
@@ -142,7 +143,7 @@ def show(file: str) -> int:
         if isinstance(frame, Frame):
             outcome = validate_record(frame.raw)
             if outcome.value is not None:
-                show_record(outcome.value)
+                show_record(outcome.value, form)
                 continue
             code, detail = outcome.code, outcome.detail
         else:
@@ -202,19 +203,20 @@ def _verdict(file: str, frame: Frame, inspection: Inspection, *, everything: boo
         yield f"    {fault.code.fix}"
 
 
-def show_record(shown: Record, *, requested: str | None = None) -> None:
-    """Print a record: a table on a terminal, one JSON object in a pipe.
-
-    With ``requested``, the object has the data too, and says what was asked for (110-EVT-06).
-    """
-    if not sys.stdout.isatty():
-        entry = {"hash": shown.hash, "fields": [[n, i, v] for n, i, v in fields(shown)]}
-        asked = {} if requested is None else {"requested": requested} | _data(shown.data)
-        print_json(entry | asked)
+def show_record(shown: Record, form: str | None, *, requested: str | None = None) -> None:
+    """Print a record in the form that was chosen; JSON says what was asked for (110-EVT-06)."""
+    wanted = chosen_form(form)
+    if wanted == "json":
+        print_json(as_entry(shown) | ({} if requested is None else {"requested": requested}))
         return
     rows = [
         (name if index == 0 else f"{name} ({index})", value) for name, index, value in fields(shown)
     ]
+    if wanted == "csv":
+        print_csv(("Field", "Value"), [("Hash", shown.hash), *rows])
+        return
+    if shown.time is not None:
+        rows.append(("date", local_date(shown.time)))
     data = shown.data[:_SHOWN_DATA]
     try:
         preview = data.decode()
@@ -224,15 +226,6 @@ def show_record(shown: Record, *, requested: str | None = None) -> None:
         preview += " …"
     table(shown.hash, ("Field", "Value"), [*rows, ("data", preview)])
     click.echo()
-
-
-def _data(data: bytes) -> dict[str, str]:
-    try:
-        return {"data": data.decode()}
-    except UnicodeDecodeError:
-        from base64 import b64encode  # seldom needed
-
-        return {"data_b64": b64encode(data).decode()}
 
 
 def _whole_frames(file: str) -> Iterator[Frame]:

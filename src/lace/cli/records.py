@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import click
 
 from lace import blocking
 from lace.api.handles import Lace, Peer
-from lace.cli.arguments import field_option, key_option, lace_option, read_fields
+from lace.cli.arguments import (
+    field_option,
+    key_option,
+    lace_option,
+    read_fields,
+    read_time,
+    read_verifier,
+)
 from lace.cli.exitcodes import Exit
 from lace.cli.files import write_output
 from lace.cli.names import key_names
 from lace.cli.place import Place, find
 from lace.cli.record import show_record
-from lace.cli.render import print_json, table
+from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
+from lace.cli.shape import as_entry, local_date, short_hashes, whole_hash
 from lace.errors import Code, UsageError
-from lace.ids import is_record_hash
+from lace.ids import is_verifier
 from lace.policy.module import PolicyModule
-from lace.projection import HASH, SIGNED_BY, STANDARD, Cell, Projection
+from lace.projection import HASH, Cell, Projection
+from lace.record.model import Record
 from lace.settings import read_selector
 
-_BRIEF = ("App", "Name", "Signed-By", "Hash")  # what fits on a terminal
-_CELL = 60
+DATE: Final = "Date"
+PLACE: Final = "Place"
+"""Columns that are no fields: the local date of the time, and the whole place."""
+_BRIEF: Final = (DATE, "App", "Name", "Signed-By", HASH)  # what fits on a terminal
+_WHOLE: Final = (HASH, PLACE, DATE, "TAI", "Signed-By", "Data")
+_DROP: Final = ("App", DATE, "Signed-By", "Data")  # the first to be left out first
+_CELL: Final = 400
+_ALL: Final = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+_ORDERS: Final[dict[str, tuple[Callable[[Record], tuple[str, ...]], bool]]] = {
+    "oldest": (lambda record: (record.time or "", record.hash), False),
+    "newest": (lambda record: (record.time or "", record.hash), True),
+    "place": (lambda record: (str(record.place), record.time or "", record.hash), False),
+    "author": (lambda record: (record.author or "", record.time or "", record.hash), False),
+}
 
 from_option = click.option(
     "--from",
@@ -37,6 +59,7 @@ from_option = click.option(
 @click.option("--data", "only_data", is_flag=True, help="Write the payload, and nothing else.")
 @click.option("--raw", is_flag=True, help="Write the whole record as it is stored.")
 @click.option("-o", "--output", default="-", help="With --data or --raw: where to write it.")
+@form_option
 @from_option
 @key_option()
 @lace_option
@@ -45,11 +68,12 @@ def get(
     only_data: bool,
     raw: bool,
     output: str,
+    form: str | None,
     peer_text: str | None,
     key_text: str | None,
     where: str | None,
 ) -> int:
-    """Show the record at ADDRESS: a coordinate, a hash, or one version of a coordinate.
+    """Show the record at ADDRESS: a coordinate, a hash or its beginning, or one version.
 
     Of several versions it is the newest. A table on a terminal, one JSON object in a pipe. Exit
     code 6 if there is none.
@@ -64,9 +88,10 @@ def get(
         raise click.UsageError("give --data or --raw, not both")
     if output != "-" and not (only_data or raw):
         raise click.UsageError("--output needs --data or --raw")
-    asked = f"////{address}" if is_record_hash(address) else address
     settings = find(where) if peer_text is None else _settings_or_none(where)
     with _open(settings, peer_text) as local:
+        hash = whole_hash(local, address)
+        asked = address if hash is None else f"////{hash}"
         found = blocking.get(_target(local, settings, peer_text, key_text), asked)
     if found is None:
         click.echo(f"nothing is at {address}; lace list shows what is here", err=True)
@@ -74,54 +99,156 @@ def get(
     if only_data or raw:
         write_output(output, found.raw if raw else found.data, overwrite=False)
     else:
-        show_record(found, requested=address)
+        show_record(found, form, requested=address)
     return Exit.OK
 
 
 @click.command("list")
 @click.argument("selector_text", metavar="[SELECTOR]", required=False)
 @field_option
+@click.option("--all", "everything", is_flag=True, help="Everything that is stored here.")
+@click.option("--newest", is_flag=True, help="Only the newest record at each place.")
+@click.option(
+    "--since", metavar="TIME", help="Only what is not older: 2026-01-31, 12h, 7d, or TAI."
+)
+@click.option("--author", metavar="NAME|VERIFIER", help="Only what this one signed.")
+@click.option("--limit", type=click.IntRange(1), metavar="NUMBER", help="At most so many.")
+@click.option(
+    "--sort",
+    type=click.Choice(sorted(_ORDERS)),
+    default="oldest",
+    show_default=True,
+    help="What comes first.",
+)
 @click.option(
     "--columns",
     metavar="NAME,NAME",
-    help="Fields to show; Hash and Data too.  [default: on a terminal App,Name,Signed-By,Hash]",
+    help="Fields to show; Hash, Date, Place and Data too.",
 )
+@form_option
 @from_option
 @key_option()
 @lace_option
 def list_command(
     selector_text: str | None,
     fields: tuple[str, ...],
+    everything: bool,
+    newest: bool,
+    since: str | None,
+    author: str | None,
+    limit: int | None,
+    sort: str,
     columns: str | None,
+    form: str | None,
     peer_text: str | None,
     key_text: str | None,
     where: str | None,
 ) -> int:
-    """List the records that SELECTOR selects, oldest first; by default what lace.toml selects.
+    """List the records that SELECTOR selects; by default what lace.toml selects.
 
-    A table on a terminal; in a pipe one JSON object a line, with null where a record has no such
-    field, and Data_b64 where data is not text.
+    A table on a terminal; in a pipe one JSON object a line, of the same shape as lace get has. With
+    --columns, an object has just these, with null where a record has no such field, and Data_b64
+    where data is not text. Hashes are short in a table: as much of one as is shown will do wherever
+    a hash is wanted.
 
     \b
     Example:
       lace list //notes-demo//notes/message// --columns Name,Title,Data
-      lace list | jq -r .Hash
+      lace list --newest --since 7d --author bob
+      lace list | jq -r .hash
     """
     settings = find(where) if peer_text is None else _settings_or_none(where)
-    module = _module(settings, selector_text, read_fields(fields))
-    is_terminal = sys.stdout.isatty()
-    chosen = _columns(columns) if columns is not None else _BRIEF if is_terminal else STANDARD
+    if everything and (selector_text is not None or fields):
+        raise click.UsageError("--all is everything: give no SELECTOR and no --field")
+    module = _module(settings, _ALL if everything else selector_text, read_fields(fields))
+    signer = None if author is None else read_verifier(author, "--author")
+    begin = None if since is None else read_time(since, "--since")
+    chosen = None if columns is None else _columns(columns)
     with _open(settings, peer_text) as local:
-        rows = blocking.table(_target(local, settings, peer_text, key_text), module, chosen)
-    if not is_terminal:
+        found = blocking.list(_target(local, settings, peer_text, key_text), module)
+    if newest:
+        found = list({record.place or record.hash: record for record in found}.values())
+    found = [
+        record
+        for record in found
+        if (signer is None or record.author == signer)
+        and (begin is None or (record.time or "") >= begin)
+    ]
+    key, backwards = _ORDERS[sort]
+    found.sort(key=key, reverse=backwards)
+    left_out = 0 if limit is None else max(0, len(found) - limit)
+    found = found[:limit]
+    show_records(found, chosen, form)
+    more = f"; {left_out:,} more with a higher --limit" if left_out else ""
+    click.echo(f"{_counted(len(found))}{more}", err=True)
+    return Exit.OK
+
+
+@click.command()
+@click.argument("place", metavar="PLACE")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    metavar="NUMBER",
+    help="At most so many.",
+)
+@form_option
+@lace_option
+def log(place: str, limit: int, form: str | None, where: str | None) -> int:
+    """Show the versions of the record at PLACE, the newest first.
+
+    To edit is to add a record at the same place, so this is its history. Exit code 6 if there is
+    none.
+
+    \b
+    Example:
+      lace log //notes-demo//notes/message//msg/1
+    """
+    settings = find(where)
+    with settings.open() as local:
+        versions = blocking.history(local, place, limit)
+    show_records(versions, None, form, ("Date", "Signed-By", "Hash", "Data"))
+    click.echo(_counted(len(versions), "version"), err=True)
+    return Exit.OK if versions else Exit.NOT_FOUND
+
+
+def show_records(
+    records: Sequence[Record],
+    columns: tuple[str, ...] | None,
+    form: str | None,
+    brief: tuple[str, ...] = _BRIEF,
+) -> None:
+    """Print records in the form that was chosen; without columns, JSON has them whole."""
+    wanted = chosen_form(form)
+    if wanted == "json" and columns is None:
+        for record in records:
+            print_json(as_entry(record))
+        return
+    chosen = columns or (brief if wanted == "table" else _WHOLE)
+    rows = [[_cell(record, name) for name in chosen] for record in records]
+    if wanted == "json":
         for row in rows:
-            print_json(dict(_entry(name, cell) for name, cell in row.items()))
+            print_json(dict(map(_entry, chosen, row)))
+    elif wanted == "csv":
+        print_csv(chosen, [[_text(cell) for cell in row] for row in rows])
     elif rows:
         names = key_names()
-        shown = [[_shown(name, row[name], names) for name in chosen] for row in rows]
-        table("", chosen, shown, whole=HASH)
-    click.echo(_counted(rows), err=True)
-    return Exit.OK
+        short = short_hashes(record.hash for record in records)
+        shown = [
+            [_shown(*item, names, short) for item in zip(chosen, row, strict=True)] for row in rows
+        ]
+        fitted_table(chosen, shown, whole=(HASH, DATE), drop=_DROP)
+
+
+def _cell(record: Record, column: str) -> Cell:
+    if column == DATE:
+        return None if record.time is None else local_date(record.time)
+    if column == PLACE:
+        return None if record.place is None else str(record.place)
+    (row,) = Projection.of([record], [column]).rows
+    return row[0]
 
 
 def _module(settings: Place | None, text: str | None, fields: dict[str, str]) -> PolicyModule:
@@ -179,20 +306,27 @@ def _entry(name: str, cell: Cell) -> tuple[str, str | None]:
     return name, cell
 
 
-def _shown(column: str, cell: Cell, names: dict[str, str]) -> str:
-    """Return a cell for people: signers by the names they have here, long texts cut short."""
+def _text(cell: Cell) -> str:
+    """Return a cell of CSV: nothing where there is none, Base64 where it is no text."""
+    _, text = _entry("", cell)
+    return text or ""
+
+
+def _shown(column: str, cell: Cell, names: dict[str, str], short: dict[str, str]) -> str:
+    """Return a cell for people: signers by the names they have here, hashes short."""
     if cell is None:
         return ""
-    if column == SIGNED_BY and isinstance(cell, str):
-        return names.get(cell, f"{cell[:10]}…")
     if isinstance(cell, bytes):
         try:
-            cell = cell.decode()
+            return cell[:_CELL].decode()
         except UnicodeDecodeError:
             return f"{len(cell)} bytes"
-    text = "".join(c if c.isprintable() else "·" for c in cell[: _CELL + 1])
-    return text if len(text) <= _CELL else text[: _CELL - 1] + "…"
+    if column == HASH:
+        return short[cell]
+    if is_verifier(cell):
+        return names.get(cell, f"{cell[:10]}…")
+    return cell[:_CELL]
 
 
-def _counted(rows: Projection) -> str:
-    return f"{len(rows)} record{'' if len(rows) == 1 else 's'}"
+def _counted(number: int, word: str = "record") -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

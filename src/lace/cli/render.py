@@ -1,14 +1,43 @@
-"""How results look: tables for people on a terminal, JSON lines for programs in a pipe."""
+"""How results look: tables for people on a terminal, JSON lines for programs in a pipe.
+
+The terminal only chooses the default; --table, --json and --csv say it. A table fits the terminal:
+columns shrink to what is there, long cells are cut with …, and columns that find no room are left
+out. JSON and CSV are never cut.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
+import shutil
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_GAP: Final = "  "
+_LEAST: Final = 6
+"""A column that may shrink becomes no narrower than this."""
+
+
+def form_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --json, --table and --csv to a command, which gets what was chosen as ``form``."""
+    for form, help in (
+        ("csv", "Print comma-separated values."),
+        ("table", "Print a table.  [default: on a terminal]"),
+        ("json", "Print one JSON object a line.  [default: in a pipe]"),
+    ):
+        command = click.option(f"--{form}", "form", flag_value=form, help=help)(command)
+    return command
+
+
+def chosen_form(form: str | None) -> str:
+    """Return the form that was chosen, else the one that suits the output."""
+    return form or ("table" if sys.stdout.isatty() else "json")
 
 
 def json_line(value: dict[str, Any]) -> str:
@@ -25,6 +54,20 @@ def print_line(line: str) -> None:
     sys.stdout.buffer.write(line.encode("utf-8", "backslashreplace") + b"\n")
 
 
+def print_csv(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
+    """Write rows as RFC 4180 has them, with LF at the end of lines."""
+    writer = csv.writer(_Lines(), lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+
+
+class _Lines:
+    """Takes what a CSV writer writes: whole lines."""
+
+    def write(self, text: str) -> None:
+        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+
+
 def console() -> Console:
     """Return a console for people; it drops colours by itself where none are wanted."""
     from rich.console import Console  # costs more than many commands
@@ -32,19 +75,69 @@ def console() -> Console:
     return Console(highlight=False, soft_wrap=True)
 
 
-def table(
-    title: str, columns: Iterable[str], rows: Iterable[Iterable[str]], *, whole: str = ""
-) -> None:
-    """Print a table; long cells fold, nothing is cut off, and nothing in a cell is markup.
+def terminal_width() -> int:
+    """Return how many columns there are: of the terminal, else as COLUMNS says, else 80."""
+    return max(20, shutil.get_terminal_size().columns)
 
-    ``whole`` names a column that does not fold, so that what is in it can be copied.
+
+def fitted_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    whole: Iterable[str] = (),
+    drop: Sequence[str] = (),
+) -> None:
+    """Print a table that fits the terminal.
+
+    Columns of ``whole`` are never cut, so that what is in them can be copied. When there is no
+    room, the columns of ``drop`` are left out, the first one first.
     """
+    from rich.cells import cell_len, set_cell_size  # knows how wide a character is
+
+    kept = list(range(len(columns)))
+    fixed = {columns.index(name) for name in whole if name in columns}
+    widths = [
+        max(map(cell_len, (columns[i], *(row[i] for row in rows)))) for i in range(len(columns))
+    ]
+    width = terminal_width()
+    leaving = [columns.index(name) for name in drop if name in columns]
+    while _least(kept, widths, fixed) > width and leaving and len(kept) > 1:
+        kept.remove(leaving.pop(0))
+    _shrink(kept, widths, fixed, width)
+    for row in (columns, *rows):
+        cells = []
+        for i in kept:
+            text = "".join(c if c.isprintable() else "·" for c in row[i])
+            if cell_len(text) > widths[i]:
+                text = f"{set_cell_size(text, widths[i] - 1)}…"
+            cells.append(set_cell_size(text, widths[i]))
+        print_line(_GAP.join(cells).rstrip())
+    sys.stdout.buffer.flush()  # what is told of it on standard error comes after it
+
+
+def _least(kept: list[int], widths: list[int], fixed: set[int]) -> int:
+    """Return how narrow a table can become."""
+    least = [widths[i] if i in fixed else min(widths[i], _LEAST) for i in kept]
+    return sum(least) + len(_GAP) * (len(kept) - 1)
+
+
+def _shrink(kept: list[int], widths: list[int], fixed: set[int], width: int) -> None:
+    """Make the widest columns narrower until the table fits, or until none can be narrower."""
+    while sum(widths[i] for i in kept) + len(_GAP) * (len(kept) - 1) > width:
+        loose = [i for i in kept if i not in fixed and widths[i] > _LEAST]
+        if not loose:
+            return
+        widths[max(loose, key=lambda i: widths[i])] -= 1
+
+
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Print a table; long cells fold, nothing is cut off, and nothing in a cell is markup."""
     from rich.table import Table
     from rich.text import Text
 
     made = Table(title=title or None, title_justify="left", show_edge=False, pad_edge=False)
     for column in columns:
-        made.add_column(column, overflow="fold", no_wrap=column == whole)
+        made.add_column(column, overflow="fold")
     for row in rows:
         made.add_row(*(Text(cell) for cell in row))
     out = console()

@@ -34,6 +34,7 @@ _COMMANDS: Final = {
     "keyring": ("lace.cli.keyring:keyring", "Keep signing keys under names."),
     "lake": ("lace.cli.lake:lake", "Records in bulk, on Spark: ingest, select, reconcile."),
     "list": ("lace.cli.records:list_command", "List the records that belong."),
+    "log": ("lace.cli.records:log", "Show the versions of the record at a place."),
     "plumb": ("lace.cli.plumbing:plumb", "The stable surface for scripts and other programs."),
     "policy": ("lace.cli.policy:policy", "What a selector becomes, and what a peer can learn."),
     "record": ("lace.cli.record:record", "Make, seal, show and verify records."),

@@ -8,7 +8,7 @@ import textwrap
 import click
 
 from lace.cli.exitcodes import Exit
-from lace.cli.render import print_json, table
+from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
 from lace.errors import Code
 from lace.interlace import messages as m
 from lace.scenario.build import Built
@@ -30,7 +30,8 @@ def scenario() -> None:
 
 
 @scenario.command("list")
-def list_command() -> None:
+@form_option
+def list_command(form: str | None) -> None:
     """List the scenarios that come with Lace.
 
     \b
@@ -38,12 +39,16 @@ def list_command() -> None:
       lace scenario list
     """
     found = [(name, find_scenario(name).scenario) for name in library()]
-    if not sys.stdout.isatty():
+    wanted = chosen_form(form)
+    if wanted == "json":
         for name, one in found:
             print_json({"name": name, "peers": [peer.id for peer in one.peers], "title": one.title})
         return
     rows = [(name, one.title, ", ".join(p.title for p in one.peers)) for name, one in found]
-    table("", ("Name", "Title", "Peers"), rows)
+    if wanted == "csv":
+        print_csv(("Name", "Title", "Peers"), rows)
+    else:
+        fitted_table(("Name", "Title", "Peers"), rows, whole=("Name",), drop=("Peers",))
 
 
 @scenario.command()

@@ -20,10 +20,11 @@ from lace.cli.files import read_frames
 from lace.cli.names import key_names, verifiers_by_name
 from lace.cli.place import Place, find
 from lace.cli.render import print_json
+from lace.cli.shape import whole_hash
 from lace.datalog.explain import FailedRule, Proof
 from lace.datalog.source import parse_fact
 from lace.errors import Code, LacegramError, UsageError
-from lace.ids import Verifier, is_record_hash, is_verifier
+from lace.ids import Verifier, is_verifier
 from lace.policy.module import PolicyModule
 from lace.record.model import Record, Versioned
 from lace.record.split import Frame
@@ -65,8 +66,8 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 def why(**flags: Any) -> int:
     """Say why RECORD belongs here, or with --peer why it may travel: by which rules and records.
 
-    RECORD is a hash, a coordinate, or a file with one record. Exit code 6 if something stands in
-    its way, which is told then.
+    RECORD is a hash or its beginning, a coordinate, or a file with one record. Exit code 6 if
+    something stands in its way, which is told then.
 
     \b
     Example:
@@ -137,8 +138,9 @@ def _explain(
 
 def _record(local: Lace, text: str) -> tuple[str, Record | None]:
     """Return the hash of what is asked about, and the record if it was given as a file."""
-    if is_record_hash(text):
-        return text, None
+    hash = whole_hash(local, text)
+    if hash is not None:
+        return hash, None
     if text.startswith("//"):
         address = parse_urc(text)
         found = blocking.get(local, text)

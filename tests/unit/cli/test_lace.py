@@ -87,7 +87,7 @@ def test_what_is_added_is_signed_stored_got_and_listed(notes: Path) -> None:
     (shown,) = lines(ok("get", f"////{hash}", cwd=notes))
     assert (shown["data"], shown["requested"]) == ("My note.", f"////{hash}")
     (listed,) = lines(ok("list", cwd=notes))  # by the settings: not the other app
-    assert listed["Hash"] == hash
+    assert listed["hash"] == hash
     with blocking.open(notes / "records.lace") as same:
         assert [r.hash for r in blocking.list(same, "//notes-demo//notes//")] == [hash]
     columns = "Name,Title,Colour,Data"
@@ -131,7 +131,7 @@ def test_the_room_is_a_table_with_blanks(home: Path) -> None:
     assert [row["Title"] for row in rows] == [None, "Bob hello", "Alice hello"]
     assert [row["Data"] for row in rows] == ["grant-v1", "One.", "Two."]
     # By the rules of the room Alice's note waits until somebody admits her.
-    assert [row["Hash"] for row in lines(ok("list", cwd=room))] == made[:2]
+    assert [row["hash"] for row in lines(ok("list", cwd=room))] == made[:2]
 
 
 def test_a_grant_names_a_verifier_and_names_are_resolved(home: Path) -> None:

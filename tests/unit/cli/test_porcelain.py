@@ -182,7 +182,7 @@ def test_show_prints_json_in_a_pipe(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(forge.plex_with(b"Tag: [b]a[/b]") + forge.blob()[:-1] + b"X")
     done = lace("record", "show", path)
-    assert b'["Tag",0,"[b]a[/b]"]' in done.stdout
+    assert b'"fields":{"Tag":["[b]a[/b]"]}' in done.stdout
     assert b"record.hash-mismatch" in done.stderr
     assert done.returncode == 3
 

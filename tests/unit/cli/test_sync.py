@@ -104,7 +104,7 @@ def test_a_peer_can_be_asked_without_storing_anything(home: Path) -> None:
     with hosting(host) as address:
         assert host.ends == []
         listed = entries(lace("list", PLACE, "--from", address, cwd=home / "alice").stdout)
-        assert [row["Hash"] for row in listed] == [record.hash for record in theirs]
+        assert [row["hash"] for row in listed] == [record.hash for record in theirs]
         # Only interlaces reached it, one for the question: there is nothing else to ask with.
         assert [type(end).__name__ for end in ends(host, 1)] == ["Closed"]
         got = lace("get", "//g//notes//n/1", "--raw", "--from", address, cwd=home)
