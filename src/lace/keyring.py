@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 
 from lace.crypto.keys import SigningKey, demo_key
 from lace.errors import Code, EncodingError, UsageError
-from lace.ids import Verifier
+from lace.ids import Verifier, is_verifier, parse_verifier
 from lace.text import redact, shown
 
 VARIABLE: Final = "LACE_KEYRING"
@@ -27,6 +27,7 @@ VARIABLE: Final = "LACE_KEYRING"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FILE_BYTES: Final = 1 << 20
 KEY_FILE_BYTES: Final = 4096
+_CONTACTS: Final = "contacts.toml"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _HEAD: Final = (
     "# Signing secrets of Lace: whoever can read this file can sign in your name.\n"
@@ -188,6 +189,76 @@ class Keyring:
 
     def _refuse(self, what: str, hint: str = "") -> NoReturn:
         raise UsageError(f"keyring {self.path}: {what}", code=Code.KEY_FILE, hint=hint)
+
+
+class Contacts:
+    """Names for the verifiers of other people, in a file beside the keyring; nothing is secret."""
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.path = default_path().with_name(_CONTACTS) if path is None else Path(path)
+
+    def entries(self) -> dict[str, Verifier]:
+        """Return the verifiers by name, or raise ``UsageError`` if the file cannot be used."""
+        try:
+            with self.path.open("rb") as file:
+                content = file.read(_FILE_BYTES + 1)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            self._refuse(f"it cannot be read: {error.strerror}")
+        if len(content) > _FILE_BYTES:
+            self._refuse(f"it is larger than {_FILE_BYTES} bytes")
+        try:
+            entries = tomllib.loads(content.decode())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            self._refuse(f"it is not TOML: {error}")
+        for name, verifier in entries.items():
+            if not (is_key_name(name) and isinstance(verifier, str) and is_verifier(verifier)):
+                self._refuse(f"the entry {shown(name)} is not a name with a verifier")
+        return dict(sorted(entries.items()))
+
+    def add(self, name: str, verifier: str) -> None:
+        """Give a verifier a name that nobody else has, in the keyring or among the contacts."""
+        if not is_key_name(name):
+            raise UsageError(f"{shown(name)} cannot be a name", code=Code.KEY_NAME)
+        parse_verifier(verifier)
+        keys = {entry.name for entry in Keyring(self.path.with_name(default_path().name)).entries()}
+        with self._changing() as entries:
+            if name in keys or entries.get(name, verifier) != verifier:
+                raise UsageError(
+                    f"{name} is somebody else already",
+                    code=Code.KEY_NAME,
+                    hint="A name means one verifier: choose another, or remove it first.",
+                )
+            entries[name] = Verifier(verifier)
+
+    def remove(self, name: str) -> Verifier:
+        """Forget a name, and return whose it was."""
+        with self._changing() as entries:
+            if name not in entries:
+                known = ", ".join(entries) or "none yet"
+                raise UsageError(
+                    f"no contact is called {shown(name)}; there are: {known}", code=Code.KEY_UNKNOWN
+                )
+            return entries.pop(name)
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, Verifier]]:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with _locked(self.path.with_name(f".{self.path.name}.lock")):
+                entries = self.entries()
+                yield entries
+                lines = [f'{name} = "{entries[name]}"\n' for name in sorted(entries)]
+                _replace(
+                    self.path,
+                    "".join(["# Names of other people. lace contact changes it.\n", *lines]),
+                )
+        except OSError as error:
+            self._refuse(f"it cannot be written: {error.strerror}")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise UsageError(f"contacts {self.path}: {what}", code=Code.KEY_FILE)
 
 
 def _text(entries: Mapping[str, Any]) -> str:

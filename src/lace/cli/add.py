@@ -52,7 +52,7 @@ def add(
 
     To edit is to add another record at the same place. Nothing is ever changed, and nothing leaves
     this lace before you interlace. In grants and revocations of a room, -f Member=NAME takes a name
-    of the keyring, and stores its verifier.
+    of the keyring or a contact, and stores its verifier.
 
     \b
     Example:

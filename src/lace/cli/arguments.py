@@ -131,5 +131,5 @@ def read_verifier(text: str, what: str) -> Verifier:
     raise UsageError(
         f"{what}: {shown(text)} is no verifier, and nobody is called so; there are: {known}",
         code=Code.ID_MALFORMED,
-        hint="Give a verifier, V.….H3, or a name of the keyring.",
+        hint="Give a verifier, V.….H3, a name of the keyring, or a contact.",
     )

@@ -13,6 +13,7 @@ import click
 
 from lace.api.handles import Lace
 from lace.api.operations import get
+from lace.cli.names import named
 from lace.cli.render import print_json
 from lace.cli.shape import short_hashes
 from lace.interlace import messages as m
@@ -152,6 +153,6 @@ def summary(result: m.InterlaceResult) -> str:
         parts.append(f"{len(result.rejected):,} rejected")
     if result.not_available:
         parts.append(f"{len(result.not_available):,} no longer available")
-    peer = f" with {result.peer}" if result.peer else ""
+    peer = f" with {named(result.peer)}" if result.peer else ""
     rounds = "1 round" if result.loops == 1 else f"{result.loops} rounds"
     return f"{', '.join(parts)}{peer}, in {rounds}"

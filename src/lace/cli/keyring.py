@@ -8,7 +8,8 @@ from lace.cli.exitcodes import Exit
 from lace.cli.files import read_key
 from lace.cli.names import warn_of_demo
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
-from lace.keyring import Keyring
+from lace.errors import Code, UsageError
+from lace.keyring import Contacts, Keyring
 
 
 @click.group()
@@ -43,6 +44,11 @@ def new(name: str, demo: bool, file: str | None) -> None:
     """
     if demo and file is not None:
         raise click.UsageError("a demo key is made from its name, not taken from a file")
+    if name in Contacts().entries():
+        raise UsageError(
+            f"a contact is called {name}", code=Code.KEY_NAME,
+            hint="A name means one verifier: choose another, or remove the contact first.",
+        )  # fmt: skip
     made = Keyring().add(name, read_key(file) if file is not None else None, demo=demo)
     warn_of_demo(made)
     click.echo(made.verifier)

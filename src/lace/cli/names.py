@@ -6,20 +6,29 @@ import click
 
 from lace.errors import UsageError
 from lace.ids import Verifier
-from lace.keyring import Keyring, NamedKey
+from lace.keyring import Contacts, Keyring, NamedKey
 
 
 def key_names() -> dict[str, str]:
-    """Return the verifiers that have a name here; none if the keyring cannot be read."""
+    """Return the verifiers that have a name here; none if the names cannot be read."""
     try:
-        return {entry.verifier: entry.name for entry in Keyring().entries()}
+        return {verifier: name for name, verifier in verifiers_by_name().items()}
     except UsageError:
         return {}  # it only makes things easier to read
 
 
 def verifiers_by_name() -> dict[str, Verifier]:
-    """Return what each name stands for; raise ``UsageError`` if the keyring cannot be read."""
-    return {entry.name: entry.verifier for entry in Keyring().entries()}
+    """Return what each name stands for, in the keyring and among the contacts.
+
+    A key of one's own goes before a contact of the same name. Raises ``UsageError`` if a file
+    cannot be read.
+    """
+    return Contacts().entries() | {entry.name: entry.verifier for entry in Keyring().entries()}
+
+
+def named(verifier: str) -> str:
+    """Return a verifier for people: by its name here, else in full."""
+    return key_names().get(verifier, verifier)
 
 
 def warn_of_demo(used: NamedKey) -> None:

@@ -9,6 +9,7 @@ import click
 from lace.cli.arguments import key_option, read_signing_key
 from lace.cli.exitcodes import Exit
 from lace.cli.files import name_and_value, read_frames, read_limited, write_output
+from lace.cli.names import named
 from lace.cli.render import chosen_form, console, form_option, print_csv, print_json, table
 from lace.cli.shape import as_entry, local_date
 from lace.clock import tai_now
@@ -215,6 +216,8 @@ def show_record(shown: Record, form: str | None, *, requested: str | None = None
     if wanted == "csv":
         print_csv(("Field", "Value"), [("Hash", shown.hash), *rows])
         return
+    if shown.author is not None and named(shown.author) != shown.author:
+        rows.append(("author", named(shown.author)))
     if shown.time is not None:
         rows.append(("date", local_date(shown.time)))
     data = shown.data[:_SHOWN_DATA]

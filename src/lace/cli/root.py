@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "add": ("lace.cli.add:add", "Make a record, sign it, store it."),
     "check": ("lace.cli.lacegram:check", "Say everything that is wrong with rules."),
     "completion": ("lace.cli.completion:completion", "Let a shell complete lace's words."),
+    "contact": ("lace.cli.contact:contact", "Names for other people."),
     "demo": ("lace.cli.demo:demo", "A notes room between two processes, one killed on the way."),
     "fmt": ("lace.cli.lacegram:fmt", "Write rules in their one canonical spelling."),
     "follow": ("lace.cli.sync:follow", "Interlace with a peer for as long as it lasts."),
