@@ -63,6 +63,13 @@ class Settings:
     room: RoomSettings | None = None
     expose: tuple[str, ...] = ("selected",)
     peers: Mapping[str, PeerSettings] = field(default_factory=dict)
+    peer: str | None = None
+    """Which of the peers is meant where none is said."""
+
+    @property
+    def default_peer(self) -> str | None:
+        """The peer that is meant where none is said: the one that is named, or the only one."""
+        return self.peer or (next(iter(self.peers)) if len(self.peers) == 1 else None)
 
     def signing_key(self) -> SigningKey | None:
         """Return the key that is named, or None if none is."""
@@ -197,10 +204,13 @@ def parse(table: Mapping[str, Any], folder: Path) -> Settings:
         room=taken.table("room", _room),
         expose=taken.texts("expose") or ("selected",),
         peers=taken.tables("peers", _peer),
+        peer=taken.text("peer"),
     )
     taken.finish()
     if made.room is not None and made.select is None:
         _wrong("room needs select, the app that the room is about")
+    if made.peer is not None and made.peer not in made.peers:
+        _wrong(f"peer is {shown(made.peer)}, and there is no [peers.{made.peer}]")
     return made
 
 

@@ -25,11 +25,13 @@ from lace.cli.arguments import (
 )
 from lace.cli.events import Reporter, summary
 from lace.cli.exitcodes import Exit
+from lace.cli.met import note_meeting
 from lace.cli.place import Place, find
 from lace.errors import Code, InterlaceAborted, UsageError
 from lace.interlace import messages as m
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
+from lace.settings import Settings
 from lace.text import shown
 
 
@@ -54,7 +56,7 @@ def _exchange_options(command: Callable[..., Any]) -> Callable[..., Any]:
         trust_option,
         expect_option,
         select_option(),
-        click.argument("peer_text", metavar="PEER"),
+        click.argument("peer_text", metavar="[PEER]", required=False),
     ):
         command = option(command)
     return command
@@ -63,7 +65,7 @@ def _exchange_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @_exchange_options
 def sync(
-    peer_text: str,
+    peer_text: str | None,
     select_text: str | None,
     expect: str | None,
     trust: str | None,
@@ -74,22 +76,25 @@ def sync(
     """Exchange with PEER exactly the records that both sides select, until none is left.
 
     PEER is a name of lace.toml, an address (tcp:host:port, unix:/path, ws:…, wss:…), or the path of
-    another lace on this machine. A terminal shows what travelled; a pipe gets one JSON object for
+    another lace on this machine. Without one it is the peer of lace.toml, or the only one there. A
+    terminal shows what travelled; a pipe gets one JSON object for
     each event. Exit code 3 if records were rejected, 4 if it ended early, 5 if a limit ended it;
     what was stored stays stored, and the next sync goes on from there.
 
     \b
     Example:
+      lace sync
       lace sync tcp:notes.example.org:4790
       lace sync ../bob
       lace sync server --select //notes-demo//notes//
     """
     settings = find(where)
-    with _meeting(settings, peer_text, select_text, expect, trust, exposed, key_text) as meeting:
-        return asyncio.run(_sync(meeting))
+    peer = _peer_or_default(settings, peer_text)
+    with _meeting(settings, peer, select_text, expect, trust, exposed, key_text) as meeting:
+        return asyncio.run(_sync(meeting, settings.settings, peer))
 
 
-async def _sync(meeting: _Meeting) -> int:
+async def _sync(meeting: _Meeting, settings: Settings, peer: str) -> int:
     reporter = Reporter(meeting.local)
     try:
         async with reporter.progress():
@@ -107,6 +112,7 @@ async def _sync(meeting: _Meeting) -> int:
         click.echo(f"until then: {summary(error.result)}", err=True)
         raise
     await reporter.flush()
+    note_meeting(settings, peer, meeting.local, result)
     click.echo(f"fixed point: {summary(result)}", err=True)
     return Exit.SOME_REJECTED if result.rejected else Exit.OK
 
@@ -114,7 +120,7 @@ async def _sync(meeting: _Meeting) -> int:
 @click.command()
 @_exchange_options
 def follow(
-    peer_text: str,
+    peer_text: str | None,
     select_text: str | None,
     expect: str | None,
     trust: str | None,
@@ -134,11 +140,12 @@ def follow(
       lace follow server | jq -r 'select(.event == "saved").hash'
     """
     settings = find(where)
-    with _meeting(settings, peer_text, select_text, expect, trust, exposed, key_text) as meeting:
-        return asyncio.run(_follow(meeting))
+    peer = _peer_or_default(settings, peer_text)
+    with _meeting(settings, peer, select_text, expect, trust, exposed, key_text) as meeting:
+        return asyncio.run(_follow(meeting, settings.settings, peer))
 
 
-async def _follow(meeting: _Meeting) -> int:
+async def _follow(meeting: _Meeting, settings: Settings, peer: str) -> int:
     reporter = Reporter(meeting.local, brief=False)
     live = await open_interlace(
         meeting.local,
@@ -167,6 +174,7 @@ async def _follow(meeting: _Meeting) -> int:
             reporter.hear(event)
             await reporter.flush()
             if isinstance(event, m.FixedPoint):
+                note_meeting(settings, peer, meeting.local, event.result)
                 click.echo(f"fixed point: {summary(event.result)}", err=True)
     finally:
         await asyncio.gather(live.close(), *closing)
@@ -179,6 +187,20 @@ async def _follow(meeting: _Meeting) -> int:
         click.echo(f"lace: {last.reason} [{Code.LIMIT_EXCEEDED}]", err=True)
         return Exit.LIMIT
     return Exit.OK
+
+
+def _peer_or_default(place: Place, text: str | None) -> str:
+    if text is not None:
+        return text
+    meant = place.settings.default_peer
+    if meant is None:
+        known = ", ".join(place.settings.peers) or "none"
+        raise UsageError(
+            f"say which peer: lace.toml names no default (there are: {known})",
+            code=Code.SETTINGS_MALFORMED,
+            hint='Give a PEER, or write peer = "name" into lace.toml.',
+        )
+    return meant
 
 
 def _tell_retry(seconds: float, why: str) -> None:

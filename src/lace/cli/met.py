@@ -1,0 +1,78 @@
+"""When peers were last met: noted in the folder of a lace by sync and follow, for people to see.
+
+Nothing depends on it: a note that is lost or cannot be read is as if there had been no meeting.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from lace.api.handles import Lace, store_of
+from lace.clock import tai_now
+from lace.errors import EncodingError
+from lace.interlace.messages import InterlaceResult
+from lace.settings import FILE, Settings
+from lace.tai import Tai, parse_tai
+
+_NOTES: Final = "met.json"
+_MOST: Final = 1000
+_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """The last fixed point with a peer."""
+
+    tai: Tai
+    peer: str | None
+    """Whom it proved to be."""
+    received: int
+    sent: int
+    mark: int
+    """The newest record that was stored here then; what is newer has not been offered yet."""
+
+
+def meetings(settings: Settings) -> dict[str, Meeting]:
+    """Return the last meeting with each peer, by what it was called."""
+    with suppress(OSError, ValueError, TypeError, AttributeError, EncodingError):
+        with (settings.folder / _NOTES).open("rb") as file:
+            noted = json.loads(file.read(_BYTES))
+        return {str(name): _checked(Meeting(**entry)) for name, entry in noted.items()}
+    return {}
+
+
+def _checked(read: Meeting) -> Meeting:
+    """Return a meeting whose parts are what they should be, or raise."""
+    parse_tai(read.tai)
+    if not all(isinstance(number, int) for number in (read.received, read.sent, read.mark)):
+        raise TypeError
+    return read
+
+
+def note_meeting(settings: Settings, name: str, local: Lace, result: InterlaceResult) -> None:
+    """Note a fixed point with a peer; a folder that cannot be written to is no reason to fail."""
+    if not (settings.folder / FILE).is_file():
+        return
+    met = meetings(settings)
+    met.pop(name, None)
+    made = Meeting(
+        tai_now(),
+        result.peer,
+        len(result.received),
+        len(result.sent),
+        store_of(local).high_water(),
+    )
+    kept = dict([*met.items(), (name, made)][-_MOST:])
+    text = json.dumps({key: asdict(entry) for key, entry in kept.items()}, indent=1)
+    with suppress(OSError):
+        _replace(settings.folder / _NOTES, text)
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text + "\n", encoding="utf-8")
+    fresh.replace(path)

@@ -1,0 +1,118 @@
+"""How things stand: peers, the default one, when they were met, what waits, what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import lace_inside as lace
+from hosting import hosting
+from meeting import Host
+from terminal import on_a_terminal
+from wires import notes, store_of
+
+from lace.crypto.keys import demo_key
+from lace.errors import UsageError
+from lace.keyring import Keyring
+from lace.settings import load
+
+PLACE = "//g//notes//"
+BOB = demo_key("bob")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LACE_KEYRING", str(tmp_path / "keyring.toml"))
+    monkeypatch.delenv("LACE", raising=False)
+    for name in ("alice", "bob"):
+        Keyring().add(name, demo=True)
+    done = lace("init", "a", "--key", "alice", "--select", PLACE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "a"
+
+
+def add_peer(folder: Path, name: str, address: str, top: str = "") -> None:
+    settings = folder / "lace.toml"
+    peer = f'\n[peers.{name}]\naddress = "{address}"\nexpect = "{BOB.verifier}"\n'
+    settings.write_text(top + settings.read_text() + peer)
+
+
+def told(*words: str, cwd: Path, exit: int = 0) -> list[dict[str, Any]]:
+    done = lace(*words, cwd=cwd)
+    assert done.returncode == exit, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_bare_sync_meets_the_default_peer_and_notes_it(home: Path) -> None:
+    nobody = lace("sync", cwd=home)
+    assert nobody.returncode == 2
+    assert b"say which peer" in nobody.stderr
+    host = Host(store_of(notes(2)), key=BOB, stays=False)
+    with hosting(host) as address:
+        add_peer(home, "server", address)
+        assert told("peers", cwd=home)[0]["last_met"] is None
+        (before,) = told("status", cwd=home)
+        assert (before["records"], before["peers"][0]["waiting"]) == (0, 0)
+        done = lace("sync", cwd=home)  # the only one
+        assert done.returncode == 0, done.stderr
+        assert b"with bob" in done.stderr
+        (peer,) = told("peers", cwd=home)
+        assert (peer["name"], peer["default"], peer["expect"]) == ("server", True, BOB.verifier)
+        assert peer["last_met"] is not None
+        assert lace("add", f"{PLACE}mine", "--text", "x", cwd=home).returncode == 0
+        assert lace("add", "//g//other//mine", "--text", "x", cwd=home).returncode == 0
+        (after,) = told("status", cwd=home)
+        assert (after["records"], after["selected"]) == (4, 3)
+        assert after["peers"][0]["waiting"] == 1
+        assert after["problems"] == []
+        add_peer(home, "other", "tcp:127.0.0.1:1")
+        assert lace("sync", cwd=home).returncode == 2  # two, and none is named
+        settings = home / "lace.toml"
+        settings.write_text('peer = "server"\n' + settings.read_text())
+        assert lace("sync", cwd=home).returncode == 0
+        (last,) = told("status", cwd=home)
+        assert {p["name"]: p["waiting"] for p in last["peers"]} == {"server": 0, "other": 3}
+
+
+def test_people_see_it_in_words(home: Path) -> None:
+    add_peer(home, "server", "tcp:notes.example.org:4790")
+    shown = on_a_terminal("status", cwd=home, exit=0)
+    assert "records   0 here, 0 belong" in shown
+    assert "key       alice" in shown
+    assert "peer      server: never met, 0 waiting, default" in shown
+    for columns in (40, 80):
+        table = on_a_terminal("peers", cwd=home, columns=columns, exit=0).splitlines()
+        assert "server" in table[1]
+        assert "never" in table[1]
+        assert max(map(len, table)) <= columns
+    for words in (("status", "--csv"), ("peers", "--csv")):
+        assert b"," in lace(*words, cwd=home).stdout
+
+
+def test_problems_are_named(home: Path) -> None:
+    late = ("add", f"{PLACE}late", "--text", "x", "--tai", "9000000000:000000000")
+    assert lace(*late, cwd=home).returncode == 0
+    Keyring().remove("alice")
+    (made,) = told("status", cwd=home, exit=3)
+    assert any("in the future" in problem for problem in made["problems"])
+    assert any("no key is called" in problem for problem in made["problems"])
+
+
+def test_a_default_that_is_no_peer_is_refused(home: Path) -> None:
+    settings = home / "lace.toml"
+    settings.write_text('peer = "nobody"\n' + settings.read_text())
+    with pytest.raises(UsageError, match="no \\[peers\\.nobody\\]"):
+        load(home)
+
+
+def test_a_note_that_cannot_be_read_is_no_meeting(home: Path) -> None:
+    add_peer(home, "server", "tcp:notes.example.org:4790")
+    made = {"tai": "1700000000:000000000", "peer": None, "received": 0, "sent": 0, "mark": 0}
+    (home / "met.json").write_text(json.dumps({"server": made}))
+    assert told("peers", cwd=home)[0]["last_met"] == made["tai"]
+    wrong = [made | {"tai": "noon"}, made | {"tai": 5}, made | {"mark": "x"}, {"x": 1}, 1]
+    for text in ("", "[]", *(json.dumps({"server": entry}) for entry in wrong)):
+        (home / "met.json").write_text(text)
+        assert told("peers", cwd=home)[0]["last_met"] is None
