@@ -35,6 +35,8 @@ class Reporter:
 
     local: Lace
     brief: bool = True
+    form: str = "json"
+    """Words for people, as they can be shown (``table``), or an object at once (``json``)."""
     received: int = 0
     rejected: int = 0
     _waiting: list[tuple[str, str]] = field(default_factory=list)
@@ -43,12 +45,12 @@ class Reporter:
     _ticked: bool = False
 
     def hear(self, event: m.Event) -> None:
-        """Tell an event: at once in a pipe, with ``flush`` on a terminal."""
+        """Tell an event: an object at once, words with ``flush``."""
         if isinstance(event, m.RecordSaved):
             self.received += 1
         elif isinstance(event, m.RecordRejected):
             self.rejected += 1
-        if not sys.stdout.isatty():
+        if self.form == "json":
             for entry in as_entries(event):
                 print_json(entry)
             sys.stdout.buffer.flush()

@@ -35,6 +35,16 @@ def form_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def words_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --json and --table to a command that tells things in words on a terminal."""
+    for form, help in (
+        ("table", "Tell it in words, for people.  [default: on a terminal]"),
+        ("json", "Print JSON objects, for programs.  [default: in a pipe]"),
+    ):
+        command = click.option(f"--{form}", "form", flag_value=form, help=help)(command)
+    return command
+
+
 def chosen_form(form: str | None) -> str:
     """Return the form that was chosen, else the one that suits the output."""
     return form or ("table" if sys.stdout.isatty() else "json")

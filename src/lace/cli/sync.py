@@ -27,6 +27,7 @@ from lace.cli.events import Reporter, summary
 from lace.cli.exitcodes import Exit
 from lace.cli.met import note_meeting
 from lace.cli.place import Place, find
+from lace.cli.render import chosen_form, words_option
 from lace.errors import Code, InterlaceAborted, UsageError
 from lace.interlace import messages as m
 from lace.policy.module import PolicyModule
@@ -51,6 +52,7 @@ def _exchange_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that sync and follow share."""
     for option in (
         lace_option,
+        words_option,
         key_option(),
         expose_option,
         trust_option,
@@ -71,6 +73,7 @@ def sync(
     trust: str | None,
     exposed: tuple[str, ...],
     key_text: str | None,
+    form: str | None,
     where: str | None,
 ) -> int:
     """Exchange with PEER exactly the records that both sides select, until none is left.
@@ -91,11 +94,11 @@ def sync(
     settings = find(where)
     peer = _peer_or_default(settings, peer_text)
     with _meeting(settings, peer, select_text, expect, trust, exposed, key_text) as meeting:
-        return asyncio.run(_sync(meeting, settings.settings, peer))
+        return asyncio.run(_sync(meeting, settings.settings, peer, form))
 
 
-async def _sync(meeting: _Meeting, settings: Settings, peer: str) -> int:
-    reporter = Reporter(meeting.local)
+async def _sync(meeting: _Meeting, settings: Settings, peer: str, form: str | None) -> int:
+    reporter = Reporter(meeting.local, form=chosen_form(form))
     try:
         async with reporter.progress():
             result = await interlace_sync(
@@ -126,6 +129,7 @@ def follow(
     trust: str | None,
     exposed: tuple[str, ...],
     key_text: str | None,
+    form: str | None,
     where: str | None,
 ) -> int:
     """Stay interlaced with PEER: what either side stores reaches the other, if both select it.
@@ -142,11 +146,11 @@ def follow(
     settings = find(where)
     peer = _peer_or_default(settings, peer_text)
     with _meeting(settings, peer, select_text, expect, trust, exposed, key_text) as meeting:
-        return asyncio.run(_follow(meeting, settings.settings, peer))
+        return asyncio.run(_follow(meeting, settings.settings, peer, form))
 
 
-async def _follow(meeting: _Meeting, settings: Settings, peer: str) -> int:
-    reporter = Reporter(meeting.local, brief=False)
+async def _follow(meeting: _Meeting, settings: Settings, peer: str, form: str | None) -> int:
+    reporter = Reporter(meeting.local, brief=False, form=chosen_form(form))
     live = await open_interlace(
         meeting.local,
         meeting.other,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -19,7 +18,7 @@ from lace.cli.exitcodes import Exit
 from lace.cli.files import read_frames
 from lace.cli.names import key_names, verifiers_by_name
 from lace.cli.place import Place, find
-from lace.cli.render import print_json
+from lace.cli.render import chosen_form, print_json, words_option
 from lace.cli.shape import whole_hash
 from lace.datalog.explain import FailedRule, Proof
 from lace.datalog.source import parse_fact
@@ -42,6 +41,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that why and why-not share."""
     for option in (
         lace_option,
+        words_option,
         key_option(),
         expose_option,
         select_option(),
@@ -103,6 +103,7 @@ def _explain(
     select_text: str | None,
     exposed: tuple[str, ...],
     key_text: str | None,
+    form: str | None,
     where: str | None,
 ) -> int:
     settings = find(where)
@@ -125,7 +126,7 @@ def _explain(
             expose=settings.exposure(exposed),
             offered=given,
         )
-        if sys.stdout.isatty():
+        if chosen_form(form) == "table":
             for line in _lines(local, made):
                 click.echo(line)
         else:

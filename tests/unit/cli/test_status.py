@@ -76,6 +76,17 @@ def test_a_bare_sync_meets_the_default_peer_and_notes_it(home: Path) -> None:
         assert {p["name"]: p["waiting"] for p in last["peers"]} == {"server": 0, "other": 3}
 
 
+def test_words_and_objects_can_be_chosen(home: Path) -> None:
+    with hosting(Host(store_of(notes(1)), key=BOB, stays=False)) as address:
+        words = lace("sync", address, "--table", cwd=home)
+        assert words.stdout.startswith("← P.".encode())
+        objects = on_a_terminal("sync", address, "--json", cwd=home, exit=0).splitlines()
+        assert [json.loads(line)["event"] for line in objects] == ["fixed-point", "closed"]
+    hash = notes(1)[0].hash
+    assert lace("why", hash, "--table", cwd=home).stdout.decode().startswith(hash)
+    assert json.loads(on_a_terminal("why", hash, "--json", cwd=home))["allowed"] is True
+
+
 def test_people_see_it_in_words(home: Path) -> None:
     add_peer(home, "server", "tcp:notes.example.org:4790")
     shown = on_a_terminal("status", cwd=home, exit=0)
