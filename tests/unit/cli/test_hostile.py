@@ -42,7 +42,7 @@ def shell(script: str, folder: Path, **environment: str) -> subprocess.Completed
         ("lace plumb advert list --records /dev/null --source $'a\\nb' --all-fields", {2}),
         ("lace check .", {2}),
         ("lace record show .", {2}),
-        ("lace store info .", {1}),
+        ("lace store info .", {2}),
         ("lace store info /dev/null", {1}),
         ("lace key show /dev/null", {2}),
         ("(ulimit -f 0; lace key new full.key); test ! -e full.key", {0}),
