@@ -84,7 +84,7 @@ def test_a_lace_is_made_and_used(clean: Environment, tmp_path: Path) -> None:
     place = "//notes-demo//notes/message//msg/1"
     hash = lace("add", place, "-f", "Title=Hello", "--text", "Hi", "--lace", "notes").strip()
     (row,) = map(json.loads, lace("list", "--lace", "notes").splitlines())
-    assert row["Hash"] == hash
+    assert row["hash"] == hash
     assert lace("get", place, "--data", "--lace", "notes") == "Hi"
 
 

@@ -168,4 +168,4 @@ def test_the_base_lock_installs_without_a_network_and_is_all_that_lace_needs(
     lace("add", "//notes-demo//notes/message//1", "--text", "Hi", "--lace", "one")
     lace("sync", "one", "--lace", "two")
     (record,) = lace("list", "--lace", "two").splitlines()
-    assert json.loads(record)["App"] == "notes/message"
+    assert json.loads(record)["place"] == "//notes-demo//notes/message//1"
