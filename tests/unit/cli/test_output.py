@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import forge
 import pytest
 from command import lace_inside as lace
 from terminal import on_a_terminal
@@ -30,7 +31,7 @@ def note(name: str, author: str, day: int, text: str = "hello") -> Record:
         group="notes-demo", app="notes/message", name=name, tai=f"{1700000000 + 86400 * day}:000000000",
         extras=[("Title", f"A rather long title of {name}, 日本語 and more")], data=text.encode(),
     )  # fmt: skip
-    return seal(plex, KEYS[author])
+    return seal(plex, KEYS[author], aux=forge.AUX)  # the names of tests have hashes in them
 
 
 NOTES = [
