@@ -79,7 +79,7 @@ class Partitions:
     peer can bring up, are few and kept aside.
     """
 
-    __slots__ = ("_before", "_bytes", "_entry", "_made", "_odd", "_runs", "_standard")
+    __slots__ = ("_before", "_bytes", "_entry", "_made", "_odd", "_order", "_runs", "_standard")
 
     def __init__(self, digests: int = 1, *, standard: int = STANDARD_PREFIX) -> None:
         self._entry = _KEY + digests * _DIGEST
@@ -90,6 +90,8 @@ class Partitions:
         self._before: dict[int, bytes] = {}
         """Runs that were made anew, as they were at ``mark``."""
         self._odd: dict[str, bytes] = {}
+        self._order: list[tuple[str, str]] = []
+        """What is kept aside, by payload: a peer may bring up many."""
         self._made: dict[str, Summary] = {}
         """Summaries of partitions that are larger than a standard one."""
 
@@ -113,7 +115,7 @@ class Partitions:
         for run, data in runs.items():
             made._runs[run] = data
             made._bytes += len(data)
-        made._odd.update(odd)
+        made._put_aside(odd)
         made._made[""] = whole
         return made
 
@@ -121,7 +123,7 @@ class Partitions:
         """Return a table that changes by itself; what does not change is shared."""
         made = copy(self)
         made._runs, made._odd, made._made = list(self._runs), dict(self._odd), dict(self._made)  # noqa: SLF001 (its own)
-        made._before = dict(self._before)  # noqa: SLF001
+        made._before, made._order = dict(self._before), list(self._order)  # noqa: SLF001
         return made
 
     def __len__(self) -> int:
@@ -145,25 +147,30 @@ class Partitions:
     def put(self, digests: Mapping[str, bytes]) -> None:
         """Set the digests of records."""
         runs: dict[int, dict[bytes, bytes]] = {}
+        odd: dict[str, bytes] = {}
         for record, leaves in digests.items():
             key = _key(record)
             if key is None:
-                self._odd[record] = leaves
-                self._unmake(payload(record))
+                odd[record] = leaves
             else:
                 runs.setdefault(self._run_of(key), {})[key] = leaves
+        self._put_aside(odd)
         for number, entries in runs.items():
             self._set(number, self._entries(number) | entries)
 
     def remove(self, records: Iterable[str]) -> None:
         """Forget records; those that are not here are passed over."""
         runs: dict[int, set[bytes]] = {}
+        odd: set[str] = set()
         for record in records:
             key = _key(record)
             if key is not None:
                 runs.setdefault(self._run_of(key), set()).add(key)
             elif self._odd.pop(record, None) is not None:
+                odd.add(record)
                 self._unmake(payload(record))
+        if odd:
+            self._order = [entry for entry in self._order if entry[1] not in odd]
         for run, gone in runs.items():
             entries = self._entries(run)
             kept = {key: rest for key, rest in entries.items() if key not in gone}
@@ -262,6 +269,14 @@ class Partitions:
         cuts = range(0, len(data), self._entry)
         return {data[i : i + _KEY]: data[i + _KEY : i + self._entry] for i in cuts}
 
+    def _put_aside(self, odd: Mapping[str, bytes]) -> None:
+        fresh = [(payload(record), record) for record in odd if record not in self._odd]
+        self._odd.update(odd)
+        for record in odd:
+            self._unmake(payload(record))
+        if fresh:
+            self._order = sorted(self._order + fresh)
+
     def _unmake(self, name: str) -> None:
         for length in range(self._standard):
             self._made.pop(name[:length], None)
@@ -274,9 +289,11 @@ class Partitions:
         self._runs[run] = made
 
     def _odd_within(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        for record, digests in sorted(self._odd.items()):
-            if payload(record).startswith(prefix):
-                yield record, digests
+        at = bisect_left(self._order, (prefix, ""))
+        while at < len(self._order) and self._order[at][0].startswith(prefix):
+            record = self._order[at][1]
+            yield record, self._odd[record]
+            at += 1
 
     def _within(self, prefix: str) -> Iterator[bytes]:
         for data in filter(None, self._runs[self._runs_of(prefix)]):

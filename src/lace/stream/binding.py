@@ -119,7 +119,8 @@ class Binding:
             return inputs
         for item in self._reader.feed(chunk):
             given = self._take(item)
-            self._between_phases = isinstance(item, i.PhaseEnd)
+            if not isinstance(item, i.Comment):
+                self._between_phases = isinstance(item, i.PhaseEnd)
             if given is not None:
                 inputs.append(given)
             if isinstance(given, m.StreamFailed):
@@ -129,10 +130,9 @@ class Binding:
 
     def end(self) -> m.FromPeer:
         """Return what the end of the peer's bytes amounts to (060-TRN-09)."""
-        orderly = self._between_phases and not self._reader.held
-        if not orderly and self._farewell:
+        if self._farewell:
             return m.StreamFailed(Code.INTERLACE_GONE, f"the peer gave up: {self._farewell}")
-        return m.PeerGone(orderly)
+        return m.PeerGone(orderly=self._between_phases and not self._reader.held)
 
     def _take(self, item: i.Item) -> m.FromPeer | None:
         if isinstance(item, i.Malformed):

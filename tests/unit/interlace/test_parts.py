@@ -424,3 +424,33 @@ def test_plumb_advert(tmp_path: Path) -> None:
 
 def test_an_advertisement_is_a_value() -> None:
     assert Advertisement("P.a.H9", ALICE) == Advertisement("P.a.H9", ALICE, ())
+
+
+@pytest.mark.req("050-REC-06")
+def test_records_of_other_formats_are_found_by_their_prefix_and_cost_no_more() -> None:
+    """A peer may bring up many of them, and summaries of many partitions that they are not in."""
+    chance = random.Random(1)
+    names = [f"S.{''.join(chance.choices('abcxyz', k=43))}.H9" for _ in range(300)]
+    table = Partitions()
+    for start in range(0, 300, 50):
+        table.put({name: digest(name.encode()) for name in names[start : start + 50]})
+    table.remove(names[:100])
+    left = sorted(names[100:], key=lambda name: name[2:])
+    assert list(table.records("")) == left
+    for prefix in ("a", "ab", "zz", "cx", left[7][2:9]):
+        assert list(table.records(prefix)) == [n for n in left if n[2:].startswith(prefix)]
+    assert table.copy().summary("a") == table.summary("a")
+    looked = 0
+
+    class Counted(str):
+        __slots__ = ()
+
+        def startswith(self, *given: object) -> bool:
+            nonlocal looked
+            looked += 1
+            return super().startswith(*given)  # type: ignore[arg-type]
+
+    table._order = [(Counted(name), record) for name, record in table._order]
+    for character in "0123456789":
+        assert table.summary(f"{character}{character}").count == 0
+    assert looked <= 10

@@ -23,7 +23,7 @@ from lace.recordstore import MemoryStore
 from lace.selectors import selector
 from lace.stream import items as i
 from lace.stream import packing
-from lace.stream.binding import Binding, farewell
+from lace.stream.binding import WORKING, Binding, farewell
 
 KEY = SigningKey(b"\x0c" * 32)
 
@@ -160,6 +160,8 @@ def test_an_end_between_phases_is_orderly_and_one_after_a_farewell_is_not() -> N
     assert left.binding.end() == m.PeerGone(orderly=False)
     left.binding.receive(b"\n")
     assert left.binding.end() == m.PeerGone(orderly=True)
+    left.binding.receive(WORKING)
+    assert left.binding.end() == m.PeerGone(orderly=True)  # a word in between is no phase
     left.binding.receive(b"M")
     assert left.binding.end() == m.PeerGone(orderly=False)
     left.binding.receive(b"x()\n\n" + farewell(Code.SERVE_FULL))
