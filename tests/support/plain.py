@@ -75,7 +75,7 @@ class PlainAnswers:
         return m.Recalled(m.LinkState(state.own, peers, state.wanted), ticks)
 
     def remember(self, told: m.Remember) -> None:
-        if told.link is None:
+        if told.link is None or told.state is None:
             return
         plan, state = self._plan, told.state
         texts: dict[str, bytes] = {}

@@ -337,10 +337,10 @@ class StoreAnswers:
 
     def remember(self, told: m.Remember) -> None:
         """Keep how the link stands, as one value: in the store, and at hand if there is room."""
-        policy, link = self.policy, told.link
-        if policy is not None and link is not None:  # else it stands as it stood, or nowhere
+        policy, link, state = self.policy, told.link, told.state
+        if policy and link and state:  # else it stands as it stood, or nowhere
             try:
-                self._keep(link, told.state, policy)
+                self._keep(link, state, policy)
             except StoreError:
                 self._known = None  # without it the next exchange has more to do, and no more
         self._let_go()

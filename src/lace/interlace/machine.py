@@ -443,10 +443,10 @@ class InterlaceMachine:
     def _reach_fixed_point(self, now: Tai) -> None:
         self._transfer.tally.cursor_updated = self._adverts.take_changed()
         self._spent = 0
-        own, peers = self.tables
+        state = None
         if self._opening.link is not None:
-            own, peers = own.copy(), peers.copy()
-        state = m.LinkState(own, peers, self._transfer.wanted)
+            own, peers = self.tables
+            state = m.LinkState(own.copy(), peers.copy(), self._transfer.wanted)
         self._do(m.Remember(self._opening.link, state))
         self._do(m.Emit(m.FixedPoint(self._result())))
         if not self._side.open:

@@ -314,9 +314,9 @@ class Remember:
     No answer is needed.
     """
 
-    link: bytes | None
-    """None if nothing is kept for this link."""
-    state: LinkState
+    link: bytes | None = None
+    state: LinkState | None = None
+    """None, as the link is, if nothing is kept for it."""
 
 
 @dataclass(frozen=True, slots=True)
