@@ -8,6 +8,7 @@ default answers it by looking at every fact.
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
@@ -247,7 +248,7 @@ class MemorySource:
         table = self._tables.setdefault(predicate, _Table(predicate, self._schema))
         remaining = iter(rows)
         room = self._limit(table.limit) + 1
-        while some := list(islice(remaining, room - self._sizes[table.limit])):
+        while some := list(islice(remaining, min(room - self._sizes[table.limit], sys.maxsize))):
             self._grow(table.limit, table.add_all(some))
 
     def add_all(self, facts: Iterable[Fact]) -> None:
