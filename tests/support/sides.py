@@ -52,7 +52,6 @@ class Participant(Connection):
             self.receive_failure(given, now)
         elif isinstance(given, m.PeerProven):
             self._give(given, now)
-            self._close_call()
         else:
             assert isinstance(given, m.Woken | m.OperandChanged | m.CloseRequested)
             self.tell(given, now)

@@ -296,9 +296,10 @@ def _peers_epoch(index: int, records: tuple[list[Record], list[Record]], late: L
     return met
 
 
-def _again(index: int, is_open: bool) -> Meeting:
-    task = note(9, app="tasks")
-    met = meeting(index, is_open=is_open, mine=[note(1), task], theirs=[note(1), task], module=SHY)
+def _again(index: int, is_open: bool, *tasks: int) -> Meeting:
+    """One side has more to say when it has heard what the other has: this one (0) or that (1)."""
+    sides = [[note(1), note(9, app="tasks")] if side in tasks else [note(1)] for side in (0, 1)]
+    met = meeting(index, is_open=is_open, mine=sides[0], theirs=sides[1], module=SHY)
     met.start()
     met.run()
     return met
@@ -344,7 +345,9 @@ def meetings(index: int, *, is_open: bool) -> list[Meeting]:
         _few(index, is_open),
         _few(index, is_open, (m.Describe,)),
         _nothing(index, is_open),
-        _again(index, is_open),
+        _again(index, is_open, 0),
+        _again(index, is_open, 1),
+        _again(index, is_open, 0, 1),
         _ending(index, is_open, Situation("transfer ended spoke", "-")),
         _ending(index, is_open, Situation("transfer begun ended", "Serve"), (m.Serve,)),
     ]

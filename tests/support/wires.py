@@ -105,8 +105,12 @@ class End:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        self.sent += b"".join(self.connection.data_to_send())
-        self.events += self.connection.events()
+        while True:
+            self.sent += b"".join(self.connection.data_to_send())
+            self.events += self.connection.events()
+            if not self.connection.has_work:
+                return
+            self.connection.work(NOW)
 
     @property
     def last(self) -> m.Event:

@@ -2,22 +2,25 @@
 
     connection = Connection.over(endpoint, module, answers)
     loop:
-        send connection.data_to_send()          after every call, and once before the first
+        send connection.data_to_send()
         tell the application connection.events()
+        if connection.ended:     stop
+        if connection.has_work:  connection.work(now), and begin again
         on bytes:    connection.receive_data(data, now)
         on the end:  connection.receive_eof(now)
         after connection.timer.seconds:  connection.receive_timer(connection.timer, now)
-        if connection.ended:  stop
 
-No call waits for anything but the records of this side. Calls may come from any thread, one at a
-time. Two laces of one process need no bytes between them: ``Connection(side, answers)`` hands over
-what it says by ``sent`` and takes what the other one says by ``receive``.
+No call waits for anything but the records of this side. None of them looks at records while there
+is something to send: the peer need not wait for that, and would take it for silence if it took
+long. Calls may come from any thread, one at a time. Two laces of one process need no bytes between
+them: ``Connection(side, answers)`` hands over what it says by ``sent`` and takes what the other one
+says by ``receive``; it never has work left.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from lace.answering.answers import Answers
@@ -68,6 +71,8 @@ class Connection:
         self._binding = binding
         self._module_for = module_for
         self._journal = journal
+        self._came: deque[m.Input] = deque()  # what the machine is to be given next
+        self._due: deque[Iterator[m.Input]] = deque()  # answers, which go before all of that
         self._sent: list[m.Outgoing] = []
         self._pieces: list[bytes] = []
         self._events: list[m.Event] = []
@@ -105,49 +110,55 @@ class Connection:
         met = binding.has_met
         inputs = binding.receive(data)
         if binding.has_met and not met:
-            self._give(m.Started(), now)
-        for given in inputs:
-            if self.ended is not None:
-                break
-            self._give(given, now)
-            if isinstance(given, m.PeerProven):
-                self._choose_module(given.verifier, now)
-        self._close_call()
+            self._came.append(m.Started())
+        self._came += inputs or [m.PeerAlive()]
+        self.work(now)
 
     def receive_eof(self, now: Tai) -> None:
         """Take note that the peer sends no more bytes, in order or not."""
         self._give(self._bytes.end(), now)
-        self._close_call()
 
     def receive_failure(self, failed: m.StreamFailed, now: Tai) -> None:
         """Take note that the stream failed, by no fault of its bytes."""
         self._give(failed, now)
-        self._close_call()
 
     def receive_timer(self, timer: Timer, now: Tai) -> None:
-        """Take note that a timer has run out."""
-        if timer == self._timer:
+        """Take note that a timer has run out; while there is work, nobody waits for the peer."""
+        if timer == self._timer and not self.has_work:
             self._give(m.TimerFired(), now)
-            self._close_call()
 
     def receive(self, said: m.Incoming, now: Tai) -> None:
         """Take what a peer in this process said, as it is."""
         self._give(said, now)
-        self._close_call()
 
     def start(self, now: Tai) -> None:
         """Begin with a peer in this process; over bytes the peer's first ones begin it."""
         self._give(m.Started(), now)
-        self._close_call()
 
     def lose(self, now: Tai, *, orderly: bool = False) -> None:
         """Take note that a peer in this process is gone."""
         self._give(m.PeerGone(orderly), now)
-        self._close_call()
 
     def tell(self, order: m.Order, now: Tai) -> None:
         """Say something to this side: wake, change the selector, close."""
         self._give(order, now)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether to call ``work`` as soon as what there is to send was sent."""
+        return bool(self._due or self._came)
+
+    def work(self, now: Tai) -> None:
+        """Go on until nothing is left to do, or until there is something to send before that."""
+        while self._due or self._came:
+            if not self._due:
+                self._step(self._came.popleft(), now)
+            elif self._pieces:
+                break
+            elif (answer := next(self._due[0], None)) is not None:
+                self._step(answer, now)
+            else:
+                self._due.popleft()
         self._close_call()
 
     # --- what goes ---
@@ -198,24 +209,27 @@ class Connection:
     # --- doing what the machine asks for ---
 
     def _give(self, given: m.Input, now: Tai) -> None:
-        """Hand the machine an input, and do all it asks for."""
+        self._came.append(given)
+        self.work(now)
+
+    def _step(self, given: m.Input, now: Tai) -> None:
+        """Hand the machine an input, and do what it asks for; answers are given later."""
+        effects = self.machine.receive(given, now)
+        if self._journal is not None:
+            self._journal.step(given, now, effects)
         said: list[m.Outgoing] = []
-        inputs: deque[Iterable[m.Input]] = deque([[given]])
-        while inputs:
-            for item in inputs.popleft():
-                effects = self.machine.receive(item, now)
-                if self._journal is not None:
-                    self._journal.step(item, now, effects)
-                inputs += filter(None, (self._do(effect, said) for effect in effects))
-                if self.closed:  # whatever else was asked, nobody waits for an answer
-                    inputs.clear()
-                    break
+        self._due += filter(None, (self._do(effect, said) for effect in effects))
         if self._binding is None:
             self._sent += said
         else:
             self._pieces += self._binding.send(said, now)
+        if self.closed:  # whatever else was asked or said, nobody waits for it
+            self._due.clear()
+            self._came.clear()
+        elif isinstance(given, m.PeerProven):
+            self._choose_module(given.verifier)
 
-    def _do(self, effect: m.Effect, said: list[m.Outgoing]) -> Iterable[m.Input] | None:
+    def _do(self, effect: m.Effect, said: list[m.Outgoing]) -> Iterator[m.Input] | None:
         """Do one thing; return the answers if it was a question."""
         match effect:
             case m.SendModule() | m.SendFacts() | m.SendRecord() | m.EndPhase():
@@ -256,16 +270,16 @@ class Connection:
             failed = m.StoreFailed if isinstance(question, m.Save) else m.EvaluationFailed
             yield failed(error.code, error.message)
 
-    def _choose_module(self, peer: Verifier, now: Tai) -> None:
+    def _choose_module(self, peer: Verifier) -> None:
         """Change to what is meant for this peer as soon as it has proven who it is.
 
         Whoever has proven nothing never gets to read what others may do.
         """
-        if self._module_for is None or self.ended is not None:
+        if self._module_for is None:
             return
         module = self._module_for(peer)
         if module.id != self.side.module.id:
-            self._give(m.OperandChanged(module), now)
+            self._came.appendleft(m.OperandChanged(module))
 
     # --- time and room ---
 

@@ -85,6 +85,7 @@ class Exchange:
         self._unsent_ends = 0
         self._moved = asyncio.Event()
         self._heard = 0.0  # when bytes came last
+        self._phases_sent = 0
         self._timer: Timer | None = None
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -107,7 +108,7 @@ class Exchange:
     async def run(self) -> m.Closed | m.Aborted:
         """Run to the end; return how it ended. The stream is closed then."""
         self._heard = asyncio.get_running_loop().time()
-        self._pass_on(0)
+        self._pass_on()
         reading = asyncio.create_task(self._read())
         writing = asyncio.create_task(self._write())
         try:
@@ -128,22 +129,32 @@ class Exchange:
         if isinstance(came, bytes):
             while self._unsent_ends > _PHASES_UNSENT:  # not for ever: see _write_piece
                 await self._moved.wait()
-        before = self.connection.phases_sent
-        if self._worker is None:
-            self._hand_on(came)
-        else:
-            loop = asyncio.get_running_loop()
-            await self._telling(loop.run_in_executor(self._worker, self._hand_on, came))
+        await self._do(came)
+        while self.connection.has_work:
+            await self._do(None)
         if isinstance(came, bytes):
             self._ahead -= len(came)
             self._note()
-        self._pass_on(before)
 
-    def _hand_on(self, came: _Came) -> None:
-        """Let the connection take what came; evaluates, reads and stores as it must."""
+    async def _do(self, came: _Came | None) -> None:
+        """Let the connection take what came, or go on with its work; send what it has to say."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        if self._worker is None:
+            self._hand_on(came)
+        else:
+            await self._telling(loop.run_in_executor(self._worker, self._hand_on, came))
+        # This side may not have listened meanwhile: that was no silence of the peer's.
+        self._heard = min(loop.time(), self._heard + loop.time() - began)
+        self._pass_on()
+
+    def _hand_on(self, came: _Came | None) -> None:
+        """Let the connection do something; it evaluates, reads and stores as it must."""
         connection, now = self.connection, self._clock()
         with collector.paused():
             match came:
+                case None:
+                    connection.work(now)
                 case bytes():
                     connection.receive_data(came, now)
                 case Timer():
@@ -158,16 +169,19 @@ class Exchange:
     async def _telling(self, work: asyncio.Future[None]) -> None:
         """Wait for work to be done, and tell the peer from time to time that it goes on."""
         self._is_working = True
-        while not (await asyncio.wait([work], timeout=self._working_seconds))[0]:
+        patience = self.connection.machine.phase_timeout  # of the peer: less than half of it may go
+        seconds = min(self._working_seconds, patience / 3)
+        while not (await asyncio.wait([work], timeout=seconds))[0]:
             if not self._outbox:  # else there is enough for the peer to hear
                 self._send([WORKING], 0)
         self._is_working = False
         work.result()
 
-    def _pass_on(self, phases_before: int) -> None:
+    def _pass_on(self) -> None:
         """Send what the connection says, set its timer, and tell what happened."""
         connection = self.connection
-        self._send(connection.data_to_send(), connection.phases_sent - phases_before)
+        before, self._phases_sent = self._phases_sent, connection.phases_sent
+        self._send(connection.data_to_send(), self._phases_sent - before)
         if connection.timer != self._timer:
             self._set_alarm(connection.timer)
         for event in connection.events():

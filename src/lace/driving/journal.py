@@ -309,6 +309,7 @@ _INPUTS: Final[dict[str, Callable[[Json], m.Input]]] = {
     ),
     "PeerRecord": lambda c: m.PeerRecord(b64a.decode(c["raw"])),
     "PeerPhaseEnd": lambda _: m.PeerPhaseEnd(),
+    "PeerAlive": lambda _: m.PeerAlive(),
     "Started": lambda _: m.Started(),
     "PeerProven": lambda c: m.PeerProven(Verifier(c["verifier"])),
     "StreamFailed": lambda c: m.StreamFailed(_CODES[c["code"]], c["detail"]),

@@ -101,6 +101,11 @@ class InterlaceMachine:
         return self._phases.phase
 
     @property
+    def phase_timeout(self) -> int:
+        """Seconds for which a side may say nothing: as agreed, or this side's own before that."""
+        return self._limit("phase_timeout")
+
+    @property
     def tables(self) -> tuple[Partitions, Partitions]:
         """What this side and the peer advertise."""
         if self._own is None or self._peers is None:
@@ -133,6 +138,8 @@ class InterlaceMachine:
             case m.PeerPhaseEnd():
                 self._join(Said.END, now)
                 self._hear_end()
+            case m.PeerAlive():
+                pass  # time goes on, and that is looked at below
             case m.PeerProven():
                 self._join(Said.PROOF, now)
                 self._opening.proven = given.verifier
@@ -215,7 +222,7 @@ class InterlaceMachine:
         if self._phases.is_idle:
             self._woken = self._tick_fired = True  # a tick was reached
             return
-        seconds = self._limit("phase_timeout")
+        seconds = self.phase_timeout
         doing = f"in {self.phase}" if self._started else "to begin"
         detail = f"the peer took more than {seconds} s {doing}"
         self._abort(Code.INTERLACE_TIMEOUT, detail, m.Blame.LINK)
@@ -229,7 +236,7 @@ class InterlaceMachine:
         last, self._last = self._last or now, now
         if self._phases.is_idle:
             return
-        longest = self._limit("phase_timeout") * NS_PER_SECOND
+        longest = self.phase_timeout * NS_PER_SECOND
         self._spent += min(max(0, difference_ns(now, last)), longest)
         seconds = self._side.limits.round_seconds
         if self._spent > seconds * NS_PER_SECOND:
@@ -314,7 +321,7 @@ class InterlaceMachine:
     def _wait_for_peer(self) -> None:
         """Set the time for a phase; before both have agreed, nobody has reason to work for long."""
         agreed = self.phase not in {Phase.SETUP, Phase.HELLO}
-        self._do(m.SetTimer(self._limit("phase_timeout"), silence=agreed))
+        self._do(m.SetTimer(self.phase_timeout, silence=agreed))
 
     def _speak(self, now: Tai) -> None:
         """Say one piece of this phase, and end it when there is no more."""

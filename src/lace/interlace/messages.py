@@ -74,6 +74,11 @@ class PeerPhaseEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerAlive:
+    """Something came that says nothing, or nothing yet: a comment, or part of an item."""
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """Begin: the connection stands, both nonces are known."""
 
@@ -204,7 +209,7 @@ class StoreFailed:
 
 Incoming = PeerModule | PeerFacts | PeerTuples | PeerRecord | PeerValidated | PeerPhaseEnd
 """What a peer says."""
-FromPeer = Incoming | PeerProven | StreamFailed | PeerGone
+FromPeer = Incoming | PeerAlive | PeerProven | StreamFailed | PeerGone
 """The peer's entrance."""
 Answer = Evaluated | EvaluationFailed | Recalled | Described | Served | Saved | StoreFailed
 Order = Woken | OperandChanged | CloseRequested

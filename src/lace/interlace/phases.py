@@ -173,7 +173,7 @@ class Phases:
         if said is Said.MODULE:
             begins = self.is_idle or (self.phase is Phase.ADVERTISE and not self.joined)
             return Occasion.OPERAND if begins else None
-        return Occasion.WAKE if self.is_idle and said is not Said.PROOF else None
+        return Occasion.WAKE if self.is_idle else None
 
     def take(self, said: Said) -> None:
         """Hold what the peer says to its place; raise if it has none."""
@@ -197,8 +197,8 @@ class Phases:
         return True
 
     def take_tick(self) -> None:
-        """Take note of a tick: with requests it says that the peer has more to advertise."""
-        self.peer_again |= self.phase is Phase.REQUEST
+        """Take note of a tick: beside requests it says that the peer has more to advertise."""
+        self.peer_again = True
 
     def facts_now(self, names: AbstractSet[str]) -> tuple[frozenset[str], bool]:
         """Return the facts that have a place now, and whether they count or are passed over."""

@@ -84,7 +84,8 @@ ENDS: dict[str, tuple[Code, m.Blame] | m.Ending] = {
 # Columns, by the peer's entrance: mod a module, fac facts that have their place, FAC facts that have
 # none, tup TUP the same from a peer in this process, rec a record that was asked for if any was, REC
 # one that was not, val VAL the same from a peer in this process, end the end of a phase, prf a proof
-# of identity, err the stream failed, bye the peer went in order, cut it went without a word.
+# of identity, ali a comment or less, err the stream failed, bye the peer went in order, cut it went
+# without a word.
 # By the driver's: sta started, tim the timer, wok woken, opr another operand, cls a wish to close,
 # ans the answer that is due, oth each other answer, evf the evaluation failed, stf the store failed.
 #
@@ -95,69 +96,69 @@ ENDS: dict[str, tuple[Code, m.Blame] | m.Ending] = {
 #   a  closed as asked      c  closed by the peer                    f  closed at a fixed point
 #   other capitals: aborted, as ENDS says. A letter that comes twice had waited for the store.
 TABLE = """
-situation                                 due                      in       mod fac FAC tup TUP rec REC val VAL end prf err bye cut sta tim wok opr cls ans oth evf stf
+situation                                 due                      in       mod fac FAC tup TUP rec REC val VAL end prf ali err bye cut sta tim wok opr cls ans oth evf stf
 
-unstarted begun silent                    -                        both     .P  ..  P-  ..  P-  P-  P-  P-  P-  P-  P-  S-  G-  G-  .!  T-  ..  ..  a-  !!  !!  !!  !!
-unstarted begun spoke                     -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  S-  G-  G-  .!  T-  ..  ..  a-  !!  !!  !!  !!
-unstarted begun ended                     -                        both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  S-  G-  G-  >!  T-  ..  ..  a-  !!  !!  !!  !!
+unstarted begun silent                    -                        both     .P  ..  P-  ..  P-  P-  P-  P-  P-  P-  P-  ..  S-  G-  G-  .!  T-  ..  ..  a-  !!  !!  !!  !!
+unstarted begun spoke                     -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  ..  S-  G-  G-  .!  T-  ..  ..  a-  !!  !!  !!  !!
+unstarted begun ended                     -                        both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  ..  S-  G-  G-  >!  T-  ..  ..  a-  !!  !!  !!  !!
 
-setup begun silent                        -                        both     .P  ..  P-  ..  P-  P-  P-  P-  P-  P-  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-setup begun silent passing-over           -                        open     .P  ~~  P-  ~~  P-  P-  P-  P-  P-  ~P  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-setup begun silent passing-over           Recall                   open     .P  ~~  P-  ~~  P-  P-  P-  P-  P-  ~P  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
-setup begun silent passing-over crossing  -                        open     .P  ~~  P-  ~~  P-  P-  P-  P-  P-  ~P  P-  S-  c-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-setup begun spoke                         -                        open     .P  ..  P-  ..  P-  P-  P-  P-  P-  P-  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-setup begun spoke                         Describe Evaluate Recall open     P-  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
-setup begun spoke passing-over            -                        open     .P  ~~  P-  ~~  P-  P-  P-  P-  P-  ~P  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-setup begun spoke passing-over            Recall                   open     .P  ~~  P-  ~~  P-  P-  P-  P-  P-  ~P  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
-setup begun ended                         Describe Evaluate Recall open     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  S-  G-  G-  !!  T-  ..  ..  a-  >!  !!  E-  F-
-setup ended spoke                         -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >H  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+setup begun silent                        -                        both     .P  ..  P-  ..  P-  P-  P-  P-  P-  P-  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+setup begun silent passing-over           -                        open     .P  ~~  P-  ~~  P-  P-  P-  P-  P-  ~P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+setup begun silent passing-over           Recall                   open     .P  ~~  P-  ~~  P-  P-  P-  P-  P-  ~P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
+setup begun silent passing-over crossing  -                        open     .P  ~~  P-  ~~  P-  P-  P-  P-  P-  ~P  P-  ..  S-  c-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+setup begun spoke                         -                        open     .P  ..  P-  ..  P-  P-  P-  P-  P-  P-  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+setup begun spoke                         Describe Evaluate Recall open     P-  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
+setup begun spoke passing-over            -                        open     .P  ~~  P-  ~~  P-  P-  P-  P-  P-  ~P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+setup begun spoke passing-over            Recall                   open     .P  ~~  P-  ~~  P-  P-  P-  P-  P-  ~P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
+setup begun ended                         Describe Evaluate Recall open     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  >!  !!  E-  F-
+setup ended spoke                         -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >H  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
 
-hello ended silent                        -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  H-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-hello ended spoke                         -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >.  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+hello ended silent                        -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  H-  ..  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+hello ended spoke                         -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >.  ..  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
 
-advertise begun silent                    Describe Evaluate Recall both     NP  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
-advertise begun spoke                     Describe Evaluate Recall both     P-  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
-advertise begun ended                     Describe Evaluate        both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  S-  G-  G-  !!  T-  ..  ..  a-  >!  !!  E-  F-
-advertise begun ended                     Recall                   both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
-advertise ended silent                    -                        both     NP  ..  P-  ..  P-  P-  P-  P-  P-  >>  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-advertise ended silent crossing           -                        open     NP  ..  P-  ..  P-  P-  P-  P-  P-  >>  P-  S-  c-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-advertise ended spoke                     -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >>  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+advertise begun silent                    Describe Evaluate Recall both     NP  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
+advertise begun spoke                     Describe Evaluate Recall both     P-  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
+advertise begun ended                     Describe Evaluate        both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  >!  !!  E-  F-
+advertise begun ended                     Recall                   both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
+advertise ended silent                    -                        both     NP  ..  P-  ..  P-  P-  P-  P-  P-  >>  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+advertise ended silent crossing           -                        open     NP  ..  P-  ..  P-  P-  P-  P-  P-  >>  P-  ..  S-  c-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+advertise ended spoke                     -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >>  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
 
-ask ended silent                          -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >.  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-ask ended spoke                           -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >M  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+ask ended silent                          -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >.  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+ask ended spoke                           -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >M  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
 
-answer begun silent                       Describe                 both     P-  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
-answer begun spoke                        Describe                 both     P-  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
-answer begun ended                        Describe                 both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
-answer ended silent                       -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  M-  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-answer ended spoke                        -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >>  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+answer begun silent                       Describe                 both     P-  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
+answer begun spoke                        Describe                 both     P-  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
+answer begun ended                        Describe                 both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
+answer ended silent                       -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  M-  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+answer ended spoke                        -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >>  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
 
-request begun silent                      Evaluate                 both     P-  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
-request begun spoke                       Evaluate                 both     P-  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
-request begun ended                       Evaluate                 both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  S-  G-  G-  !!  T-  ..  ..  a-  >.  !!  E-  F-
-request ended silent                      -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >>  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-request ended silent asking-nothing       -                        bounded  P-  ..  P-  ..  P-  P-  P-  P-  P-  f-  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-request ended silent asking-nothing       -                        open     P-  ..  P-  ..  P-  P-  P-  P-  P-  >L  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-request ended spoke                       -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >.  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-request ended spoke asking-nothing        -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >.  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+request begun silent                      Evaluate                 both     P-  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
+request begun spoke                       Evaluate                 both     P-  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
+request begun ended                       Evaluate                 both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  >.  !!  E-  F-
+request ended silent                      -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >>  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+request ended silent asking-nothing       -                        bounded  P-  ..  P-  ..  P-  P-  P-  P-  P-  f-  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+request ended silent asking-nothing       -                        open     P-  ..  P-  ..  P-  P-  P-  P-  P-  >L  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+request ended spoke                       -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >.  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+request ended spoke asking-nothing        -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >.  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
 
-transfer begun silent                     Evaluate Serve           both     P-  ..  P-  ..  P-  .U  U-  .U  U-  .P  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
-transfer begun spoke                      Evaluate Serve           both     P-  ..  P-  ..  P-  .U  U-  .U  U-  .P  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  FF
-transfer begun spoke                      Save                     both     P-  ..  P-  ..  P-  .U  U-  .U  U-  .P  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  !!  F-
-transfer begun ended                      Evaluate Serve           both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
-transfer begun ended                      Save                     both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  !!  FF
-transfer ended silent                     -                        both     P-  ..  P-  ..  P-  .U  U-  .U  U-  >.  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-transfer ended spoke                      -                        both     P-  ..  P-  ..  P-  .U  U-  .U  U-  .!  P-  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
-transfer ended spoke                      Save                     both     P-  ..  P-  ..  P-  .U  U-  .U  U-  .!  P-  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  !!  F-
-transfer ended ended                      Save                     both     !!  !!  !!  !!  !!  !!  !!  !!  !!  !!  !!  S-  G-  G-  !!  T-  ..  ..  a-  >!  !!  !!  F-
+transfer begun silent                     Evaluate Serve           both     P-  ..  P-  ..  P-  .U  U-  .U  U-  .P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
+transfer begun spoke                      Evaluate Serve           both     P-  ..  P-  ..  P-  .U  U-  .U  U-  .P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  FF
+transfer begun spoke                      Save                     both     P-  ..  P-  ..  P-  .U  U-  .U  U-  .P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  !!  F-
+transfer begun ended                      Evaluate Serve           both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
+transfer begun ended                      Save                     both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  !!  FF
+transfer ended silent                     -                        both     P-  ..  P-  ..  P-  .U  U-  .U  U-  >.  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+transfer ended spoke                      -                        both     P-  ..  P-  ..  P-  .U  U-  .U  U-  .!  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
+transfer ended spoke                      Save                     both     P-  ..  P-  ..  P-  .U  U-  .U  U-  .!  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  !!  F-
+transfer ended ended                      Save                     both     !!  !!  !!  !!  !!  !!  !!  !!  !!  !!  !!  ..  S-  G-  G-  !!  T-  ..  ..  a-  >!  !!  !!  F-
 
-idle begun silent                         -                        open     NP  L.  P-  L.  P-  P-  P-  P-  P-  LP  P-  S-  c-  G-  !!  ..  ..  N.  a-  !!  !!  !!  !!
-idle begun silent                         Evaluate                 open     NP  L.  P-  L.  P-  P-  P-  P-  P-  LP  P-  S-  c-  G-  !!  ..  ..  ..  a-  L!  !!  E-  F-
+idle begun silent                         -                        open     NP  L.  P-  L.  P-  P-  P-  P-  P-  LP  P-  ..  S-  c-  G-  !!  ..  ..  N.  a-  !!  !!  !!  !!
+idle begun silent                         Evaluate                 open     NP  L.  P-  L.  P-  P-  P-  P-  P-  LP  P-  ..  S-  c-  G-  !!  ..  ..  ..  a-  L!  !!  E-  F-
 
-ending                                    Save                     both     --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  a-  --  --  a-
-ending                                    Serve                    both     --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --
+ending                                    Save                     both     --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  a-  --  --  a-
+ending                                    Serve                    both     --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --
 
-closed                                    -                        both     --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --
+closed                                    -                        both     --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --  --
 """
 
 # Which facts have a place: x, or ~ where they are passed over.
@@ -301,6 +302,7 @@ def inputs(half: Half, count: int) -> dict[str, list[m.Input]]:
         "VAL": [m.PeerValidated(NOBODYS)],
         "end": [m.PeerPhaseEnd()],
         "prf": [PROVEN],
+        "ali": [m.PeerAlive()],
         "err": [m.StreamFailed(Code.ILTP_ITEM, "no item")],
         "bye": [m.PeerGone(orderly=True)],
         "cut": [m.PeerGone()],
@@ -367,7 +369,7 @@ def outcome(machine: InterlaceMachine, given: m.Input, moves: list[Move]) -> str
     if moves:
         return ">"
     del before["_phases"], after["_phases"]
-    return "~" if passing and isinstance(given, m.FromPeer) and before == after else "."
+    return "~" if passing and isinstance(given, m.Incoming) and before == after else "."
 
 
 def row(half: Half, count: int, moves: list[Move]) -> list[str]:
@@ -558,6 +560,18 @@ def test_an_operand_may_change_while_a_wake_is_considered(index: int) -> None:
     assert met.mine.situations[-1].where == "advertise begun silent"
     met.run()
     assert met.other.store.has(note(20).hash)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_only_an_advertise_phase_is_passed_over(index: int) -> None:
+    """A peer that speaks of its operand is in set-up, whatever it should have sent before."""
+    half, count = places(index, True)[PLACES["passing"]]
+    machine = again(half, count)
+    machine.receive(m.PeerTuples(heard(half, b"ExchangeOperand")), NOW)
+    (told, _) = machine.receive(m.PeerPhaseEnd(), NOW)
+    assert isinstance(told, m.Emit)
+    assert isinstance(told.event, m.Aborted)
+    assert told.event.detail == "set-up without a module"
 
 
 # --- the table of phases ---
