@@ -66,8 +66,8 @@ class Client:
     warm: WarmLinks | None = field(default_factory=WarmLinks)
     """What exchanges left behind for later ones over the same links."""
     worker: Executor | None = None
-    """Where evaluation and storing run; None runs them in the event loop, and a server hears nothing
-    while they last."""
+    """Where evaluation and storing run. None runs them in the event loop: the server hears nothing
+    meanwhile."""
 
     async def dial(
         self, address: Address, *, stays: bool = False, listen: Listen | None = None
