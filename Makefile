@@ -61,6 +61,7 @@ lint: ## check style, types and layers
 bench: ## measure, as ratios against floors and competitors in the same run
 	$(call set-up,bench)
 	@"$(BIN)/python" bench/run.py
+	@"$(BIN)/python" bench/exchange_sizes.py
 	@"$(BIN)/python" bench/rules
 
 bench-lake: ## measure the lake: validation, selection up to 5M records, recursion, summaries
