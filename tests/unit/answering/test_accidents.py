@@ -83,12 +83,16 @@ def test_what_was_offered_is_known_after_an_accident(
 
 @pytest.mark.req("050-CUR-01", "050-COR-08")
 def test_two_programs_may_use_one_file_and_one_link(tmp_path: Path) -> None:
-    """What one has at hand is older than what the other one kept."""
+    """What one has at hand is older than what the other one kept: what was kept counts."""
     there, warm = MemoryStore(), WarmLinks()
+    there.save([note(i, app="drafts") for i in range(20)])
     with SqliteStore(tmp_path / "s") as one, SqliteStore(tmp_path / "s") as other:
         meet(one, there, warm).end()
         there.save([OFFERED])
         meet(other, there, WarmLinks()).end()
+        again = meet(one, there, warm).end()
+        for question in ("ListAdvertisementPartition", "NarrowAdvertisementPartition"):
+            assert again.facts(0, question) == []  # the other program has heard it all
         gets_what_is_wanted_later(one, there, warm)
         meet(other, there, WarmLinks()).end()
 

@@ -196,6 +196,7 @@ class Meanwhile(MemoryStore):
         return taken
 
 
+@pytest.mark.req("000-API-07")
 @pytest.mark.parametrize("name", sorted(MODULES))
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(turns=st.lists(st.tuples(DEED, st.lists(DEED, max_size=3)), min_size=1, max_size=5))

@@ -89,6 +89,29 @@ def test_what_happens_in_secret_during_an_exchange_is_heard_neither_then_nor_lat
     assert heard(in_secret=True) == heard(in_secret=False)
 
 
+@pytest.mark.req("040-DIS-01", "050-TIC-02")
+@pytest.mark.parametrize("seconds", [1, 11])
+def test_what_happens_in_secret_makes_no_clock_tick(seconds: int) -> None:
+    """A tick is said when its time has come, not when something was stored after that."""
+    due = module_from_text(
+        "SelectHave(P) :- Have(P), Field(P,'App',_,'notes'), Field(P,'TAI',_,T), TickTAI(N),"
+        " LexCompare(T,'<=',N).\n"
+        "SelectAdvertised(P,S) :- Advertised(P,S).\n"
+    )
+    stores = MemoryStore(), MemoryStore()
+    stores[1].save([note(1)])
+    meeting = Meeting(stores, (due, due), stays=True)
+    before = len(meeting.crossed)
+    stores[1].save([SECRET])
+    meeting.wake([1], later(seconds))
+    assert len(meeting.crossed) == before
+    timer = meeting.pair.right.timer
+    assert timer is not None
+    assert timer.seconds == max(0, 10 - seconds)  # the tick comes when it would have come
+    meeting.tick(later(11))
+    assert meeting.facts(1, "TickReady") != []
+
+
 @pytest.mark.req("040-DIS-01", "050-CUR-01")
 @WARM
 def test_it_is_not_heard_how_much_was_forgotten_in_secret(

@@ -227,7 +227,7 @@ def test_both_operands_may_change_at_once() -> None:
     assert note(9, app="tasks").hash in stored(pair.right)
 
 
-@pytest.mark.req("050-DRV-02")
+@pytest.mark.req("050-DRV-02", "050-COR-08")
 @pytest.mark.parametrize("is_open", [True, False])
 def test_what_becomes_sendable_by_an_advertisement_is_advertised(is_open: bool) -> None:
     """The left side offers its tasks only to a peer that advertises a note."""

@@ -178,3 +178,25 @@ def test_the_same_operand_again_costs_a_summary_and_no_listing(changes: int, pro
     assert [content.count(b"\n") for content in said if b"Partition(" in content] == [1, 1]
     assert not meeting.results(changes)[-1].cursor_updated
     meeting.end()
+
+
+@pytest.mark.req("050-EPO-04", "050-CUR-03")
+@pytest.mark.parametrize("coarse", [True, False])
+@pytest.mark.parametrize("changes", [0, 1])
+@pytest.mark.parametrize("rest", [0, 1, 12])
+def test_the_same_operand_again_tells_of_all_that_is_left(
+    rest: int, changes: int, coarse: bool
+) -> None:
+    stores = MemoryStore(), MemoryStore()
+    drafts = [note(i, app="drafts") for i in range(30)]
+    stores[0].save(drafts)
+    never = module_from_text(
+        "SelectHave(P) :- Have(P).\n"
+        "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'App',_,'never').\n"
+    )
+    meeting = Meeting(stores, (never, never), stays=True, coarse=coarse)
+    stores[0].forget([draft.hash for draft in drafts[rest:]])
+    meeting.change(changes, never)  # it is heard of in the same phase
+    agree(meeting)
+    assert meeting.believed(1) == held(stores[0])
+    meeting.end()

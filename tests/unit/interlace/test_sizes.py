@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from links import Meeting, held, left_over
 
+from lace.ids import RecordHash
 from lace.interlace.parameters import Parameters
 from lace.limits import Limits
-from lace.policy.module import PolicyModule
+from lace.policy.module import PolicyModule, module_from_text
 from lace.record import Record, build_plex
 from lace.recordstore import MemoryStore
 from lace.selectors import selector, with_support
@@ -26,6 +27,11 @@ TINY = Parameters(
     save_at_once=2, hold_bytes=700, hold_fresh_bytes=1000, answer_at_once=3, standard_prefix=1,
 )  # fmt: skip
 SUPPORTED = with_support(selector("//notes-demo//notes//"))
+#: Everything is offered, nothing is taken.
+OFFER = module_from_text(
+    "SelectHave(P) :- Have(P).\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'App',_,'never').\n"
+)
 
 
 def summaries(meeting: Meeting, side: int) -> int:
@@ -133,6 +139,25 @@ def chains(number: int, depth: int) -> list[Record]:
 
 
 SIZES = st.sampled_from([0, 1, 2, 9, 40])
+PARAMETERS = st.builds(
+    Parameters,
+    list_up_to=st.sampled_from([0, 1, 8]),
+    list_at_once=st.sampled_from([1, 3, 20_000]),
+    describe_at_once=st.sampled_from([1, 1000]),
+    serve_at_once=st.sampled_from([1, 256]),
+    save_at_once=st.sampled_from([1, 3, 1024]),
+    hold_bytes=st.sampled_from([1, 500, 1 << 22]),
+    hold_fresh_bytes=st.sampled_from([0, 500, 1 << 26]),
+    answer_at_once=st.sampled_from([1, 5000]),
+    standard_prefix=st.sampled_from([1, 2]),
+)
+LIMITS = st.builds(
+    Limits,
+    max_partition_summaries=st.sampled_from([0, 1, 5, 64, 65, 130, 16_384]),
+    max_narrowing_depth=st.sampled_from([0, 1, 3, 12]),
+    transfer_phase_bytes=st.sampled_from([1, 1500, 1 << 25]),
+    max_loop_iterations=st.just(64),
+)
 
 
 @pytest.mark.req("050-REC-02", "050-COR-08", "050-LIM-04")
@@ -142,26 +167,8 @@ SIZES = st.sampled_from([0, 1, 2, 9, 40])
     only=st.tuples(SIZES, SIZES),
     seed=st.integers(0, 10**6),
     turns=st.integers(1, 3),
-    parameters=st.builds(
-        Parameters,
-        list_up_to=st.sampled_from([0, 1, 8]),
-        list_at_once=st.sampled_from([1, 3, 20_000]),
-        describe_at_once=st.sampled_from([1, 1000]),
-        request_at_once=st.sampled_from([1000]),
-        serve_at_once=st.sampled_from([1, 256]),
-        save_at_once=st.sampled_from([1, 3, 1024]),
-        hold_bytes=st.sampled_from([1, 500, 1 << 22]),
-        hold_fresh_bytes=st.sampled_from([0, 500, 1 << 26]),
-        answer_at_once=st.sampled_from([1, 5000]),
-        standard_prefix=st.sampled_from([1, 2]),
-    ),
-    limits=st.builds(
-        Limits,
-        max_partition_summaries=st.sampled_from([0, 1, 5, 64, 65, 130, 16_384]),
-        max_narrowing_depth=st.sampled_from([0, 1, 3, 12]),
-        transfer_phase_bytes=st.sampled_from([1, 1500, 1 << 25]),
-        max_loop_iterations=st.just(64),
-    ),
+    parameters=PARAMETERS,
+    limits=LIMITS,
     coarse=st.booleans(),
 )
 def test_sizes_and_limits_make_no_difference_to_what_both_end_up_with(
@@ -176,3 +183,38 @@ def test_sizes_and_limits_make_no_difference_to_what_both_end_up_with(
         for store, number in zip(stores, only, strict=True):
             store.save([note(chance.randrange(1000, 10**6)) for _ in range(number)])
         converges(stores, limits, parameters=parameters, coarse=coarse)
+
+
+@pytest.mark.req("050-REC-02", "050-CUR-03", "050-LIM-04", "050-REC-06")
+@settings(max_examples=examples(80))
+@given(
+    changes=st.lists(st.tuples(SIZES, SIZES), min_size=1, max_size=4),
+    seed=st.integers(0, 10**6),
+    parameters=PARAMETERS,
+    limits=LIMITS,
+    coarse=st.booleans(),
+    stays=st.booleans(),
+)
+def test_what_is_believed_is_what_is_advertised_at_any_size(
+    changes: list[tuple[int, int]], seed: int, parameters: Parameters, limits: Limits,
+    coarse: bool, stays: bool,
+) -> None:  # fmt: skip
+    """Nothing is taken: all that crosses is what one side offers, and offers no more."""
+    chance = random.Random(seed)
+    stores = MemoryStore(), MemoryStore()
+    stores[0].save([note(i) for i in range(60)])
+
+    def meet() -> Meeting:
+        return Meeting(
+            stores, (OFFER, OFFER), limits=limits, parameters=parameters, coarse=coarse, stays=stays
+        )
+
+    meeting = meet()
+    for less, more in changes:
+        assert meeting.believed(1) == meeting.advertised(0) == held(stores[0])
+        here = sorted(held(stores[0]))
+        stores[0].forget(RecordHash(h) for h in chance.sample(here, min(less, len(here))))
+        stores[0].save([note(chance.randrange(1000, 10**6)) for _ in range(more)])
+        meeting = meeting.wake() if stays else meet()
+    assert meeting.believed(1) == meeting.advertised(0) == held(stores[0])
+    meeting.end()

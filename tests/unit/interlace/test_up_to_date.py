@@ -140,7 +140,7 @@ def test_what_nobody_advertises_is_not_asked_for(stores: Stores, is_there: bool)
     meeting.end()
 
 
-@pytest.mark.req("050-REQ-01", "050-CUR-03")
+@pytest.mark.req("050-REQ-01", "050-CUR-03", "050-COR-08")
 @pytest.mark.parametrize("remembers", [True, False])
 def test_what_was_withdrawn_is_not_asked_for(stores: Stores, remembers: bool) -> None:
     """It was wanted when the link was last used, and could not be had then."""
@@ -161,3 +161,4 @@ def test_what_was_withdrawn_is_not_asked_for(stores: Stores, remembers: bool) ->
     stores[0].forget([record.hash for record in wanted[:6]])
     again = Meeting(stores, (NOTES, NOTES), remembers=remembers).end()
     assert asked(again, 1) == {record.hash for record in wanted[6:]} == held(stores[1])
+    assert left_over(stores, (NOTES, NOTES)) == [(), ()]
