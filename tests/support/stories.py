@@ -543,6 +543,9 @@ def carry(left: Connection, right: Connection, chance: random.Random) -> None:
     while True:
         for index, end in enumerate(ends):
             waiting[1 - index] += b"".join(end.data_to_send())
+            while end.has_work:
+                end.work(NOW)
+                waiting[1 - index] += b"".join(end.data_to_send())
         ready = [i for i in (0, 1) if waiting[i] and ends[i].ended is None]
         if not ready:
             break

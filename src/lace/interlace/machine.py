@@ -116,7 +116,8 @@ class InterlaceMachine:
     def held(self) -> int:
         """About how many bytes wait here for the end of a phase, or to be stored."""
         facts = len(self._facts) + sum(2 + len(a.fields) for a, _ in self._listed.values())
-        return facts * _FACT_BYTES + self._transfer.held
+        sent = 0 if self._peers is None else self._peers.sent.memory
+        return facts * _FACT_BYTES + self._transfer.held + sent
 
     def peer_advertises(self, record: str) -> bool:
         """Whether the peer claims, as far as was heard, to have a record."""
@@ -250,6 +251,7 @@ class InterlaceMachine:
         match given:
             case m.Evaluated():
                 self._adverts_of_own.table.remove(given.unsendable)
+                self._adverts.sent.remove(given.unsendable)
                 self._adverts_of_own.table.put(given.sendable)
                 self._transfer.take_evaluation(given)
                 if not given.more and self._phases.is_idle:
@@ -378,6 +380,7 @@ class InterlaceMachine:
             case Phase.REQUEST:
                 return self._conclude_requests(facts)
             case _:
+                self._adverts.take_sent(self._transfer.take_sent())
                 self._transfer.conclude(facts)
         return Occasion.DONE
 

@@ -54,6 +54,8 @@ class PeerAdverts:
     own: Partitions
     """What this side advertises; the second digests are those that the peer would have."""
     table: Partitions
+    sent: Partitions = field(init=False)
+    """What of ours was sent since the peer last spoke: it has this much, and maybe no more."""
     _to_list: list[Summary] = field(default_factory=list)
     """Partitions whose listing is still to be asked for."""
     _listing: dict[str, Summary] = field(default_factory=dict)
@@ -67,6 +69,9 @@ class PeerAdverts:
     _summaries: int = 0
     _first: bool = True
 
+    def __post_init__(self) -> None:
+        self.take_sent(())
+
     def begin_again(self) -> None:
         """Expect the peer to speak of all that it advertises."""
         self._first = True
@@ -74,6 +79,13 @@ class PeerAdverts:
     def begin_round(self) -> None:
         """Start counting summaries anew (A31)."""
         self._summaries = 0
+        self.take_sent(())
+
+    def take_sent(self, records: Iterable[str]) -> None:
+        """Take note of all that was sent to the peer since it last spoke."""
+        found = {record: self.own.find(record) for record in records}
+        self.sent = Partitions(2, standard=self.own.standard)
+        self.sent.put({record: digests for record, digests in found.items() if digests})
 
     # --- what the peer says ---
 
@@ -155,8 +167,9 @@ class PeerAdverts:
         for summary in summaries:
             if self.table.summary(summary.prefix) == summary:
                 continue
-            if joined_summary(self.table, self.own, summary.prefix, summary.count) == summary:
-                self._adopt(summary.prefix)
+            expected = self._expected(summary)
+            if expected is not None:
+                self._adopt(summary.prefix, expected)
             elif not summary.count:
                 self._replace(summary.prefix, {})
             elif self._is_to_be_listed(summary, depth):
@@ -165,14 +178,19 @@ class PeerAdverts:
             else:
                 self._narrowing[summary.prefix] = summary
 
+    def _expected(self, summary: Summary) -> Partitions | None:
+        """Return what the peer must have got of ours, if that explains its summary."""
+        for ours in (self.sent, self.own):
+            if joined_summary(self.table, ours, summary.prefix, summary.count) == summary:
+                return ours
+        return None
+
     def _is_to_be_listed(self, summary: Summary, depth: int) -> bool:
         if depth >= self.limits["max_narrowing_depth"]:
             return True
-        if (
-            self._summaries + _CHILDREN * (len(self._narrowing) + 1)
-            > self.limits["max_partition_summaries"]
-        ):
-            return True  # narrowing on would break the limit
+        most = self.limits["max_partition_summaries"] - self.limits["max_loop_iterations"]
+        if self._summaries + _CHILDREN * (len(self._narrowing) + 1) > most:
+            return True  # narrowing on would leave nothing for later loops, or break the limit
         most = self.limits["max_advertisement_records_listed"]
         if summary.count > min(self.parameters.list_at_once, most):
             return False
@@ -235,11 +253,11 @@ class PeerAdverts:
         table.put(fresh)
         self._advertised += [listed[record][0] for record in fresh]
 
-    def _adopt(self, prefix: str) -> None:
+    def _adopt(self, prefix: str, ours: Partitions) -> None:
         """Know that the peer advertises what this side does, in the same words."""
         fresh = {
-            record: self.own.digest(record, 1) or b""
-            for record in self.own.records(prefix)
+            record: ours.digest(record, 1) or b""
+            for record in ours.records(prefix)
             if record not in self.table
         }
         self.table.put(fresh)
@@ -313,7 +331,8 @@ class OwnAdverts:
     def _summarize(self, summaries: list[Summary], start: int) -> Saying:
         """Return summaries, or one for all, or a listing, as the peer's limit allows."""
         room = self.limits["max_partition_summaries"] - self._summaries
-        if sum(1 for summary in summaries if summary.prefix or summary.count) > room:
+        later = 0 if start else self.limits["max_loop_iterations"]  # one for all, in each loop
+        if sum(1 for summary in summaries if summary.prefix or summary.count) > room - later:
             if not len(self.table):
                 return Saying([self.table.summary("").fact()])  # no listing could say this
             if start or room < 1:

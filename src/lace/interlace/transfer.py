@@ -72,6 +72,8 @@ class Transfer:
     _outstanding: set[str] = field(default_factory=set)
     _to_serve: deque[str] = field(default_factory=deque)
     _serving: tuple[str, ...] = ()
+    _sent: list[str] = field(default_factory=list)
+    """Sent in this phase."""
     _phase_bytes: int = 0
     _unsaved: list[Record] = field(default_factory=list)
     _unsaved_bytes: int = 0
@@ -162,6 +164,7 @@ class Transfer:
                 effects.append(m.SendFacts((("NotAvailable", hash),)))
             else:
                 self.tally.sent.append(hash)
+                self._sent.append(hash)
                 self.tally.bytes_sent += len(record.raw)
                 self._phase_bytes += len(record.raw)
                 effects.append(m.SendRecord(record))
@@ -173,6 +176,11 @@ class Transfer:
             self._to_serve.clear()  # neither sent nor unavailable: the peer may ask again
             self._deferred = True
         return effects
+
+    def take_sent(self) -> list[str]:
+        """Return what was sent since this was last asked."""
+        sent, self._sent = self._sent, []
+        return sent
 
     @property
     def is_serving(self) -> bool:

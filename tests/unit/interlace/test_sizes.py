@@ -121,6 +121,36 @@ def test_chains_of_links_that_bring_a_generation_in_each_loop(limit: int, coarse
     assert again.results(1)[-1].received == ()
 
 
+@pytest.mark.req("050-LIM-03", "050-LIM-04", "050-COR-08")
+@pytest.mark.parametrize("limit", [130, 200, 4 * 64])
+def test_what_was_just_sent_is_neither_listed_back_nor_asked_for(limit: int) -> None:
+    """All of it together would be more than may be listed, or summarised, in one exchange."""
+    stores = MemoryStore(), MemoryStore()
+    stores[0].save(chains(40, 8))
+    limits = Limits(max_partition_summaries=limit, max_advertisement_records_listed=100)
+    meeting = converges(stores, limits, module=SUPPORTED)
+    assert meeting.facts(0, "ListAdvertisementPartition") == []
+    assert meeting.facts(0, "NarrowAdvertisementPartition") == []
+    assert meeting.facts(1, "Advertised") == []
+
+
+@pytest.mark.req("050-LIM-03", "050-LIM-04", "050-COR-08")
+@pytest.mark.parametrize("phase_bytes", [4000, 1 << 25])
+@pytest.mark.parametrize("differ", [40, 300])
+def test_more_than_may_be_listed_with_differences_everywhere(differ: int, phase_bytes: int) -> None:
+    stores = MemoryStore(), MemoryStore()
+    for index, store in enumerate(stores, 1):
+        store.save([note(i) for i in range(1500)])
+        store.save([note(10_000 * index + i) for i in range(differ)])
+    limits = Limits(
+        max_partition_summaries=4 * 64, max_advertisement_records_listed=600,
+        transfer_phase_bytes=phase_bytes, max_loop_iterations=16,
+    )  # fmt: skip
+    parameters = Parameters(list_up_to=1, list_at_once=400, standard_prefix=1)
+    meeting = converges(stores, limits, parameters=parameters)
+    assert [len(meeting.results(side)[-1].received) for side in (0, 1)] == [differ, differ]
+
+
 def chains(number: int, depth: int) -> list[Record]:
     """Return documents whose newest versions are notes; each links to the version before."""
     made: list[Record] = []
