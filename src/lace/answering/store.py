@@ -8,7 +8,6 @@ stands since the link was last used, it was followed, it was evaluated) cannot b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -304,9 +303,7 @@ class StoreAnswers:
         if asked.link is None:
             return nothing
         rest = None if self.warm is None else self.warm.take(asked.link)
-        kept = None
-        with suppress(StoreError):  # a file that is only read may be of an earlier version
-            kept = self.store.link(asked.link)
+        kept = self.store.link(asked.link)
         if kept is None:
             return nothing
         if rest is not None and rest.known.head == kept.head:

@@ -380,7 +380,9 @@ class InterlaceMachine:
             case Phase.REQUEST:
                 return self._conclude_requests(facts)
             case _:
-                self._adverts.take_sent(self._transfer.take_sent())
+                sent, refused = self._transfer.take_sent()
+                self._adverts.take_sent(sent)
+                self._adverts_of_own.refuse(refused)
                 self._transfer.conclude(facts)
         return Occasion.DONE
 
@@ -525,8 +527,8 @@ class InterlaceMachine:
         self._woken = False
         changes = self._adverts.take_changes()
         opening = self._opening
-        self._transfer.advertised_anew(advert.record for advert in changes.advertised)
-        self._transfer.advertised_anew(changes.adopted)
+        fresh = [*(advert.record for advert in changes.advertised), *changes.adopted]
+        self._transfer.advertised_anew(fresh, frozenset(changes.named))
         self._do(
             m.Evaluate(
                 plan=opening.plan,

@@ -187,6 +187,11 @@ class Partitions:
         """Look for changes from now on."""
         self._before = {}
 
+    def touch(self, records: Iterable[str]) -> None:
+        """Take the partitions of records for changed, whatever they hold."""
+        for key in filter(None, map(_key, records)):
+            self._before[self._run_of(key)] = _ANOTHER
+
     def changed(self) -> list[int]:
         """Return the standard partitions that differ from what they were at ``mark``, in order."""
         return sorted(run for run, was in self._before.items() if self._runs[run] != was)
@@ -331,6 +336,7 @@ def joined_summary(peers: Partitions, own: Partitions, prefix: str, count: int) 
 
 _ODD_BYTES: Final = 400
 _KEY: Final = 33
+_ANOTHER: Final = b"\0"  # no partition has so few bytes
 _DIGEST: Final = 32
 
 

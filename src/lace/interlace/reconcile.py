@@ -39,6 +39,8 @@ class AdvertChanges:
     withdrawn: tuple[str, ...] = ()
     advertised: tuple[Advertisement, ...] = ()
     adopted: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
+    """Partitions that the peer spoke of, changed or not: what is in them is advertised anew."""
 
     def __bool__(self) -> bool:
         return bool(self.withdrawn or self.advertised or self.adopted)
@@ -65,6 +67,7 @@ class PeerAdverts:
     _withdrawn: list[str] = field(default_factory=list)
     _advertised: list[Advertisement] = field(default_factory=list)
     _adopted: list[str] = field(default_factory=list)
+    _named: list[str] = field(default_factory=list)
     _has_changed: bool = False
     _summaries: int = 0
     _first: bool = True
@@ -97,6 +100,7 @@ class PeerAdverts:
         if not summaries:
             # A later phase that says nothing says that nothing changed.
             if first or listed:
+                self._named.append("")
                 self._check_count(len(listed))
                 self._replace("", listed)
             return []
@@ -110,6 +114,7 @@ class PeerAdverts:
             named = {summary.prefix for summary in summaries}
             known = list(self.table.records(""))
             self._withdraw(r for r in known if payload(r)[:start] not in named)
+        self._named += [summary.prefix for summary in summaries]
         self._compare(summaries, depth=0)
         return self._ask()
 
@@ -139,9 +144,10 @@ class PeerAdverts:
     def take_changes(self) -> AdvertChanges:
         """Return what changed since this was last asked."""
         changes = AdvertChanges(
-            tuple(self._withdrawn), tuple(self._advertised), tuple(self._adopted)
-        )
-        self._withdrawn, self._advertised, self._adopted = [], [], []
+            tuple(self._withdrawn), tuple(self._advertised), tuple(self._adopted),
+            tuple(self._named),
+        )  # fmt: skip
+        self._withdrawn, self._advertised, self._adopted, self._named = [], [], [], []
         self._has_changed |= bool(changes)
         return changes
 
@@ -151,6 +157,7 @@ class PeerAdverts:
         return changed
 
     def _parse(self, facts: list[Fact]) -> list[Summary]:
+        facts = list(dict.fromkeys(facts))  # a phase may come in many blocks
         summaries = [parse_summary(f) for f in facts if f[0] == "AdvertisementPartition"]
         self._summaries += sum(1 for summary in summaries if summary.prefix or summary.count)
         limit = self.limits["max_partition_summaries"]
@@ -293,6 +300,12 @@ class OwnAdverts:
     _summaries: int = 0
     """How many were said in this round; the peer counts them too (A31)."""
     _answered: set[Fact] = field(default_factory=set)
+    _listed: set[str] = field(default_factory=set)
+    """Prefixes whose listing was asked for in this loop, and all that are shorter than they."""
+    _refused: set[str] = field(default_factory=set)
+    """Asked for, and not to be had just then."""
+    _told_again: set[str] = field(default_factory=set)
+    """Told again in this round after they had been refused."""
     _start: int = 0
     """The length of the prefixes that the last advertise phase spoke of."""
 
@@ -303,10 +316,15 @@ class OwnAdverts:
     def begin_round(self) -> None:
         """Start counting summaries anew (A31)."""
         self._summaries = 0
+        self._told_again = set()
 
     def begin_loop(self) -> None:
         """Let the peer ask anew."""
-        self._answered = set()
+        self._answered, self._listed = set(), set()
+
+    def refuse(self, records: Iterable[str]) -> None:
+        """Take note that the peer was told that records are not available."""
+        self._refused.update(records)
 
     @property
     def has_changed(self) -> bool:
@@ -314,7 +332,15 @@ class OwnAdverts:
         return not self._has_told or bool(self.table.changed())
 
     def advertise(self, start: int) -> Saying:
-        """Return an advertise phase: a short listing, or the summaries that changed."""
+        """Return an advertise phase: a short listing, or the summaries that changed.
+
+        What was refused and can be sent after all is spoken of again, once a round; else the peer
+        would not know that it may ask.
+        """
+        again = {record for record in self._refused if record in self.table} - self._told_again
+        self.table.touch(again)
+        self._told_again |= again
+        self._refused = set()
         changed = self.table.changed()
         self.table.mark()
         if not self._has_told:
@@ -353,12 +379,22 @@ class OwnAdverts:
                 raise ProtocolError("a question asked twice", code=Code.INTERLACE_PHASE)
             self._answered.add(ask)
             if name == "ListAdvertisementPartition":
+                self._check_apart(prefix)
                 listing += self._list(prefix)
             else:
                 self._check_depth(len(prefix) - self._start)
                 facts += [child.fact() for child in self.table.children(prefix)]
         self._summaries += len(facts)
         return Saying(facts, listing)
+
+    def _check_apart(self, prefix: str) -> None:
+        """Raise if a listing of this loop has any of these records: nobody needs them twice."""
+        above = [prefix[:length] for length in range(len(prefix) + 1)]
+        if prefix in self._listed or any(
+            ("ListAdvertisementPartition", part) in self._answered for part in above[:-1]
+        ):
+            raise ProtocolError("a listing asked for twice", code=Code.INTERLACE_PHASE)
+        self._listed.update(above)
 
     def _check_depth(self, steps: int) -> None:
         limit = self.limits["max_narrowing_depth"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,6 +13,7 @@ from lace.errors import LimitExceeded, ProtocolError, Status
 from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.parameters import Parameters
+from lace.interlace.partition import payload
 from lace.limits import Limits
 from lace.policy.plan import PlanId
 from lace.record.model import Record
@@ -65,8 +66,12 @@ class Transfer:
     tally: Tally = field(default_factory=Tally)
     _wanted: set[str] = field(default_factory=set)
     """What MayRequest derives and the store lacks, by the last evaluation."""
-    _refused: set[str] = field(default_factory=set)
-    """Rejected or not available, until advertised anew (A34)."""
+    _rejected: set[str] = field(default_factory=set)
+    """Until they are advertised in other words, or the round is over (A34)."""
+    _unavailable: set[str] = field(default_factory=set)
+    """Until the peer speaks of them again (A34)."""
+    _unserved: list[str] = field(default_factory=list)
+    """What the peer was told in this phase that it is not available."""
     _forgotten: set[str] = field(default_factory=set)
     """Forgotten here in the course of this exchange: not asked for again in it."""
     _outstanding: set[str] = field(default_factory=set)
@@ -88,7 +93,7 @@ class Transfer:
 
     def begin_round(self) -> None:
         self.tally = Tally()
-        self._refused = set()
+        self._rejected, self._unavailable = set(), set()
         self._deferred = False
 
     def recall(self, wanted: frozenset[str]) -> None:
@@ -105,8 +110,17 @@ class Transfer:
         """What rules ask for, and is not here."""
         return frozenset(self._wanted)
 
-    def advertised_anew(self, records: Iterable[str]) -> None:
-        self._refused.difference_update(records)
+    def advertised_anew(self, records: Iterable[str], named: Collection[str]) -> None:
+        """Allow to ask again for records, and for what is in the partitions that were named."""
+        fresh = set(records)
+        self._rejected -= fresh
+        self._unavailable -= fresh
+        lengths = {len(prefix) for prefix in named}
+        self._unavailable = {
+            record
+            for record in self._unavailable
+            if not any(payload(record)[:length] in named for length in lengths)
+        }
 
     @property
     def held(self) -> int:
@@ -121,7 +135,8 @@ class Transfer:
             record
             for record in sorted(self._wanted)
             if record in advertised
-            and record not in self._refused
+            and record not in self._rejected
+            and record not in self._unavailable
             and record not in self._forgotten
             and record.rpartition(".")[2] in formats
         ]
@@ -149,6 +164,7 @@ class Transfer:
                 batch.append(record)
             else:
                 unsendable.append(("NotAvailable", record))
+                self._unserved.append(record)
         effects: list[m.Effect] = [m.SendFacts(tuple(unsendable))] if unsendable else []
         if batch:
             self._serving = tuple(batch)
@@ -162,6 +178,7 @@ class Transfer:
         for hash, record in zip(self._serving, given.records, strict=False):
             if record is None:
                 effects.append(m.SendFacts((("NotAvailable", hash),)))
+                self._unserved.append(hash)
             else:
                 self.tally.sent.append(hash)
                 self._sent.append(hash)
@@ -177,10 +194,11 @@ class Transfer:
             self._deferred = True
         return effects
 
-    def take_sent(self) -> list[str]:
-        """Return what was sent since this was last asked."""
-        sent, self._sent = self._sent, []
-        return sent
+    def take_sent(self) -> tuple[list[str], list[str]]:
+        """Return what was sent, and what was refused, since this was last asked."""
+        done = self._sent, self._unserved
+        self._sent, self._unserved = [], []
+        return done
 
     @property
     def is_serving(self) -> bool:
@@ -249,7 +267,7 @@ class Transfer:
                     "NotAvailable for what was not asked for", code=Code.INTERLACE_UNASKED
                 )
             self._outstanding.discard(record)
-            self._refused.add(record)
+            self._unavailable.add(record)
             self.tally.not_available.append(record)
         self._deferred |= bool(self._outstanding)
         self._outstanding = set()
@@ -260,7 +278,7 @@ class Transfer:
         return self._deferred and self._moved
 
     def _reject(self, record: str, code: Code, detail: str) -> m.Emit:
-        self._refused.add(record)
+        self._rejected.add(record)
         self.tally.rejected.append(record)
         return m.Emit(m.RecordRejected(record, code, detail))
 

@@ -35,6 +35,8 @@ from lace.urc import Coordinate
 
 _APPLICATION: Final = 0x4C616365  # "Lace"
 _VARIABLES: Final = 500  # in one query
+_WITH_FORGETS: Final = 2  # the versions of the file that brought these
+_WITH_MEMORY: Final = 4
 
 
 class SqliteStore(Closes):
@@ -146,6 +148,8 @@ class SqliteStore(Closes):
         return gone
 
     def forgets(self) -> int:
+        if self._version < _WITH_FORGETS:
+            return 0
         row = self._one("SELECT times FROM forgotten", ())
         return 0 if row is None else int(row[0])
 
@@ -162,6 +166,8 @@ class SqliteStore(Closes):
         return [RecordHash(hash) for _, hash in rows]
 
     def link(self, key: bytes) -> LinkMemory | None:
+        if self._version < _WITH_MEMORY:
+            return None
         with self._lock, errors(self.path):
             connection = self._connection
             connection.execute("BEGIN")  # head and parts of one moment
@@ -247,8 +253,10 @@ class SqliteStore(Closes):
                 f"{self.path} has schema {version}, this engine knows {VERSION}",
                 code=Code.STORE_NEWER,
             )
+        self._version = version  # of a file that is only read: it may be an earlier one
         if version < VERSION and not self._read_only:
             self._migrate()
+            self._version = VERSION
 
     def _migrate(self) -> None:
         connection = self._connection

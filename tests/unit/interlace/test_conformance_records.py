@@ -325,9 +325,9 @@ def test_what_was_refused_is_asked_for_again_when_there_is_reason_to() -> None:
     round_.ask(round_.requestable(advertised, formats))
     round_.conclude([("NotAvailable", note(1).hash)])
     assert round_.requestable(advertised, formats) == []
-    round_.advertised_anew([note(2).hash])
+    round_.advertised_anew([note(2).hash], ())
     assert round_.requestable(advertised, formats) == []
-    round_.advertised_anew([note(1).hash])
+    round_.advertised_anew([note(1).hash], ())
     assert round_.requestable(advertised, formats) == [note(1).hash]
 
 

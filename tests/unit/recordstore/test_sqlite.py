@@ -291,15 +291,20 @@ def test_a_store_of_an_earlier_version_is_brought_up_to_date(path: Path, version
     assert module.schema_version(path) == module.VERSION
 
 
-def test_a_store_of_an_earlier_version_can_be_read_without_changing_it(path: Path) -> None:
-    record = old_store(path, 2)
+@pytest.mark.parametrize("version", range(1, module.VERSION))
+def test_a_store_of_an_earlier_version_can_be_read_without_changing_it(
+    path: Path, version: int
+) -> None:
+    record = old_store(path, version)
     with SqliteStore(path, read_only=True) as store:
         assert list(store.check()) == []
+        assert (store.high_water(), store.forgets(), store.forgotten(0)) == (1, 0, [])
+        assert store.link(b"x") is None
         with store.snapshot() as snapshot:
             found = list(snapshot.iterate(FIELD))
             assert sorted(found) == sorted(f[1:] for f in facts(record) if f[0] == "Field")
             assert snapshot.count(FIELD) == len(found)
-    assert module.schema_version(path) == 2
+    assert module.schema_version(path) == version
 
 
 @pytest.mark.parametrize(
