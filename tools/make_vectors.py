@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 import forge  # noqa: E402  (lives with the tests, which use it too)
 
 import exchange_vectors  # noqa: E402
+import sketch_vectors  # noqa: E402
 from lace import b64a  # noqa: E402
 from lace.crypto import native, reference  # noqa: E402
 from lace.crypto.provider import CHALLENGE, G, N, P  # noqa: E402
@@ -231,6 +232,7 @@ def main() -> None:
         "records-valid.json": valid_records(),
         "records-invalid.json": invalid_records(),
         **exchange_vectors.files(),
+        "sketch.json": sketch_vectors.sketches(),
     }
     for name, content in files.items():
         text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"

@@ -1,0 +1,348 @@
+"""Sketches: cells of sums by which two sides find how two sets of names differ, at a cost of that.
+
+A name has 64 bits and is made with a key of the exchange, so nobody can choose records whose names
+collide. A sketch has 65,536 cells in 14 blocks: block 0 has 8 cells, each next block as many as all
+before it. Every name lies in one cell of each block. A cell has three sums over its names, in 13
+bytes, big-endian: of ones modulo 2^16, of checks modulo 2^24, of the names modulo 2^64. The first
+cells, however many, are a smaller sketch of the same set.
+
+The cells of one set minus those of another are the cells of the difference: what both have cancels
+out. A cell that is left with one name tells it; the name is then taken out of its cells in all
+other blocks, which may leave these with one name each. About 1.6 cells a difference are enough.
+
+All numbers that both sides must agree on, with B(text) the first 8 bytes of the BLAKE3 hash of
+``text``, big-endian, and x a name:
+
+- block j has the constant C(j) = B("lace-sketch-block/v1 j"), j in decimal, made odd by setting its
+  last bit. In a block of 2^k cells, x lies in that of the highest k bits of x · C(j) modulo 2^64;
+- with K = B("lace-sketch-check/v1"), made odd too, the check of x is the highest 24 bits of
+  x · (x + 1) · K modulo 2^64. Squares do not add up as names do, so several names in a cell do not
+  look like one.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from struct import Struct, unpack
+from typing import Any, Final, Never, Protocol
+
+from lace.crypto.native import digest
+from lace.errors import Code, ProtocolError
+
+CELL_BYTES: Final = 13
+MOST_CELLS: Final = 65_536
+
+_KEY_DOMAIN: Final = b"lace-advertisement-sketch/v1"
+_NAME_BYTES: Final = 8
+_NAME_BITS: Final = 64
+_NAME: Final = (1 << _NAME_BITS) - 1
+_CHECK_BITS: Final = 24
+_CHECK: Final = (1 << _CHECK_BITS) - 1
+_COUNT_BITS: Final = 16
+_COUNT: Final = (1 << _COUNT_BITS) - 1
+_CELL: Final = Struct(">HBHQ")
+"""The sums of ones, of checks (their highest 8 bits, then the others), of names."""
+
+_BLOCKS: Final = 14
+_SIZES: Final = (8, *(8 << block for block in range(_BLOCKS - 1)))
+_STARTS: Final = (0, *_SIZES[1:])
+"""Where each block begins: a block is as large as all before it."""
+_SHIFTS: Final = tuple(_NAME_BITS - size.bit_length() + 1 for size in _SIZES)
+_FACTORS: Final = tuple(
+    int.from_bytes(digest(b"lace-sketch-block/v1 %d" % block)[:_NAME_BYTES], "big") | 1
+    for block in range(_BLOCKS)
+)
+_CHECK_FACTOR: Final = int.from_bytes(digest(b"lace-sketch-check/v1")[:_NAME_BYTES], "big") | 1
+
+# A name, its check and a one as a single number: one addition makes all three sums. The room
+# between them takes what the sums of 2^32 names carry over.
+_ROOM: Final = 32
+_CHECK_AT: Final = _NAME_BITS + _ROOM
+_COUNT_AT: Final = _CHECK_AT + _CHECK_BITS + _ROOM
+_ONE: Final = 1 << _COUNT_AT
+
+# Loading numpy takes as long as making the cells of 50,000 names without it.
+_NAMES_TO_LOAD_NUMPY: Final = 50_000
+_NAMES_TO_USE_NUMPY: Final = 500
+
+_FIRST_CELLS: Final = 128
+"""So many find 60 differences almost always, and tell of more how many there are."""
+_LEAST_MORE: Final = 64
+_SINGLE: Final = {1: 1, _COUNT: -1}
+"""The count of a cell with one name left, and which side has it: the peer, or this one."""
+_SIGN: Final = 1 << _COUNT_BITS - 1
+_ROUNDED_TO: Final = 8
+
+
+# --- names ---
+
+
+def sketch_key(nonces: tuple[str, str], hellos: tuple[str, str], plan: str) -> bytes:
+    """Return the key of an exchange; both sides have a share in it, so neither can choose it.
+
+    It is BLAKE3 over ``lace-advertisement-sketch/v1`` and then, each with its length in bytes as 4
+    bytes big-endian before it: both nonces, both HelloTAI texts (side 0 first), the plan id.
+    """
+    parts = [text.encode() for text in (*nonces, *hellos, plan)]
+    return digest(_KEY_DOMAIN + b"".join(len(part).to_bytes(4, "big") + part for part in parts))
+
+
+def item_name(key: bytes, record: str, digest: bytes) -> int:
+    """Return the name of an advertisement: the first 8 bytes of BLAKE3 over all three."""
+    return item_names(key, [(record, digest)])[0]
+
+
+def item_names(key: bytes, items: Iterable[tuple[str, bytes]]) -> list[int]:
+    """Return the names of advertisements in their order, as ``item_name`` makes them."""
+    names = [digest(key + record.encode() + leaf)[:_NAME_BYTES] for record, leaf in items]
+    return list(unpack(f">{len(names)}Q", b"".join(names)))
+
+
+def _check(name: int) -> int:
+    return (name * (name + 1) * _CHECK_FACTOR & _NAME) >> _NAME_BITS - _CHECK_BITS
+
+
+def _place(name: int, block: int) -> int:
+    """Return the one cell of a block in which a name lies."""
+    return _STARTS[block] + ((name * _FACTORS[block] & _NAME) >> _SHIFTS[block])
+
+
+# --- cells ---
+
+
+class _Maker(Protocol):
+    def block(self, number: int) -> bytes:
+        """Return the cells of a block."""
+
+
+class Sketch:
+    """The cells of a set of names; any prefix of them may be sent.
+
+    ``plain`` leaves numpy aside, which makes the same bytes sooner where it is installed.
+    """
+
+    __slots__ = ("_made", "_maker")
+
+    def __init__(self, names: Iterable[int], *, plain: bool = False) -> None:
+        numbers = array("Q", names)
+        numpy = None if plain else _numpy_for(len(numbers))
+        self._maker: _Maker = _Plain(numbers) if numpy is None else _Numpy(numbers, numpy)
+        self._made = bytearray()
+        """The cells of all blocks that were needed so far."""
+
+    def cells(self, start: int, stop: int) -> bytes:
+        """Return the cells from ``start`` to before ``stop``, 13 bytes each."""
+        if not 0 <= start < stop <= MOST_CELLS:
+            _refuse(f"cells {start} to {stop} of a sketch: ask for some of 0 to {MOST_CELLS}")
+        for number in range(_blocks_in(len(self._made) // CELL_BYTES), _blocks_in(stop)):
+            self._made += self._maker.block(number)
+        return bytes(self._made[start * CELL_BYTES : stop * CELL_BYTES])
+
+
+def _block_of(cell: int) -> int:
+    return max(cell.bit_length() - _SIZES[0].bit_length() + 1, 0)
+
+
+def _blocks_in(cells: int) -> int:
+    """Return how many blocks the first cells reach into."""
+    return _block_of(cells - 1) + 1 if cells else 0
+
+
+class _Plain:
+    def __init__(self, names: Iterable[int]) -> None:
+        self._values = [_ONE | _check(name) << _CHECK_AT | name for name in names]
+
+    def block(self, number: int) -> bytes:
+        sums = [0] * _SIZES[number]
+        factor, shift, low = _FACTORS[number], _SHIFTS[number], _NAME  # locals are quicker
+        for value in self._values:
+            # The name is the low end of the value, so their products end alike.
+            sums[(value * factor & low) >> shift] += value
+        return b"".join([_packed(total) for total in sums])
+
+
+def _packed(total: int) -> bytes:
+    check = total >> _CHECK_AT
+    return _CELL.pack(
+        total >> _COUNT_AT & _COUNT, check >> 16 & 0xFF, check & 0xFFFF, total & _NAME
+    )
+
+
+class _Numpy:
+    def __init__(self, names: array[int], numpy: Any) -> None:
+        self._numpy = numpy
+        self._names = numpy.frombuffer(names, dtype=numpy.uint64)
+        squares = self._names * (self._names + numpy.uint64(1)) * numpy.uint64(_CHECK_FACTOR)
+        self._checks = squares >> numpy.uint64(_NAME_BITS - _CHECK_BITS)
+
+    def block(self, number: int) -> bytes:
+        numpy, size = self._numpy, _SIZES[number]
+        places = self._names * numpy.uint64(_FACTORS[number]) >> numpy.uint64(_SHIFTS[number])
+        places = places.astype(numpy.intp)
+        names, checks = numpy.zeros((2, size), dtype=numpy.uint64)
+        numpy.add.at(names, places, self._names)
+        numpy.add.at(checks, places, self._checks)
+        cells = numpy.empty(size, dtype=">u2, u1, >u2, >u8")
+        cells["f0"] = numpy.bincount(places, minlength=size) & _COUNT
+        cells["f1"] = checks >> numpy.uint64(16) & numpy.uint64(0xFF)
+        cells["f2"] = checks & numpy.uint64(0xFFFF)
+        cells["f3"] = names
+        made: bytes = cells.tobytes()
+        return made
+
+
+def _numpy_for(names: int) -> Any:
+    """Return numpy if it is installed and these names are worth it, else None."""
+    if names < (_NAMES_TO_USE_NUMPY if "numpy" in sys.modules else _NAMES_TO_LOAD_NUMPY):
+        return None
+    try:
+        import numpy as np  # takes a tenth of a second, so not at the start
+    except ImportError:
+        return None
+    return np
+
+
+# --- differences ---
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What two sets of names do not have in common."""
+
+    theirs: frozenset[int]
+    """Only the peer has them."""
+    ours: frozenset[int]
+    """Only this side has them."""
+
+
+class Decoder:
+    """Finds the difference between one's own names and a peer's from the peer's cells.
+
+    ``most`` is how many cells may come. ``at_least`` is a number of differences that is known
+    beforehand, such as how many more names one side has.
+
+    Cells may be anything: ``decode`` takes at most 30 steps for each. A difference that it returns
+    explains all cells, and no more than that is known: hold it against a digest of the peer's set.
+    """
+
+    __slots__ = (
+        "_at_least", "_checks", "_counts", "_most", "_names", "_own", "_own_names", "steps",
+    )  # fmt: skip
+
+    def __init__(
+        self, own: Sketch, own_names: Collection[int], *, most: int, at_least: int = 0
+    ) -> None:
+        self._own = own
+        if not isinstance(own_names, AbstractSet):
+            own_names = frozenset(own_names)  # each name is looked up
+        self._own_names: Collection[int] = own_names
+        self._most = min(most, MOST_CELLS)
+        self._at_least = at_least
+        # What came, minus one's own, cell by cell.
+        self._counts: list[int] = []
+        self._checks: list[int] = []
+        self._names: list[int] = []
+        self.steps = 0
+        """How many cells were looked at or changed so far."""
+
+    def add(self, start: int, cells: bytes) -> None:
+        """Take the peer's next cells; raise ``ProtocolError`` if they are not the next ones."""
+        have = len(self._counts)
+        count, rest = divmod(len(cells), CELL_BYTES)
+        if rest or not count:
+            _refuse(f"{len(cells)} bytes of a sketch: send {CELL_BYTES} for each cell")
+        if start != have:
+            _refuse(f"cells of a sketch from {start} on: send the next ones, from {have} on")
+        if have + count > self._most:
+            _refuse(f"{have + count} cells of a sketch: send at most {self._most}")
+        own = self._own.cells(start, start + count)
+        for theirs, ours in zip(_CELL.iter_unpack(cells), _CELL.iter_unpack(own), strict=True):
+            self._counts.append(theirs[0] - ours[0] & _COUNT)
+            check = (theirs[1] - ours[1] << 16) + theirs[2] - ours[2]
+            self._checks.append(check & _CHECK)
+            self._names.append(theirs[3] - ours[3] & _NAME)
+
+    def decode(self) -> Difference | None:
+        """Return what explains all cells; None if more are needed, or if the cells lie."""
+        size = len(self._counts)
+        if size < _SIZES[0]:
+            return None  # a name may lie beyond
+        counts, checks, names = self._counts.copy(), self._checks.copy(), self._names.copy()
+        blocks = range(_blocks_in(size))
+        theirs: set[int] = set()
+        ours: set[int] = set()
+        waiting = [place for place, count in enumerate(counts) if count in _SINGLE]
+        self.steps += size
+        while waiting:
+            self.steps += 1
+            place = waiting.pop()
+            sign = _SINGLE.get(counts[place])
+            if sign is None:
+                continue  # another name left it since
+            name, check = sign * names[place] & _NAME, sign * checks[place] & _CHECK
+            if check != _check(name) or place != _place(name, _block_of(place)):
+                continue  # several names that count as one
+            found = theirs if sign > 0 else ours
+            # Of honest cells none of this is true. Without it, what was taken from the cells
+            # could come back for ever.
+            if (
+                name in found
+                or (name in self._own_names) != (found is ours)
+                or len(theirs) + len(ours) == size
+            ):
+                return None
+            found.add(name)
+            for block in blocks:
+                place = _place(name, block)
+                if place < size:
+                    self.steps += 1
+                    counts[place] = count = counts[place] - sign & _COUNT
+                    checks[place] = checks[place] - sign * check & _CHECK
+                    names[place] = names[place] - sign * name & _NAME
+                    if count in _SINGLE:
+                        waiting.append(place)
+        if any(counts) or any(checks) or any(names):
+            return None
+        return Difference(frozenset(theirs), frozenset(ours))
+
+    def estimate(self) -> int:
+        """Return about how many differences there are; with 128 cells it is off by about an eighth.
+
+        A difference adds 1 to a cell or takes 1 away. So in a block of s cells whose counts sum up
+        to t, the squares of what the counts are off their mean t / s sum up to about as many as
+        there are differences, times 1 − 1 / s.
+        """
+        size = len(self._counts)
+        if size < _SIZES[0]:
+            return self._at_least
+        counts = [(count ^ _SIGN) - _SIGN for count in self._counts]
+        whole = _block_of(size) - 1
+        # A large block has small counts, which say the most about the sum of all.
+        total = sum(counts[_STARTS[whole] : _STARTS[whole] + _SIZES[whole]])
+        squares = 0
+        for block in range(_blocks_in(size)):
+            start, of = _STARTS[block], _SIZES[block]
+            some = counts[start : start + of]
+            squares += sum([(of * count - total) ** 2 for count in some]) // (of - 1)
+        return max(squares // size, abs(total), self._at_least)
+
+    def wanted(self) -> int | None:
+        """Return up to which cell to ask for next; None if no number that may come is enough."""
+        have = len(self._counts)
+        seems = self.estimate()
+        # Fewer than 1.25 cells a difference are never enough, however the estimate is off.
+        if have >= self._most or self._most < max(_SIZES[0], seems * 5 // 4):
+            return None
+        # What is known is not off; what 128 cells say is off by an eighth, and more at times.
+        enough = (seems * 39 // 20 if have else seems * 7 // 4) + 24
+        least = have + max(_LEAST_MORE, have // 4) if have else _FIRST_CELLS
+        want = max(enough, least)
+        return min(want + -want % _ROUNDED_TO, self._most)
+
+
+def _refuse(what: str) -> Never:
+    raise ProtocolError(what, code=Code.INTERLACE_SUMMARY)
