@@ -30,6 +30,8 @@ class Effort:
     open_sizes: tuple[int, ...]
     stream_records: int
     stream_rounds: int
+    sketch_rounds: int
+    sketch_meetings: int
 
 
 FULL: Final = Effort(
@@ -50,6 +52,8 @@ FULL: Final = Effort(
     open_sizes=(1_000, 10_000, 100_000),
     stream_records=10_000,
     stream_rounds=3,
+    sketch_rounds=10,
+    sketch_meetings=1_000,
 )
 QUICK: Final = Effort(
     records=200,
@@ -69,6 +73,8 @@ QUICK: Final = Effort(
     open_sizes=(1_000, 10_000),
     stream_records=2_000,
     stream_rounds=1,
+    sketch_rounds=4,
+    sketch_meetings=100,
 )
 
 

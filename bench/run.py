@@ -16,6 +16,7 @@ import policy_update
 import process_pool
 import seal_validation
 import sealing
+import sketching
 import splitting
 import start
 import streaming
@@ -30,6 +31,7 @@ BENCHES: Final = {
     "start": start.run,
     "policy": policy_update.run,
     "interlace": interlacing.run,
+    "sketch": sketching.run,
     "stream": streaming.run,
 }
 _HEADINGS: Final = ("name", "rate", "floor", "floor rate", "ratio", "target", "met")

@@ -272,7 +272,7 @@ class Decoder:
         if size < _SIZES[0]:
             return None  # a name may lie beyond
         counts, checks, names = self._counts.copy(), self._checks.copy(), self._names.copy()
-        blocks = range(_blocks_in(size))
+        blocks = list(zip(_STARTS, _FACTORS, _SHIFTS, strict=True))[: _blocks_in(size)]
         theirs: set[int] = set()
         ours: set[int] = set()
         waiting = [place for place, count in enumerate(counts) if count in _SINGLE]
@@ -296,10 +296,10 @@ class Decoder:
             ):
                 return None
             found.add(name)
-            for block in blocks:
-                place = _place(name, block)
+            self.steps += len(blocks)
+            for start, factor, shift in blocks:
+                place = start + ((name * factor & _NAME) >> shift)
                 if place < size:
-                    self.steps += 1
                     counts[place] = count = counts[place] - sign & _COUNT
                     checks[place] = checks[place] - sign * check & _CHECK
                     names[place] = names[place] - sign * name & _NAME
