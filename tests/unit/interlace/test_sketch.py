@@ -285,6 +285,22 @@ def test_the_estimate_is_near(size: int) -> None:
             assert abs(decoder.estimate() - size) <= margin * size
 
 
+@pytest.mark.parametrize(
+    ("counts", "differences"),
+    [
+        ([0] * 8, 0),
+        ([3, -3, 0, 0, 0, 0, 0, 0], 20),  # 2 · (8 · 3)² / 7 / 8
+        ([5] * 8, 40),  # so many more names has one side, though the cells are alike
+        ([-5] * 8, 40),
+        ([0] * 8 + [4] + [0] * 7, 9),  # blocks that do not have the same sum
+    ],
+)
+def test_the_estimate_is_that_of_the_counts(counts: list[int], differences: int) -> None:
+    decoder = Decoder(Sketch([]), [], most=MOST_CELLS)
+    decoder.add(0, packed([(count % 2**16, 0, 0) for count in counts]))
+    assert decoder.estimate() == differences
+
+
 def test_questions_grow_until_the_limit() -> None:
     own = Sketch([])
     decoder = Decoder(own, [], most=1000)
@@ -474,6 +490,13 @@ def test_a_name_is_of_the_side_that_it_is_said_to_be_of(
     decoder.add(0, cells())
     assert decoder.decode() is None
     assert decoder.steps <= MOST_STEPS * 16
+
+
+@pytest.mark.parametrize("rest", [(2, 0, 0), (0, 1, 0), (0, 0, 1)])
+def test_every_sum_has_to_come_out(rest: tuple[int, int, int]) -> None:
+    decoder = Decoder(Sketch([]), [], most=16)
+    decoder.add(0, packed([(0, 0, 0)] * 15 + [rest]))
+    assert decoder.decode() is None
 
 
 @settings(max_examples=examples(200))
