@@ -472,8 +472,8 @@ class Code(StrEnum):
     )
     INTERLACE_SUMMARY = (
         "interlace.summary",
-        "A partition summary is malformed.",
-        "A summary has a B64A prefix, a decimal count and a 32-byte root.",
+        "A partition summary or a sketch is malformed.",
+        "A summary has a B64A prefix, a decimal count and a 32-byte root; a cell has 13 bytes.",
     )
     INTERLACE_LISTING = (
         "interlace.listing",
