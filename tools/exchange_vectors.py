@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 import forge
 from blake3 import blake3
@@ -73,6 +73,11 @@ def later(seconds: int) -> list[str]:
     return [f"{1_700_000_000 + seconds}:000000000"] * 2
 
 
+#: As with a peer that knows of nothing but partitions.
+BY_PARTITIONS: Final = {"max_delta_advertisements": 0, "max_sketch_cells": 0}
+BY_TABLES: Final = {"max_delta_advertisements": 100, "max_sketch_cells": 1024}
+
+
 class Book:
     """Collects cases, and the records that they speak of."""
 
@@ -104,9 +109,11 @@ class Book:
     ) -> Json:
         """Add an exchange of two honest sides."""
         modules = module if isinstance(module, tuple) else (module, module)
-        sides = [
-            self.side(stores[index], modules[index], **(options | each[index])) for index in (0, 1)
-        ]
+        sides = []
+        for index in (0, 1):
+            told = options | each[index]
+            limits = BY_PARTITIONS | options.get("limits", {}) | each[index].get("limits", {})
+            sides.append(self.side(stores[index], modules[index], **(told | {"limits": limits})))
         first = {"do": "start", "clocks": clocks or [NOW, NOW]}
         case = {"why": why, "sides": sides, "steps": [first, *steps]}
         case |= run_exchange(case, self.records)
@@ -154,6 +161,7 @@ def exchanges(book: Book) -> None:
         LINKS,
         each=({"coarse": True}, {"coarse": False}),
     )
+    by_tables(book)
     crowded = sharing_a_partition(10)
     book.exchange(
         "ten records share two characters, one is missing: standard start, narrowed",
@@ -364,6 +372,28 @@ def sending(*raws: bytes) -> Callable[[list[Json]], object]:
 
 SETUP, HELLO, ADVERTISE, ASK, REQUEST, TRANSFER = range(6)
 """The phases of the first loop, when nothing has to be asked."""
+
+
+def by_tables(book: Book) -> None:
+    """Tables with one digest each: equal, found out by partitions, by sketches, told by what is new."""
+    many = [link(n) for n in range(80)]
+    some = many[:12]
+    book.exchange("equal tables: one digest settles all", (some, some), LINKS, limits=BY_TABLES)
+    book.exchange("tables that differ, found out by partitions", (some, some[1:]), LINKS, limits=BY_TABLES)  # fmt: skip
+    book.exchange("tables that differ both ways, found out by a sketch", (many[2:], many[:-1]), LINKS, limits=BY_TABLES)  # fmt: skip
+    book.exchange("tables need the offer of both sides", (some, some[1:]), LINKS, each=({"limits": BY_TABLES}, {}))  # fmt: skip
+    fresh = [book.keep(record) for record in many[12:40]]
+    book.exchange(
+        "a table and what is new in it, in an exchange that stays open",
+        (some, []),
+        LINKS,
+        {"do": "store", "side": 0, "records": fresh},
+        {"do": "wake", "side": 0},
+        {"do": "close", "side": 0},
+        {"do": "gone", "side": 1},
+        limits=BY_TABLES,
+        open=True,
+    )
 
 
 def refusals(book: Book) -> None:

@@ -663,6 +663,11 @@ class Code(StrEnum):
         "The file is not a sound record store.",
         "If it should be a store, keep a copy and restore it from a peer or a backup.",
     )
+    STORE_LINK = (
+        "store.link",
+        "What a store keeps of a link between exchanges is damaged.",
+        "Exchange again: it is forgotten, and everything is found out anew.",
+    )
     STORE_NEWER = (
         "store.newer",
         "The store was written by a newer version of the engine.",

@@ -63,6 +63,10 @@ class Limits:
     """Most partition summaries in one round."""
     max_narrowing_depth: int = 12
     """Most steps of narrowing from a starting partition."""
+    max_delta_advertisements: int = 100_000
+    """Most advertisements that are told as what is new since the last time; 0 for none."""
+    max_sketch_cells: int = 65_536
+    """Most cells of a sketch of what is advertised; 0 for none."""
     max_total_transferred_bytes: int = 1024 * MIB
     """Most record bytes in one round."""
     max_loop_iterations: int = 16

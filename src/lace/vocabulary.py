@@ -178,6 +178,31 @@ _entry(
     "NarrowAdvertisementPartition(prefix)",
     "The sender asks for summaries of the parts of a partition.",
 )
+_entry(
+    Kind.WIRE,
+    "AdvertisementTable(count,check)",
+    "The sender advertises so many records, and this is the digest of all of them.",
+)
+_entry(
+    Kind.WIRE,
+    "AdvertisementDelta(base)",
+    "What is listed in this phase leads from the table of this digest to the one that is told.",
+)
+_entry(
+    Kind.WIRE,
+    "SketchAdvertisements(first,last)",
+    "The sender asks for cells of a sketch, from the first to before the last; 0 to 0: it waits.",
+)
+_entry(
+    Kind.WIRE,
+    "AdvertisementSketch(first,cells)",
+    "These are cells of the sketch of all that the sender advertises, from the first on.",
+)
+_entry(
+    Kind.WIRE,
+    "ListAdvertisementItems(names)",
+    "The sender asks for the advertisements of these names of a sketch.",
+)
 _entry(Kind.WIRE, "NotAvailable(record)", "The sender cannot send a record that it was asked for.")
 _entry(Kind.WIRE, "TickReady(instant)", "The sender is ready to go on to the instant.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import forge
 from sides import Participant
@@ -47,14 +48,19 @@ def note(
     return build_plex(group=group, app=app, name=f"n/{number}", tai=tai, extras=list(extras))
 
 
+def by_partitions(limits: Limits) -> Limits:
+    """Return limits of a side that offers nothing but what every version knows."""
+    return replace(limits, max_delta_advertisements=0, max_sketch_cells=0)
+
+
 def participant(
     index: int, records: list[Record], module: PolicyModule = NOTES, **options: object
 ) -> Participant:
     store = MemoryStore()
     store.save(records)
-    limits = options.pop("limits", Limits())
+    limits = by_partitions(options.pop("limits", Limits()))  # type: ignore[arg-type]
     side = Side(index=index, module=module, limits=limits, **options)  # type: ignore[arg-type]
-    return Participant(store, side, Exposure(default="selected"), limits)  # type: ignore[arg-type]
+    return Participant(store, side, Exposure(default="selected"), limits)
 
 
 def stored(side: Participant) -> set[str]:
@@ -64,8 +70,12 @@ def stored(side: Participant) -> set[str]:
 def remembered(store: RecordStore, link: bytes) -> set[str]:
     """Return what a store remembers that the peer of a link advertised."""
     kept = store.link(link)
-    known = None if kept is None else read_known(kept, STANDARD_PREFIX)
-    return set() if known is None else set(known.state.peers.records(""))
+    if kept is None:
+        return set()
+    known = read_known(kept, STANDARD_PREFIX)
+    found = set() if known is None else set(known.state.peers.records(""))
+    kept.close()
+    return found
 
 
 def result(side: Participant) -> m.InterlaceResult:

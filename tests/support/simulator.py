@@ -89,6 +89,9 @@ def small_parameters(chance: random.Random) -> Parameters:
     """Return sizes by which few records go through every way that millions would."""
     return Parameters(
         list_up_to=chance.choice([0, 1, 3, 8]),
+        summarize_up_to=chance.choice([0, 2, 8]),
+        tell_at_once=chance.choice([0, 2, 10_000]),
+        sketch_from=chance.choice([0, 1, 5, 64]),
         list_at_once=chance.choice([1, 4, 20_000]),
         describe_at_once=chance.choice([1, 3, 1000]),
         request_at_once=chance.choice([5, 100_000]),
@@ -119,6 +122,8 @@ class World:
             max_loop_iterations=64,
             max_narrowing_depth=chance.choice([0, 2, 12]),
             max_partition_summaries=chance.choice([0, 100, 16_384]),
+            max_delta_advertisements=chance.choice([0, 3, 100_000]),
+            max_sketch_cells=chance.choice([0, 8, 64, 65_536]),
             transfer_phase_bytes=chance.choice([1, 2000, 1 << 25]),
         )
         coarse = chance.random() < 0.5

@@ -138,6 +138,8 @@ class Story:
             max_loop_iterations=64,
             max_narrowing_depth=chance.choice([0, 1, 2, 12]),
             max_partition_summaries=chance.choice([0, 3, 70, 16_384]),
+            max_delta_advertisements=chance.choice([0, 3, 100_000]),
+            max_sketch_cells=chance.choice([0, 8, 64, 65_536]),
             transfer_phase_bytes=chance.choice([1, 2000, 1 << 25]),
         )
         made = cls(records, has, keys, parameters, limits, chance.random() < 0.7, ())

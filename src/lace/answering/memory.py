@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import secrets
 import struct
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Final
 
 from lace import b64a
@@ -18,9 +19,9 @@ from lace._version import __version__
 from lace.answering.following import Position
 from lace.crypto.native import digest
 from lace.datalog.source import Fact
-from lace.errors import EncodingError
+from lace.errors import Code, EncodingError, StoreError
 from lace.interlace.messages import LinkState
-from lace.interlace.partition import Partitions, Summary
+from lace.interlace.partition import EMPTY, GROUP, Partitions, entry_size, group_digest
 from lace.limits import Limits
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
@@ -30,8 +31,10 @@ from lace.text import fact_line
 _OWN: Final = b"o"
 _PEERS: Final = b"p"
 _TEXT: Final = b"t"
-_GROUP: Final = 64  # standard partitions that are kept in one part
-_LENGTHS: Final = struct.Struct(f">{_GROUP}I")
+_RUN: Final = b"r"
+_ROOTS: Final = b"g"
+_ROOT: Final = struct.Struct(">I32s")
+_DIGEST: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class Known:
     """Advertisements of the peer that are not what this side would say of the same records."""
     head: bytes = b""
     """What is kept of it, to tell this value from any other."""
+    memory: LinkMemory | None = None
+    """Where it is read from when somebody looks at it."""
 
 
 def basis_of(
@@ -92,77 +97,127 @@ def change_of(known: Known, before: Known | None) -> tuple[Known, LinkChange]:
         "wanted": sorted(state.wanted),
         "stamp": secrets.token_hex(8),
     }, sort_keys=True).encode()  # fmt: skip
-    parts = dict(_parts(known, before))
+    parts = dict(chain(
+        _table_parts(_OWN, state.own, None if before is None else before.state.own),
+        _table_parts(_PEERS, state.peers, None if before is None else before.state.peers),
+        _text_parts(known.texts, {} if before is None else before.texts),
+    ))  # fmt: skip
     gone = frozenset(name for name, data in parts.items() if data is None)
     put = {name: data for name, data in parts.items() if data is not None}
     base = None if before is None else before.head
-    kept = Known(known.basis, known.position, known.runtime, state, known.texts, head)
-    return kept, LinkChange(head, put, gone, base)
+    return replace(known, head=head), LinkChange(head, put, gone, base)
 
 
 def read_known(memory: LinkMemory, standard: int) -> Known | None:
     """Return the value that was kept, or None if it is none that this engine wrote."""
     try:
         head = json.loads(memory.head)
-        own = _table(2, standard, head["own"], memory.parts, _OWN)
-        peers = _table(1, standard, head["peers"], memory.parts, _PEERS)
-        texts = {
-            name[1:].decode(): data for name, data in memory.parts.items() if name[:1] == _TEXT
-        }
+        own = Partitions.from_kept(2, standard, _KeptTable.of(_OWN, head["own"], 2, memory))
+        peers = Partitions.from_kept(1, standard, _KeptTable.of(_PEERS, head["peers"], 1, memory))
         return Known(
             b64a.decode(head["basis"]),
             Position(*map(int, head["position"])),
             b64a.decode(head["runtime"]),
             LinkState(own, peers, frozenset(map(str, head["wanted"]))),
-            texts,
+            _Texts(memory),
             memory.head,
+            memory,
         )
-    except (ValueError, KeyError, TypeError, IndexError, EncodingError, struct.error):
+    except (ValueError, KeyError, TypeError, IndexError, EncodingError):
         return None
 
 
 def _whole(table: Partitions) -> list[Any]:
-    summary = table.summary("")
+    groups = b"".join(map(table.group_digest, range(table.groups)))
     odd = {record: b64a.encode(digests) for record, digests in table.odd.items()}
-    return [summary.count, b64a.encode(summary.root), odd]
+    root = table.known_root
+    return [len(table), b64a.encode(groups), odd, root and b64a.encode(root)]
 
 
-def _table(
-    digests: int, standard: int, whole: Any, parts: Mapping[bytes, bytes], kind: bytes
-) -> Partitions:
-    count, root, odd = whole
-    runs: dict[int, bytes] = {}
-    for name, data in parts.items():
-        if name[:1] == kind:
-            lengths = _LENGTHS.unpack_from(data)
-            at = _LENGTHS.size
-            for number, length in enumerate(lengths, int(name[1:]) * _GROUP):
-                runs[number] = data[at : at + length]
-                at += length
-    summary = Summary("", int(count), b64a.decode(root))
-    aside = {str(record): b64a.decode(text) for record, text in odd.items()}
-    return Partitions.kept(digests, standard, summary, runs, aside)
+@dataclass(frozen=True, slots=True)
+class _KeptTable:
+    """A table as it is kept: a part for each partition, and one for the roots of a group."""
+
+    kind: bytes
+    count: int
+    groups: tuple[bytes, ...]
+    odd: Mapping[str, bytes]
+    whole: bytes | None
+    entry: int
+    memory: LinkMemory
+
+    @classmethod
+    def of(cls, kind: bytes, whole: Any, digests: int, memory: LinkMemory) -> _KeptTable:
+        count, groups, odd, root = whole
+        text = b64a.decode(groups)
+        aside = {str(record): b64a.decode(digests) for record, digests in odd.items()}
+        cut = tuple(text[at : at + _DIGEST] for at in range(0, len(text), _DIGEST))
+        known = None if root is None else b64a.decode(root)
+        return cls(kind, int(count), cut, aside, known, entry_size(digests), memory)
+
+    def roots(self, group: int) -> Sequence[tuple[int, bytes]]:
+        data = self._part(_ROOTS, group)
+        if not data:
+            return [(0, EMPTY)] * GROUP
+        if len(data) % _ROOT.size or group_digest(data) != self.groups[group]:
+            raise self._damaged()
+        return list(_ROOT.iter_unpack(data))
+
+    def run(self, number: int) -> bytes:
+        data = self._part(_RUN, number)
+        if len(data) % self.entry:
+            raise self._damaged()
+        return data
+
+    def _part(self, kind: bytes, number: int) -> bytes:
+        return self.memory.parts.get(self.kind + kind + str(number).encode(), b"")
+
+    def _damaged(self) -> StoreError:
+        self.memory.damaged = True
+        return StoreError("what is kept of a link is damaged", code=Code.STORE_LINK)
 
 
-def _parts(known: Known, before: Known | None) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the parts that differ from those of a value before; None for one that is gone."""
-    then = None if before is None else before.state
-    for kind, table, old in (
-        (_OWN, known.state.own, None if then is None else then.own),
-        (_PEERS, known.state.peers, None if then is None else then.peers),
-    ):
-        runs = table.runs()
-        past = (b"",) * len(runs) if old is None else old.runs()
-        for number in range(0, len(runs), _GROUP):
-            group, was = runs[number : number + _GROUP], past[number : number + _GROUP]
-            if group != was:
-                group += (b"",) * (_GROUP - len(group))
-                lengths = _LENGTHS.pack(*map(len, group))
-                data = b"".join((lengths, *group)) if any(group) else None
-                yield kind + str(number // _GROUP).encode(), data
-    texts = {} if before is None else before.texts
-    for record in texts.keys() - known.texts.keys():
+class _Texts(Mapping[str, bytes]):
+    """Advertisements as they are kept, each in a part of its own."""
+
+    def __init__(self, memory: LinkMemory) -> None:
+        self._memory = memory
+
+    def __getitem__(self, record: str) -> bytes:
+        return self._memory.parts[_TEXT + record.encode()]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name[1:].decode() for name in self._memory.parts if name[:1] == _TEXT)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def items(self) -> ItemsView[str, bytes]:
+        parts = self._memory.parts.items()  # at one go
+        return {name[1:].decode(): data for name, data in parts if name[:1] == _TEXT}.items()
+
+
+def _table_parts(
+    kind: bytes, table: Partitions, before: Partitions | None
+) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield the parts of a table that differ from those before; None for one that is gone."""
+    then = before or Partitions(table.columns, standard=table.standard)
+    changed = table.differing(then)
+    for run in changed:
+        yield kind + _RUN + str(run).encode(), table.run(run) or None
+    for group in dict.fromkeys(run // GROUP for run in changed):
+        roots = [table.root(run) for run in table.group_runs(group)]
+        data = b"".join(_ROOT.pack(*root) for root in roots)
+        yield kind + _ROOTS + str(group).encode(), data if any(c for c, _ in roots) else None
+
+
+def _text_parts(
+    texts: Mapping[str, bytes], before: Mapping[str, bytes]
+) -> Iterator[tuple[bytes, bytes | None]]:
+    if texts is before:
+        return
+    for record in before.keys() - texts.keys():
         yield _TEXT + record.encode(), None
-    for record, text in known.texts.items():
-        if texts.get(record) != text:
+    for record, text in texts.items():
+        if before.get(record) != text:
             yield _TEXT + record.encode(), text

@@ -7,7 +7,8 @@ stands since the link was last used, it was followed, it was evaluated) cannot b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -30,7 +31,7 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record.facts import fields
 from lace.record.model import Record
-from lace.recordstore.base import RecordStore, Snapshot
+from lace.recordstore.base import LinkChange, LinkMemory, RecordStore, Snapshot
 from lace.rules import LocalFacts
 from lace.vocabulary import ADVERTISED, ADVERTISED_FIELD, HAVE
 
@@ -69,7 +70,13 @@ class StoreAnswers:
     _unknown: set[str] = field(default_factory=set)
     """Advertisements of the peer that followed from records which are gone."""
     _listed: set[str] = field(default_factory=set)
-    """Records whose advertisements were listed in this exchange, or are kept as they were said."""
+    """Records whose advertisements were listed in this exchange."""
+    _unsaid: set[str] = field(default_factory=set)
+    """Records whose advertisements were withdrawn since what is known was kept."""
+    _kept: tuple[bytes, LinkMemory] | None = None
+    """Link, and what the store keeps for it, as long as anybody may look at it."""
+    _stays: bool = False
+    """The exchange stays open after its fixed point."""
     _unkept: set[str] = field(default_factory=set)
     """Those that became so in the course of this exchange: not to be kept."""
     _rest: tuple[bytes, WarmLink] | None = None
@@ -88,7 +95,7 @@ class StoreAnswers:
         warm: WarmLinks | None = None,
     ) -> StoreAnswers:
         """Return the answers of a store for one side of an exchange."""
-        return cls(store, side.index, exposure, limits, warm, side.parameters)
+        return cls(store, side.index, exposure, limits, warm, side.parameters, _stays=side.open)
 
     # --- records ---
 
@@ -293,8 +300,9 @@ class StoreAnswers:
         """Answer ``Recall``: how the link stood, if everything that it depended on is the same."""
         basis = basis_of(asked.plan, self.index, asked.schema, self.exposure, self.limits)
         self._basis, self._schema = basis, asked.schema
+        self._let_go_of_link()
         self.policy, self._known, self._rest = None, None, None
-        self._touched, self._listed = set(), set()
+        self._touched, self._listed, self._unsaid = set(), set(), set()
         self._unknown, self._unkept = set(), set()
         if self._forgets is None:
             self._forgets = self.store.forgets()
@@ -304,20 +312,15 @@ class StoreAnswers:
             return nothing
         rest = None if self.warm is None else self.warm.take(asked.link)
         kept = self.store.link(asked.link)
-        if kept is None:
+        known = None if kept is None else read_known(kept, self.parameters.standard_prefix)
+        if kept is None or known is None or known.basis != basis:
+            if kept is not None:
+                kept.close()
             return nothing
-        if rest is not None and rest.known.head == kept.head:
-            known: Known | None = rest.known
-        else:
-            rest = None
-            known = read_known(kept, self.parameters.standard_prefix)
-        if known is None or known.basis != basis:
-            return nothing
-        if rest is not None:
+        if rest is not None and rest.head == kept.head:
             self.policy, self._mentions = rest.policy, rest.mentions
             self._position, self._runtime = known.position, rest.runtime
-        self._known = known
-        self._listed = set(known.texts)
+        self._known, self._kept = known, (asked.link, kept)
         # What followed from records of ours does not any more when they are gone.
         peers, lost = known.state.peers, self.store.forgotten(known.position.forgets)
         doubtful = peers.records("") if lost is None else lost  # None: too long ago to say
@@ -340,29 +343,30 @@ class StoreAnswers:
                 self._keep(link, state, policy)
             except StoreError:
                 self._known = None  # without it the next exchange has more to do, and no more
+        if self._stays and self._kept is not None:
+            self._kept[1].hold()  # nobody knows for how long, and what others keep meanwhile
         self._let_go()
 
     def _keep(self, link: bytes, state: m.LinkState, policy: ExchangePolicy) -> None:
         before = self._known
-        texts = dict(before.texts) if before is not None else {}
         doubtful = self._touched | self._unkept
         lost: set[str] = set()
+        changed: dict[str, bytes] = {}
         for record in state.peers.records("") if before is None else doubtful:
             text = self._text(record, state)
-            texts.pop(record, None)
             if text is None:
                 lost.add(record)
-            elif text:
-                texts[record] = text
+            changed[record] = text or b""
+        texts = _changed({} if before is None else before.texts, changed)
         state.peers.remove(lost)
         self._unkept = lost
         runtime = runtime_of(policy.plan, self.exposure, self._runtime)
         new = Known(self._basis, self._position, runtime, state, texts)
         known, change = change_of(new, before)
         self.store.keep_link(link, change)
-        self._known, self._touched = known, set()
+        self._known, self._touched, self._unsaid = known, set(), set()
         if self._mentions is not None and not lost:
-            self._rest = link, WarmLink(known, policy, self._mentions, self._runtime)
+            self._rest = link, WarmLink(known.head, policy, self._mentions, self._runtime)
 
     def _text(self, record: str, state: m.LinkState) -> bytes | None:
         """Return the peer's advertisement, nothing if it follows from ours, None if it is lost."""
@@ -372,7 +376,7 @@ class StoreAnswers:
             return b""
         source = self.policy.peer.source_label
         known = None
-        if record in self._listed or not self.policy.plan.adverts_stand_alone:
+        if self._was_listed(record) or not self.policy.plan.adverts_stand_alone:
             known = gather(self._known_facts(record, source), source).get(record)
         if known is None or known.digest() != claimed:
             known = next(self._describe([record], source), None)
@@ -399,9 +403,15 @@ class StoreAnswers:
             for advert in self._describe(alike, source):
                 yield from advert.facts()
 
+    def _was_listed(self, record: str) -> bool:
+        """Whether the peer's advertisement of a record is known by its words."""
+        kept = self._known is not None and record in self._known.texts
+        return record in self._listed or (kept and record not in self._unsaid)
+
     def _touch(self, asked: m.Evaluate) -> None:
         self._touched.update(asked.withdrawn, asked.adopted)
         self._listed.difference_update(asked.withdrawn)
+        self._unsaid.update(asked.withdrawn)
         self._listed.update(advert.record for advert in asked.advertised)
         self._touched.update(advert.record for advert in asked.advertised)
 
@@ -413,9 +423,19 @@ class StoreAnswers:
             self._snapshot.close()
             self._snapshot = None
 
+    def _let_go_of_link(self) -> None:
+        if self._kept is None:
+            return
+        (link, memory), self._kept = self._kept, None
+        memory.close()
+        if memory.damaged:
+            with suppress(StoreError):  # what failed was told already
+                self.store.keep_link(link, LinkChange(b"", {}))
+
     def close(self) -> None:
         """End; what came to rest is left to the next exchange."""
         self._let_go()
+        self._let_go_of_link()
         if self.warm is not None and self._rest is not None:
             self.warm.put(*self._rest)
             self._rest = None
@@ -424,6 +444,13 @@ class StoreAnswers:
     def memory(self) -> int:
         """About how many bytes the policy and what is at hand take."""
         return self._policy_bytes + self._fresh_bytes
+
+
+def _changed(texts: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    """Return texts with some of them changed, or gone if they are empty; the same if none is."""
+    if not any(changed[record] or record in texts for record in changed):
+        return texts
+    return {r: t for r, t in {**texts, **changed}.items() if t}
 
 
 def _has_claims(asked: m.Evaluate) -> bool:

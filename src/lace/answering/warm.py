@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
-from lace.answering.memory import Known
 from lace.datalog.source import Fact
-from lace.interlace.partition import Partitions
 from lace.limits import MIB
 from lace.policy.executable import ExchangePolicy
 from lace.policy.mentions import Mentions
@@ -24,27 +22,27 @@ _ROOM: Final = 128 * MIB
 _FACT_BYTES: Final = 400  # in a source, with what follows from it
 
 
-def memory_of(policy: ExchangePolicy | None, *tables: Partitions) -> int:
-    """Return about how many bytes a policy and tables of advertisements take."""
-    size = sum(table.memory for table in tables)
-    if policy is not None:
-        source = policy.source
-        size += _FACT_BYTES * sum(map(source.count_at_most, source.predicates()))
-    return size
+def memory_of(policy: ExchangePolicy | None) -> int:
+    """Return about how many bytes a policy takes."""
+    if policy is None:
+        return 0
+    source = policy.source
+    return _FACT_BYTES * sum(map(source.count_at_most, source.predicates()))
 
 
 @dataclass(frozen=True, slots=True)
 class WarmLink:
-    """One side at a fixed point: what is known of the link, and the policy that knows it."""
+    """One side at a fixed point: the policy that knows what is kept for the link."""
 
-    known: Known
+    head: bytes
+    """What the store keeps for the link, if it is to be used."""
     policy: ExchangePolicy
     mentions: Mentions
     runtime: tuple[Fact, ...]
 
     @property
     def memory(self) -> int:
-        return memory_of(self.policy, self.known.state.own, self.known.state.peers)
+        return memory_of(self.policy)
 
 
 class WarmLinks:

@@ -15,15 +15,16 @@ from typing import Final
 
 from lace.codes import Code
 from lace.datalog.source import Fact
-from lace.errors import LaceError, LocalProtocolError, ProtocolError
+from lace.errors import LaceError, LocalProtocolError, ProtocolError, StoreError
 from lace.interlace import messages as m
 from lace.interlace.facts import check_facts, read_block
 from lace.interlace.listing import Listing, read_listing
 from lace.interlace.opening import Epoch, Opening
 from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
 from lace.interlace.partition import Partitions
-from lace.interlace.phases import Occasion, Phase, Phases, Said
+from lace.interlace.phases import OFFERED, Occasion, Phase, Phases, Said
 from lace.interlace.reconcile import OwnAdverts, PeerAdverts, Saying
+from lace.interlace.sketching import Sketching
 from lace.interlace.tick import Ticking
 from lace.interlace.transfer import Transfer
 from lace.policy.module import PolicyModule
@@ -92,6 +93,8 @@ class InterlaceMachine:
             self._advance(now)
         except LocalProtocolError:
             raise
+        except StoreError as error:  # tables are read when they are looked at
+            self._abort(error.code, error.message, m.Blame.LOCAL)
         except LaceError as error:  # malformed data, a limit, a module that cannot be used
             self._abort(error.code, error.message, self._blame)
         return self._effects
@@ -173,6 +176,7 @@ class InterlaceMachine:
             return
         facts = read_block(given.content, limits) if isinstance(given, m.PeerFacts) else given.facts
         places, counts = self._phases.facts_now({fact[0] for fact in facts})
+        places -= {name for name, offer in OFFERED.items() if not self._limit(offer)}
         check_facts(facts, places, limits)
         for fact in facts if counts else ():
             if fact[0] == "TickReady":
@@ -352,7 +356,8 @@ class InterlaceMachine:
             case Phase.HELLO:
                 return Saying(self._opening.hello_facts(now))
             case Phase.ADVERTISE:
-                saying = self._adverts_of_own.advertise(self._limit("partition_prefix_start"))
+                start = self._limit("partition_prefix_start")
+                saying = self._adverts_of_own.advertise(start, self._transfer.take_received())
                 return Saying(self._tick_facts(now) + saying.facts, saying.listing)
             case Phase.ASK:
                 return Saying(list(self._asked))
@@ -374,9 +379,13 @@ class InterlaceMachine:
             case Phase.ASK:
                 asks = list(dict.fromkeys(facts))  # a phase may come in many blocks
                 self._answer = self._adverts_of_own.answer(asks)
-                return Occasion.ASKED if facts or self._asked else Occasion.NOTHING
+                if facts or self._asked:
+                    return Occasion.ASKED
+                if self._adverts.is_unsettled:
+                    raise ProtocolError("a difference was not found out", code=Code.INTERLACE_PHASE)
+                return Occasion.NOTHING
             case Phase.ANSWER:
-                self._asked = self._adverts.take_answer(facts, start, self._listed)
+                self._asked = self._adverts.take_answer(facts, self._listed)
             case Phase.REQUEST:
                 return self._conclude_requests(facts)
             case _:
@@ -420,16 +429,25 @@ class InterlaceMachine:
         parameters, standard = self._side.parameters, self._side.parameters.standard_prefix
         own, peers = Partitions(2, standard=standard), Partitions(standard=standard)
         source = opening.theirs.source_label
-        self._own = OwnAdverts(agreement.limits, parameters, own)
-        self._peers = PeerAdverts(source, agreement.limits, parameters, own, peers)
+        sketching = self._sketching(own)
+        self._own = OwnAdverts(agreement.limits, parameters, own, sketching)
+        self._peers = PeerAdverts(source, agreement.limits, parameters, own, peers, sketching)
         self._transfer = self._transfer.next_epoch(self._limit("max_total_transferred_bytes"))
         self._do(m.Recall(opening.link, opening.plan, agreement.fields))
+
+    def _sketching(self, own: Partitions) -> Sketching:
+        """Return the talk about sketches of one loop."""
+        most = self._limit("max_sketch_cells")
+        return Sketching(self._opening.sketch_key, self._side.index, own, most)
 
     def _take_state(self, state: m.LinkState) -> None:
         """Begin where the link stood when it was last used."""
         own, peers = state.own.copy(), state.peers.copy()
-        self._adverts_of_own.table = self._adverts.own = own
+        self._adverts_of_own.table = self._adverts.own = self._adverts.sketching.own = own
         self._adverts.table = peers
+        if self._opening.proven_link is not None:  # else it was maybe told to somebody else
+            self._adverts_of_own.base = own.check
+        own.mark()
         self._transfer.recall(state.wanted)
 
     # --- rounds and loops ---
@@ -447,6 +465,8 @@ class InterlaceMachine:
             self._close(m.Ending.LOOPS, f"limit max_loop_iterations of {limit} was reached")
             return
         self._adverts_of_own.begin_loop()
+        sketching = self._sketching(self._adverts_of_own.table)
+        self._adverts_of_own.sketching = self._adverts.sketching = sketching
         if self._evaluated:
             self._evaluated = False  # just now, on waking
         else:
@@ -458,6 +478,9 @@ class InterlaceMachine:
         state = None
         if self._opening.link is not None:
             own, peers = self.tables
+            if not self._adverts_of_own.tells_tables:  # next time both will say their roots again
+                own.summary("")
+                peers.summary("")
             state = m.LinkState(own.copy(), peers.copy(), self._transfer.wanted)
         self._do(m.Remember(self._opening.link, state))
         self._do(m.Emit(m.FixedPoint(self._result())))

@@ -27,6 +27,10 @@ WIRE_LIMITS: Final = frozenset(
 )
 
 
+#: Limits of what earlier versions do not know: without an offer of both sides there is none of it.
+CAPABILITIES: Final = frozenset(("max_delta_advertisements", "max_sketch_cells"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
     """What one side says."""
@@ -164,6 +168,8 @@ def _effective(mine: dict[str, int], theirs: dict[str, int], limits: Limits) -> 
         if name == "partition_prefix_start":
             # A coarser start needs both sides to ask for it; the standard needs nobody.
             effective[name] = 0 if offers == [0, 0] else 2
+        elif name in CAPABILITIES and len(offers) < 2:
+            effective[name] = 0
         else:
             effective[name] = min([local, *offers])
     return effective

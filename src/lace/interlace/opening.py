@@ -19,6 +19,7 @@ from lace.interlace.negotiate import (
     parse_hello,
 )
 from lace.interlace.parameters import DEFAULT_PARAMETERS, Parameters
+from lace.interlace.sketch import sketch_key
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule, facet_of, module_from_peer
 from lace.policy.origin import (
@@ -90,6 +91,7 @@ class Opening:
         self._plan: ExchangePlan | None = None
         self._hello: Hello | None = None
         self._agreement: Agreement | None = None
+        self._hellos: tuple[Tai, Tai] | None = None  # when both said hello, this side first
 
     # --- set-up ---
 
@@ -151,6 +153,7 @@ class Opening:
         theirs = parse_hello(facts)
         if side.expected_peer is not None and self.proven != side.expected_peer:
             raise ProtocolError("another peer than the expected one", code=Code.INTERLACE_SIGNER)
+        self._hellos = self._hello.tai, theirs.tai
         self._agreement = negotiate(self._hello, theirs, self.plan, self.proven, side.limits)
         bound = [self.mine, self.theirs]
         bound[0] = bind_verifier(self.mine, side.verifier, side.verifier)
@@ -196,6 +199,15 @@ class Opening:
         if mine is None or theirs is None or not self.has_plan:
             return None
         return link_id(mine, theirs, self.plan.id)
+
+    @property
+    def sketch_key(self) -> bytes:
+        """The key of names in sketches: of this epoch, and neither side could choose it."""
+        assert self._hellos is not None
+        nonces, hellos = (self._side.nonce, self._side.peer_nonce), self._hellos
+        if self._side.index == 1:
+            nonces, hellos = nonces[::-1], hellos[::-1]
+        return sketch_key(nonces, hellos, self.plan.id)
 
     @property
     def link(self) -> bytes | None:

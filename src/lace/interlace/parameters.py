@@ -19,6 +19,12 @@ class Parameters:
 
     list_up_to: int = 8
     """A listing of so many costs less than another round trip."""
+    summarize_up_to: int = 8
+    """So many changed partitions are told one by one; of more, the table is told as a whole."""
+    tell_at_once: int = 10_000
+    """Advertisements that are told as new before anybody asked for them."""
+    sketch_from: int = 64
+    """Tables of so many records are worth a sketch."""
     list_at_once: int = 20_000
     """Advertisements that are asked for, and held in memory, at one time."""
     describe_at_once: int = 1000

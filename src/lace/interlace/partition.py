@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from lace import b64a
 from lace.crypto.native import digest
@@ -17,6 +17,9 @@ from lace.ids import is_record_hash
 from lace.interlace.facts import decimal
 
 STANDARD_PREFIX: Final = 2
+GROUP: Final = 64  # standard partitions that have one digest together
+_TABLE: Final = b"lace-advertisement-table/v1"
+_GROUP: Final = b"lace-advertisement-group/v1"
 _LEAF: Final = b"lace-advertisement-leaf/v1"
 _NODE: Final = b"lace-advertisement-node/v1"
 EMPTY: Final = digest(b"lace-advertisement-empty/v1")
@@ -24,6 +27,8 @@ _LONGEST_PREFIX: Final = 43
 _PREFIX: Final = re.compile(r"[0-9A-Z_a-z~]*")
 _ROOT: Final = re.compile(b64a.PATTERN_32.decode("ascii"))
 _CHARACTERS: Final = b64a.ALPHABET.decode("ascii")
+_Root = tuple[int, bytes]
+_NO_ROOT: Final[_Root] = (0, EMPTY)
 
 
 def merkle_root(digests: Iterable[bytes]) -> bytes:
@@ -38,6 +43,21 @@ def merkle_root(digests: Iterable[bytes]) -> bytes:
         ]
         padding = digest(_NODE + padding + padding)
     return row[0] if row else EMPTY
+
+
+def group_digest(roots: bytes) -> bytes:
+    """Return the digest of a group: of four bytes of count and 32 of root for each partition."""
+    return digest(_GROUP + roots)
+
+
+def entry_size(digests: int) -> int:
+    """Return how many bytes a record takes in a table with so many digests for each."""
+    return _KEY + digests * _DIGEST
+
+
+def is_digest(text: str) -> bool:
+    """Whether ``text`` can be a root or another digest."""
+    return _ROOT.fullmatch(text) is not None
 
 
 def is_prefix(text: str) -> bool:
@@ -66,29 +86,67 @@ def parse_summary(fact: Fact) -> Summary:
     """Return the summary that a fact states, or raise ``ProtocolError``."""
     _, prefix, count, root = fact
     number = decimal(count)
-    if number is None or not _ROOT.fullmatch(root) or not is_prefix(prefix):
+    if number is None or not is_digest(root) or not is_prefix(prefix):
         raise ProtocolError("a malformed partition summary", code=Code.INTERLACE_SUMMARY)
     return Summary(prefix, number, b64a.decode(root))
+
+
+class Kept(Protocol):
+    """A table that was kept: a partition is read when somebody looks at it."""
+
+    @property
+    def count(self) -> int:
+        """How many records it has."""
+
+    @property
+    def groups(self) -> Sequence[bytes]:
+        """The digest of each group of partitions."""
+
+    @property
+    def whole(self) -> bytes | None:
+        """The root of all of it, if it was known."""
+
+    @property
+    def odd(self) -> Mapping[str, bytes]:
+        """What is kept aside."""
+
+    def roots(self, group: int) -> Sequence[_Root]:
+        """Return count and root of each partition of a group."""
+
+    def run(self, number: int) -> bytes:
+        """Return the entries of a partition."""
 
 
 class Partitions:
     """Digests of advertisements by record, compact: 33 bytes of name, and the digests.
 
     Entries lie sorted in one run of bytes for each standard partition. A change makes the runs that
-    it touches anew; the rest stays as it is, also in copies. Hashes of other formats, which only a
-    peer can bring up, are few and kept aside.
+    it touches anew; the rest stays as it is, also in copies, and its digests stay known. Hashes of
+    other formats, which only a peer can bring up, are few and kept aside.
     """
 
-    __slots__ = ("_before", "_bytes", "_entry", "_made", "_odd", "_order", "_runs", "_standard")
+    __slots__ = (
+        "_before", "_bytes", "_entry", "_groups", "_kept", "_made", "_odd", "_order", "_roots",
+        "_runs", "_standard", "_touched",
+    )  # fmt: skip
 
     def __init__(self, digests: int = 1, *, standard: int = STANDARD_PREFIX) -> None:
-        self._entry = _KEY + digests * _DIGEST
+        self._entry = entry_size(digests)
         self._standard = standard
-        self._runs: list[bytes] = [b""] * 64**standard
+        number = 64**standard
+        self._runs: list[bytes | None] = [b""] * number
+        """None for one that was kept, and was not looked at yet."""
+        self._roots: list[_Root | None] = [_NO_ROOT] * number
+        """Count and root of each standard partition, as far as they are known."""
+        self._groups: list[bytes | None] = [None] * -(-number // GROUP)
+        """Digests of groups of partitions, as far as they are known."""
+        self._kept: Kept | None = None
         self._bytes = 0
         """How many bytes the runs have in all."""
         self._before: dict[int, bytes] = {}
         """Runs that were made anew, as they were at ``mark``."""
+        self._touched: set[int] = set()
+        """Runs that count as changed, whatever they hold."""
         self._odd: dict[str, bytes] = {}
         self._order: list[tuple[str, str]] = []
         """What is kept aside, by payload: a peer may bring up many."""
@@ -102,21 +160,19 @@ class Partitions:
         return made
 
     @classmethod
-    def kept(
-        cls,
-        digests: int,
-        standard: int,
-        whole: Summary,
-        runs: Mapping[int, bytes],
-        odd: Mapping[str, bytes],
-    ) -> Partitions:
-        """Return a table as it was when its runs were kept; its summary is believed."""
+    def from_kept(cls, digests: int, standard: int, kept: Kept) -> Partitions:
+        """Return a table as it was when it was kept; its digests are believed."""
         made = cls(digests, standard=standard)
-        for run, data in runs.items():
-            made._runs[run] = data
-            made._bytes += len(data)
-        made._put_aside(odd)
-        made._made[""] = whole
+        if len(kept.groups) != len(made._groups):
+            raise ValueError("a table of other partitions")
+        made._put_aside(kept.odd)
+        made._runs = [None] * len(made._runs)
+        made._roots = [None] * len(made._roots)
+        made._groups = list(kept.groups)
+        made._kept = kept
+        made._bytes = (kept.count - len(kept.odd)) * made._entry
+        if kept.whole is not None:
+            made._made[""] = Summary("", kept.count, kept.whole)
         return made
 
     def copy(self) -> Partitions:
@@ -124,6 +180,8 @@ class Partitions:
         made = copy(self)
         made._runs, made._odd, made._made = list(self._runs), dict(self._odd), dict(self._made)  # noqa: SLF001 (its own)
         made._before, made._order = dict(self._before), list(self._order)  # noqa: SLF001
+        made._roots, made._groups = list(self._roots), list(self._groups)  # noqa: SLF001
+        made._touched = set(self._touched)  # noqa: SLF001
         return made
 
     def __len__(self) -> int:
@@ -179,22 +237,103 @@ class Partitions:
 
     # --- what is in a partition ---
 
-    def runs(self) -> tuple[bytes, ...]:
-        """Return the state of each standard partition; equal bytes mean an equal partition."""
-        return tuple(self._runs)
+    @property
+    def check(self) -> bytes:
+        """The digest of the whole table, by its standard partitions."""
+        groups = b"".join(map(self.group_digest, range(len(self._groups))))
+        odd = sorted(record.encode() + b"\n" + d[:_DIGEST] for record, d in self._odd.items())
+        return digest(_TABLE + groups + b"".join(odd))
+
+    def group_digest(self, group: int) -> bytes:
+        """Return the digest of count and root of each partition of a group."""
+        found = self._groups[group]
+        if found is None:
+            roots = [self.root(run) for run in self.group_runs(group)]
+            text = b"".join(count.to_bytes(4, "big") + root for count, root in roots)
+            found = self._groups[group] = group_digest(text)
+        return found
+
+    def group_runs(self, group: int) -> range:
+        """Return the numbers of the partitions of a group."""
+        return range(group * GROUP, min((group + 1) * GROUP, len(self._runs)))
+
+    def root(self, run: int) -> tuple[int, bytes]:
+        """Return count and root of a standard partition by its number."""
+        found = self._roots[run]
+        if found is None and self._kept is not None and self._runs[run] is None:
+            group = run // GROUP
+            for number, root in zip(self.group_runs(group), self._kept.roots(group), strict=False):
+                if self._runs[number] is None:
+                    self._roots[number] = root
+            found = self._roots[run]
+        if found is None:
+            summary = self._summarize(self.standard_prefix(run))
+            found = self._roots[run] = summary.count, summary.root
+        return found
+
+    def run(self, number: int) -> bytes:
+        """Return the entries of a standard partition; equal bytes mean an equal partition."""
+        found = self._runs[number]
+        if found is None:
+            assert self._kept is not None
+            found = self._runs[number] = self._kept.run(number)
+        return found
+
+    def differing(self, before: Partitions) -> list[int]:
+        """Return the standard partitions that differ from those of a table it was made from."""
+        pairs = enumerate(zip(self._runs, before._runs, strict=True))
+        return [
+            number
+            for number, (now, then) in pairs
+            if now is not then and self.run(number) != before.run(number)
+        ]
+
+    def moved(self, run: int, before: bytes) -> tuple[list[str], list[str]]:
+        """Return the records of a partition whose entries are new, and those that are gone."""
+        then, now = set(self._cut(before)), set(self._cut(self.run(run)))
+        return list(map(_record, now - then)), list(map(_record, then - now))
+
+    def expected(self) -> Partitions:
+        """Return the table of a peer that says of the same records what it would say of them."""
+        made = Partitions(standard=self._standard)
+        for number in range(len(self._runs)):
+            data = self.run(number)
+            if data:
+                cut = self._cut(data)
+                run = b"".join([entry[:_KEY] + entry[-_DIGEST:] for entry in cut])
+                made._runs[number] = run
+                made._roots[number] = made._groups[number // GROUP] = None
+                made._bytes += len(run)
+        return made
 
     def mark(self) -> None:
         """Look for changes from now on."""
         self._before = {}
+        self._touched = set()
 
     def touch(self, records: Iterable[str]) -> None:
         """Take the partitions of records for changed, whatever they hold."""
-        for key in filter(None, map(_key, records)):
-            self._before[self._run_of(key)] = _ANOTHER
+        self._touched.update(self._run_of(key) for key in filter(None, map(_key, records)))
 
     def changed(self) -> list[int]:
         """Return the standard partitions that differ from what they were at ``mark``, in order."""
-        return sorted(run for run, was in self._before.items() if self._runs[run] != was)
+        made = {run for run, was in self._before.items() if self.run(run) != was}
+        return sorted(made | self._touched)
+
+    def before(self, run: int) -> bytes:
+        """Return the entries of a partition at ``mark``."""
+        found = self._before.get(run)
+        return self.run(run) if found is None else found
+
+    @property
+    def groups(self) -> int:
+        """How many groups of partitions there are."""
+        return len(self._groups)
+
+    @property
+    def columns(self) -> int:
+        """How many digests each record has."""
+        return (self._entry - _KEY) // _DIGEST
 
     @property
     def standard(self) -> int:
@@ -214,8 +353,15 @@ class Partitions:
     def records(self, prefix: str) -> Iterator[str]:
         """Yield the records of a partition in order."""
         for entry in self._within(prefix):
-            yield f"{chr(entry[32])}.{b64a.encode(entry[:32])}.H3"
+            yield _record(entry)
         yield from (record for record, _ in self._odd_within(prefix))
+
+    def items(self, column: int = 0) -> list[tuple[str, bytes]]:
+        """Return all records with one of their digests."""
+        start = _KEY + _DIGEST * column
+        found = [(_record(entry), entry[start : start + _DIGEST]) for entry in self._within("")]
+        start -= _KEY
+        return [*found, *((r, d[start : start + _DIGEST]) for r, d in self._odd.items())]
 
     def leaves(self, prefix: str, column: int = 0) -> dict[str | bytes, bytes]:
         """Return the digests of a partition, by what stands for the record inside tables."""
@@ -228,19 +374,30 @@ class Partitions:
 
     def summary(self, prefix: str) -> Summary:
         """Return the summary of a partition, by the first digest of each record."""
+        if len(prefix) == self._standard:
+            return Summary(prefix, *self.root(self._runs_of(prefix).start))
         if prefix in self._made:
             return self._made[prefix]
-        leaves = [entry[_KEY : _KEY + _DIGEST] for entry in self._within(prefix)]
-        leaves += [digests[:_DIGEST] for _, digests in self._odd_within(prefix)]
-        made = Summary(prefix, len(leaves), merkle_root(leaves))
+        made = self._summarize(prefix)
         if len(prefix) < self._standard:
             self._made[prefix] = made
         return made
 
+    @property
+    def known_root(self) -> bytes | None:
+        """The root of all of it, if somebody has asked for it since the last change."""
+        found = self._made.get("")
+        return None if found is None else found.root
+
+    def _summarize(self, prefix: str) -> Summary:
+        leaves = [entry[_KEY : _KEY + _DIGEST] for entry in self._within(prefix)]
+        leaves += [digests[:_DIGEST] for _, digests in self._odd_within(prefix)]
+        return Summary(prefix, len(leaves), merkle_root(leaves))
+
     def summaries(self, length: int) -> Iterator[Summary]:
         """Yield the summaries of all non-empty partitions of this prefix length, in order."""
         if length <= self._standard:
-            runs = [self.standard_prefix(run) for run, data in enumerate(self._runs) if data]
+            runs = [self.standard_prefix(run) for run in range(len(self._runs)) if self.run(run)]
             prefixes = {run[:length] for run in runs} | {payload(r)[:length] for r in self._odd}
         else:
             prefixes = {payload(record)[:length] for record in self.records("")}
@@ -265,12 +422,12 @@ class Partitions:
         key = _key(record)
         if key is None:
             return self._odd.get(record)
-        run = self._runs[self._run_of(key)]
+        run = self.run(self._run_of(key))
         at = self._position(run, key) * self._entry
         return run[at + _KEY : at + self._entry] if run[at : at + _KEY] == key else None
 
     def _entries(self, run: int) -> dict[bytes, bytes]:
-        data = self._runs[run]
+        data = self.run(run)
         cuts = range(0, len(data), self._entry)
         return {data[i : i + _KEY]: data[i + _KEY : i + self._entry] for i in cuts}
 
@@ -283,14 +440,19 @@ class Partitions:
             self._order = sorted(self._order + fresh)
 
     def _unmake(self, name: str) -> None:
+        """Take digests for unknown where a partition has changed."""
         for length in range(self._standard):
             self._made.pop(name[:length], None)
+        if len(name) >= self._standard and is_prefix(name[: self._standard]):
+            run = self._runs_of(name).start
+            self._roots[run] = self._groups[run // GROUP] = None
 
     def _set(self, run: int, entries: dict[bytes, bytes]) -> None:
+        was = self.run(run)
         self._unmake(self.standard_prefix(run))
         made = b"".join([key + entries[key] for key in sorted(entries)])
-        self._bytes += len(made) - len(self._runs[run])
-        self._before.setdefault(run, self._runs[run])
+        self._bytes += len(made) - len(was)
+        self._before.setdefault(run, was)
         self._runs[run] = made
 
     def _odd_within(self, prefix: str) -> Iterator[tuple[str, bytes]]:
@@ -301,28 +463,34 @@ class Partitions:
             at += 1
 
     def _within(self, prefix: str) -> Iterator[bytes]:
-        for data in filter(None, self._runs[self._runs_of(prefix)]):
+        for data in filter(None, map(self.run, self._runs_of(prefix))):
             start, stop = 0, len(data)
             if len(prefix) > self._standard:
                 first, last = _bounds(prefix)
                 start = self._position(data, first) * self._entry
                 stop = self._position(data, last) * self._entry
-            for at in range(start, stop, self._entry):
-                yield data[at : at + self._entry]
+            yield from self._cut(data[start:stop])
+
+    def _cut(self, data: bytes) -> Iterator[bytes]:
+        return (data[at : at + self._entry] for at in range(0, len(data), self._entry))
 
     def _run_of(self, key: bytes) -> int:
         # Each character of a payload is six bits of the hash.
         return int.from_bytes(key[:3], "big") >> 24 - 6 * self._standard
 
-    def _runs_of(self, prefix: str) -> slice:
+    def _runs_of(self, prefix: str) -> range:
         missing = max(0, self._standard - len(prefix))
         number = _number(prefix[: self._standard]) << 6 * missing
-        return slice(number, number + 64**missing)
+        return range(number, number + 64**missing)
 
     def _position(self, run: bytes, key: bytes) -> int:
         entry = self._entry
         entries = range(len(run) // entry)
         return bisect_left(entries, key, key=lambda i: run[i * entry : i * entry + _KEY])
+
+
+def _record(entry: bytes) -> str:
+    return f"{chr(entry[32])}.{b64a.encode(entry[:32])}.H3"
 
 
 def joined_summary(peers: Partitions, own: Partitions, prefix: str, count: int) -> Summary | None:
@@ -336,7 +504,6 @@ def joined_summary(peers: Partitions, own: Partitions, prefix: str, count: int) 
 
 _ODD_BYTES: Final = 400
 _KEY: Final = 33
-_ANOTHER: Final = b"\0"  # no partition has so few bytes
 _DIGEST: Final = 32
 
 
@@ -368,10 +535,14 @@ def _number(prefix: str) -> int:
 
 
 def check_listing(summary: Summary, digests: dict[str, bytes]) -> None:
-    """Raise unless listed advertisements are exactly those that a summary promised."""
+    """Raise unless listed advertisements are exactly those that a summary promised.
+
+    A summary without a root stands for all that a peer advertises, whose digest is looked at later.
+    """
     if any(not payload(record).startswith(summary.prefix) for record in digests):
         raise ProtocolError("a record outside the listed partition", code=Code.INTERLACE_LISTING)
-    if len(digests) != summary.count or merkle_root(digests.values()) != summary.root:
+    is_other = summary.root and merkle_root(digests.values()) != summary.root
+    if len(digests) != summary.count or is_other:
         raise ProtocolError(
             "the listed advertisements do not match their summary", code=Code.INTERLACE_LISTING
         )

@@ -69,9 +69,19 @@ TRANSITIONS: Final[dict[tuple[Phase, Occasion], Phase]] = {
     **{(phase, Occasion.OVER): Phase.CLOSED for phase in Phase if phase is not Phase.CLOSED},
 }
 
-_ADVERTISING: Final = frozenset(
+_ANSWERING: Final = frozenset(
     ("Advertised", "AdvertisedField", "AdvertisementPartition", "TickReady")
 )
+
+#: What has a place only if both sides offered it.
+OFFERED: Final[dict[str, str]] = {
+    "AdvertisementTable": "max_delta_advertisements",
+    "AdvertisementDelta": "max_delta_advertisements",
+    "SketchAdvertisements": "max_sketch_cells",
+    "AdvertisementSketch": "max_sketch_cells",
+    "ListAdvertisementItems": "max_sketch_cells",
+}
+_ADVERTISING: Final = _ANSWERING | {"AdvertisementTable", "AdvertisementDelta"}
 
 #: What has its place in one phase only.
 PLACES: Final[dict[Said, Phase]] = {
@@ -90,8 +100,9 @@ FACTS: Final[dict[Phase, frozenset[str]]] = {
     Phase.ADVERTISE: _ADVERTISING,
     Phase.ASK: frozenset((
         "ListAdvertisementPartition", "NarrowAdvertisementPartition", "TickReady",
+        "SketchAdvertisements", "ListAdvertisementItems",
     )),
-    Phase.ANSWER: _ADVERTISING,
+    Phase.ANSWER: _ANSWERING | {"AdvertisementSketch"},
     Phase.REQUEST: frozenset(("MayRequest", "TickReady")),
     Phase.TRANSFER: frozenset(("NotAvailable", "TickReady")),
 }  # fmt: skip
@@ -210,7 +221,7 @@ class Phases:
     @property
     def takes_listings(self) -> bool:
         """Whether advertisements have a place now."""
-        return FACTS.get(self.phase) == _ADVERTISING
+        return self.phase in {Phase.ADVERTISE, Phase.ANSWER}
 
 
 def _misplaced(detail: str) -> ProtocolError:

@@ -8,25 +8,29 @@ listed if it is small, and narrowed if it is not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from lace import b64a
 from lace.codes import Code
 from lace.datalog.source import Fact
 from lace.errors import LimitExceeded, ProtocolError
 from lace.interlace.advertise import ADVERT_FACTS, Advertisement, gather
+from lace.interlace.facts import decimal
 from lace.interlace.listing import Listing
 from lace.interlace.parameters import Parameters
 from lace.interlace.partition import (
     Partitions,
     Summary,
     check_listing,
+    is_digest,
     is_prefix,
     joined_summary,
     parse_summary,
     payload,
 )
+from lace.interlace.sketching import ASKS, Sketching
 from lace.policy.origin import SourceLabel
 
 _CHILDREN: Final = 64  # a prefix has so many that are longer by one character
@@ -46,6 +50,37 @@ class AdvertChanges:
         return bool(self.withdrawn or self.advertised or self.adopted)
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """How many records a side advertises, and the digest of all of it."""
+
+    count: int
+    check: bytes
+
+    def fits(self, table: Partitions) -> bool:
+        """Whether this is what was told of a table."""
+        return len(table) == self.count and table.check == self.check
+
+    def fact(self) -> Fact:
+        return "AdvertisementTable", str(self.count), b64a.encode(self.check)
+
+
+def told_table(facts: list[Fact]) -> tuple[Told | None, bytes | None]:
+    """Return the table that a phase tells, and the one that it begins from, if there are any."""
+    tables = {fact for fact in facts if fact[0] == "AdvertisementTable"}
+    bases = {fact for fact in facts if fact[0] == "AdvertisementDelta"}
+    if len(tables) > 1 or len(bases) > len(tables):
+        raise ProtocolError("more than one table, or none", code=Code.INTERLACE_SUMMARY)
+    if not tables:
+        return None, None
+    _, count, check = tables.pop()
+    number = decimal(count)
+    base = bases.pop()[1] if bases else None
+    if number is None or not all(map(is_digest, filter(None, (check, base)))):
+        raise ProtocolError("a malformed table", code=Code.INTERLACE_SUMMARY)
+    return Told(number, b64a.decode(check)), None if base is None else b64a.decode(base)
+
+
 @dataclass(slots=True)
 class PeerAdverts:
     """The current advertisements of the peer: claims, never more."""
@@ -56,6 +91,7 @@ class PeerAdverts:
     own: Partitions
     """What this side advertises; the second digests are those that the peer would have."""
     table: Partitions
+    sketching: Sketching
     sent: Partitions = field(init=False)
     """What of ours was sent since the peer last spoke: it has this much, and maybe no more."""
     _to_list: list[Summary] = field(default_factory=list)
@@ -69,7 +105,15 @@ class PeerAdverts:
     _adopted: list[str] = field(default_factory=list)
     _named: list[str] = field(default_factory=list)
     _has_changed: bool = False
+    _told: Told | None = None
+    """The table that the peer told, until it is known."""
+    _sketched: bool = False
+    """Whether the way by sketches was taken to find it out."""
+    _narrowed: bool = False
+    """Whether the way by partitions was taken to find it out."""
     _summaries: int = 0
+    _start: int = 0
+    """The length of prefixes that narrowing began from."""
     _first: bool = True
 
     def __post_init__(self) -> None:
@@ -97,6 +141,14 @@ class PeerAdverts:
         summaries = self._parse(facts)
         listed = self._gather(facts, listing)
         first, self._first = self._first, False
+        self._start = start
+        self._told, base = told_table(facts)
+        if self._told is not None:
+            if summaries or (listed and base is None):
+                raise ProtocolError("a table and more in one", code=Code.INTERLACE_BLOCK)
+            self._start = 0
+            self._take_table(self._told, base, listed)
+            return self._ask()
         if not summaries:
             # A later phase that says nothing says that nothing changed.
             if first or listed:
@@ -118,9 +170,13 @@ class PeerAdverts:
         self._compare(summaries, depth=0)
         return self._ask()
 
-    def take_answer(self, facts: list[Fact], start: int, listing: Listing) -> list[Fact]:
+    def take_answer(self, facts: list[Fact], listing: Listing) -> list[Fact]:
         """Take the peer's answers; return what has to be asked next."""
         summaries = self._parse(facts)
+        if self.sketching.is_on and self._told is not None:
+            if summaries:
+                raise ProtocolError("summaries nobody asked for", code=Code.INTERLACE_SUMMARY)
+            return self._take_sketch(self._told, facts, self._gather(facts, listing))
         self._take_listings(self._gather(facts, listing))
         narrowing, self._narrowing = self._narrowing, {}
         children: dict[str, list[Summary]] = {prefix: [] for prefix in narrowing}
@@ -136,8 +192,54 @@ class PeerAdverts:
             length = len(parent.prefix) + 1
             known = list(self.table.records(parent.prefix))
             self._withdraw(r for r in known if payload(r)[:length] not in named)
-            self._compare(found, depth=length - start)
+            self._compare(found, depth=length - self._start)
         return self._ask()
+
+    def _take_table(self, told: Told, base: bytes | None, listed: Listing) -> None:
+        """Take the digest of all that the peer advertises, and what is new, if that was told."""
+        self._named.append("")
+        self._sketched = self._narrowed = False
+        limit = self.limits["max_delta_advertisements"]
+        if len(listed) > limit:
+            raise LimitExceeded("max_delta_advertisements", configured=limit, observed=len(listed))
+        for guess in self._guesses(told, base, listed):
+            if told.fits(guess):
+                self._become(guess, listed)
+                return
+
+    def _take_sketch(self, told: Told, facts: list[Fact], listed: Listing) -> list[Fact]:
+        """Take what was said of a sketch; what it leads to counts if the digest agrees."""
+        asks = self.sketching.take(facts, told.count)
+        missing = self.sketching.missing
+        if missing is None and listed:
+            raise ProtocolError("advertisements nobody asked for", code=Code.INTERLACE_LISTING)
+        if missing is not None:
+            self._check_count(len(listed))
+            guess = self.own.expected()
+            guess.remove(missing)
+            guess.put({record: leaf for record, (_, leaf) in listed.items()})
+            if told.fits(guess):
+                self._become(guess, listed)
+        return asks or self._ask()
+
+    def _guesses(self, told: Told, base: bytes | None, listed: Listing) -> Iterator[Partitions]:
+        """Yield what the peer's table may be: the digest tells whether it is."""
+        known = self.table
+        yield known
+        echoed = known.copy()  # the peer has what was just sent, and says so
+        sent = {r: self.sent.digest(r, 1) or b"" for r in self.sent.records("")}
+        echoed.put({r: leaf for r, leaf in sent.items() if r not in known})
+        if sent:
+            yield echoed
+        if base is not None:
+            fresh = {record: leaf for record, (_, leaf) in listed.items()}
+            for begin in (known, echoed) if sent else (known,):
+                if base in {known.check, begin.check}:
+                    made = begin.copy()
+                    made.put(fresh)
+                    yield made
+        if not len(known) and told.count == len(self.own):
+            yield self.own.expected()
 
     # --- what follows from it ---
 
@@ -179,11 +281,15 @@ class PeerAdverts:
                 self._adopt(summary.prefix, expected)
             elif not summary.count:
                 self._replace(summary.prefix, {})
-            elif self._is_to_be_listed(summary, depth):
-                self._check_count(summary.count)
-                self._to_list.append(summary)
             else:
-                self._narrowing[summary.prefix] = summary
+                self._settle_or_ask(summary, depth)
+
+    def _settle_or_ask(self, summary: Summary, depth: int) -> None:
+        if self._is_to_be_listed(summary, depth):
+            self._check_count(summary.count)
+            self._to_list.append(summary)
+        else:
+            self._narrowing[summary.prefix] = summary
 
     def _expected(self, summary: Summary) -> Partitions | None:
         """Return what the peer must have got of ours, if that explains its summary."""
@@ -217,7 +323,48 @@ class PeerAdverts:
             size += summary.count
             self._listing[summary.prefix] = summary
             asks.append(("ListAdvertisementPartition", summary.prefix))
-        return asks
+        if asks or self._told is None:
+            return asks
+        return self._find_out(self._told)
+
+    def _find_out(self, told: Told) -> list[Fact]:
+        """Return what to ask to find out a table that is not known yet."""
+        if not told.count and len(self.table):
+            self._become(Partitions(standard=self.table.standard), {})
+        if told.fits(self.table):
+            self._told = None
+            return []
+        if self.sketching.is_on:
+            return []  # the peer finds out the difference
+        if not self._sketched and self._is_worth_a_sketch(told):
+            self._sketched = True
+            asks = self.sketching.begin(told.count, decodes=self._decodes(told))
+            if asks:
+                return asks
+        if self._narrowed:
+            raise ProtocolError(
+                "the advertisements are not those of the table that was told",
+                code=Code.INTERLACE_SUMMARY,
+            )
+        self._narrowed = True
+        self._settle_or_ask(Summary("", told.count, b""), depth=0)
+        return self._ask()
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether this side waits for something that the peer has to ask for."""
+        return self._told is not None and self.sketching.is_on
+
+    def _is_worth_a_sketch(self, told: Told) -> bool:
+        """Whether most of what two tables have is likely to be the same."""
+        least = min(told.count, len(self.own))
+        most = max(told.count, len(self.own))
+        return self.sketching.most > 0 and least >= max(self.parameters.sketch_from, most // 2, 1)
+
+    def _decodes(self, told: Told) -> bool:
+        """Whether this side finds out the difference; the other one decides on this likewise."""
+        first = self.sketching.column == 0
+        return (len(self.own), first) > (told.count, not first)
 
     def _gather(self, facts: list[Fact], listing: Listing) -> Listing:
         """Put together what was listed at one go with what came as facts, if any did."""
@@ -260,6 +407,27 @@ class PeerAdverts:
         table.put(fresh)
         self._advertised += [listed[record][0] for record in fresh]
 
+    def _become(self, table: Partitions, listed: Listing) -> None:
+        """Take a table for the peer's; what was not listed it says as this side does."""
+        for record in table.odd.keys() | self.table.odd.keys():
+            self._move(record, self.table.odd.get(record), table.odd.get(record), listed)
+        for run in table.differing(self.table):
+            now, gone = table.moved(run, self.table.run(run))
+            self._withdrawn += gone
+            for record in now:
+                self._move(record, None, b"", listed)
+        self.table = table
+
+    def _move(self, record: str, was: bytes | None, now: bytes | None, listed: Listing) -> None:
+        if was == now:
+            return
+        if was is not None:
+            self._withdrawn.append(record)
+        if now is not None and record in listed:
+            self._advertised.append(listed[record][0])
+        elif now is not None:
+            self._adopted.append(record)
+
     def _adopt(self, prefix: str, ours: Partitions) -> None:
         """Know that the peer advertises what this side does, in the same words."""
         fresh = {
@@ -295,8 +463,11 @@ class OwnAdverts:
     limits: Mapping[str, int]
     parameters: Parameters
     table: Partitions
+    sketching: Sketching
+    base: bytes | None = None
+    """The digest of the table that the peer was told last; the table knows what changed since."""
     _has_told: bool = False
-    """Whether an advertise phase has spoken of everything; the table knows what changed since."""
+    """Whether an advertise phase of this exchange has spoken of everything."""
     _summaries: int = 0
     """How many were said in this round; the peer counts them too (A31)."""
     _answered: set[Fact] = field(default_factory=set)
@@ -331,28 +502,56 @@ class OwnAdverts:
         """Whether there is anything that the peer has not been told."""
         return not self._has_told or bool(self.table.changed())
 
-    def advertise(self, start: int) -> Saying:
+    @property
+    def tells_tables(self) -> bool:
+        """Whether both sides offered to go by digests of whole tables."""
+        return self.limits["max_delta_advertisements"] > 0
+
+    def advertise(self, start: int, received: Collection[str] = ()) -> Saying:
         """Return an advertise phase: a short listing, or the summaries that changed.
 
         What was refused and can be sent after all is spoken of again, once a round; else the peer
-        would not know that it may ask.
+        would not know that it may ask. What was just received from the peer is not told to it.
         """
         again = {record for record in self._refused if record in self.table} - self._told_again
         self.table.touch(again)
         self._told_again |= again
         self._refused = set()
         changed = self.table.changed()
+        saying = self._say(changed, start, received)
         self.table.mark()
+        self.base = self.table.check if self.tells_tables else None
+        return saying
+
+    def _say(self, changed: list[int], start: int, received: Collection[str]) -> Saying:
         if not self._has_told:
             self._has_told = True
             self._start = start
             few = min(self.parameters.list_up_to, self.limits["max_advertisement_records_listed"])
             if len(self.table) <= few:
                 return Saying(listing=list(self.table.records("")))
+            if self.tells_tables:
+                return self._tell_table(changed, received)
             return self._summarize(list(self.table.summaries(start)), start)
+        if self.tells_tables and len(changed) > self.parameters.summarize_up_to:
+            return self._tell_table(changed, received)
         self._start = self.parameters.standard_prefix
         prefixes = [self.table.standard_prefix(run) for run in changed]
         return self._summarize([self.table.summary(prefix) for prefix in prefixes], start)
+
+    def _tell_table(self, changed: list[int], received: Collection[str]) -> Saying:
+        """Return the digest of everything, and what is new if that leads to it."""
+        self._start = 0
+        told = Told(len(self.table), self.table.check).fact()
+        if self.base is None or not changed:
+            return Saying([told])
+        moved = [self.table.moved(run, self.table.before(run)) for run in changed]
+        fresh = [record for now, _ in moved for record in now if record not in received]
+        most = min(self.limits["max_delta_advertisements"], self.parameters.tell_at_once)
+        lost = any(gone for _, gone in moved) or any(r not in self.table for r in received)
+        if lost or len(fresh) > most:
+            return Saying([told])
+        return Saying([told, ("AdvertisementDelta", b64a.encode(self.base))], sorted(fresh))
 
     def _summarize(self, summaries: list[Summary], start: int) -> Saying:
         """Return summaries, or one for all, or a listing, as the peer's limit allows."""
@@ -372,6 +571,11 @@ class OwnAdverts:
         facts: list[Fact] = []
         listing: list[str] = []
         for ask in asks:
+            if ask[0] in ASKS:
+                cells, records = self.sketching.answer(ask)
+                facts += cells
+                listing += records
+                continue
             name, prefix = ask
             if not is_prefix(prefix):
                 raise ProtocolError("a question about no partition", code=Code.INTERLACE_SUMMARY)
@@ -384,8 +588,8 @@ class OwnAdverts:
             else:
                 self._check_depth(len(prefix) - self._start)
                 facts += [child.fact() for child in self.table.children(prefix)]
-        self._summaries += len(facts)
-        return Saying(facts, listing)
+        self._summaries += sum(1 for fact in facts if fact[0] == "AdvertisementPartition")
+        return Saying(facts, listing + self.sketching.listed_unasked())
 
     def _check_apart(self, prefix: str) -> None:
         """Raise if a listing of this loop has any of these records: nobody needs them twice."""

@@ -70,6 +70,8 @@ class Transfer:
     """Until they are advertised in other words, or the round is over (A34)."""
     _unavailable: set[str] = field(default_factory=set)
     """Until the peer speaks of them again (A34)."""
+    _received: set[str] = field(default_factory=set)
+    """Stored since this side last advertised."""
     _unserved: list[str] = field(default_factory=list)
     """What the peer was told in this phase that it is not available."""
     _forgotten: set[str] = field(default_factory=set)
@@ -200,6 +202,11 @@ class Transfer:
         self._sent, self._unserved = [], []
         return done
 
+    def take_received(self) -> set[str]:
+        """Return what was received and stored since this was last asked."""
+        received, self._received = self._received, set()
+        return received
+
     @property
     def is_serving(self) -> bool:
         return bool(self._to_serve)
@@ -253,6 +260,7 @@ class Transfer:
             self._wanted.discard(hash)
             if outcome.status is Status.ACCEPTED:
                 self.tally.received.append(hash)
+                self._received.add(hash)
                 effects.append(m.Emit(m.RecordSaved(hash)))
             else:
                 effects.append(m.Emit(m.RecordDuplicate(hash)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, NewType, Protocol, Self
 
@@ -65,17 +65,39 @@ class Listeners:
         self._listeners.clear()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LinkMemory:
-    """What is kept for a link: a head, and parts by name. What they mean is the writer's matter."""
+    """What is kept for a link: a head, and parts by name. What they mean is the writer's matter.
+
+    Parts are read when they are looked at, all of them of the moment at which this was asked for.
+    Whoever goes on looking for long should ``hold`` it; whoever is done should ``close`` it.
+    """
 
     head: bytes
     parts: Mapping[bytes, bytes]
+    damaged: bool = False
+    """Set by a reader that could make nothing of it."""
+    _release: Callable[[], None] = field(default=lambda: None, compare=False)
+
+    def hold(self) -> None:
+        """Read all of it, and let go of the store."""
+        if not isinstance(self.parts, dict):
+            self.parts = dict(self.parts.items())  # at one go
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store; what was not read by then cannot be read any more."""
+        self._release()
+        self._release = _nothing
 
     @property
     def size(self) -> int:
         """About how much room it takes."""
         return len(self.head) + sum(len(name) + len(data) for name, data in self.parts.items())
+
+
+def _nothing() -> None:
+    """Release nothing."""
 
 
 @dataclass(frozen=True, slots=True)

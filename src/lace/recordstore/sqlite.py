@@ -30,7 +30,7 @@ from lace.recordstore.base import (
     StoreRecordId,
 )
 from lace.recordstore.sqlite_file import MIGRATIONS, VERSION, connect, errors, statements
-from lace.recordstore.sqlite_snapshot import SqliteSnapshot, inner_of, place_of
+from lace.recordstore.sqlite_snapshot import SqliteSnapshot, inner_of, kept_link, place_of
 from lace.urc import Coordinate
 
 _APPLICATION: Final = 0x4C616365  # "Lace"
@@ -168,34 +168,23 @@ class SqliteStore(Closes):
     def link(self, key: bytes) -> LinkMemory | None:
         if self._version < _WITH_MEMORY:
             return None
-        with self._lock, errors(self.path):
-            connection = self._connection
-            connection.execute("BEGIN")  # head and parts of one moment
-            try:
-                row = connection.execute(
-                    "SELECT id, head FROM link_memory WHERE key = ?", (key,)
-                ).fetchone()
-                if row is None:
-                    return None
-                parts = connection.execute(
-                    "SELECT name, data FROM link_part WHERE link = ?", row[:1]
-                )
-                return LinkMemory(row[1], dict(parts.fetchall()))
-            finally:
-                connection.execute("ROLLBACK")
+        row = self._one("SELECT 1 FROM link_memory WHERE key = ?", (key,))
+        return None if row is None else kept_link(self.path, key)
 
     def keep_link(self, key: bytes, change: LinkChange) -> None:
         with self._lock, errors(self.path), self._writing() as connection:
             query = "SELECT id, head FROM link_memory WHERE key = ?"
-            id, head = connection.execute(query, (key,)).fetchone() or (None, None)
-            if change.base is None or head != change.base:
+            row = connection.execute(query, (key,)).fetchone()
+            if row is None or row[1] != change.base:
                 connection.execute("DELETE FROM link_memory WHERE key = ?", (key,))
                 if change.base is not None:
                     return
-                id = None
-            if id is None:
                 made = "INSERT INTO link_memory (key, head, used, bytes) VALUES (?, ?, 0, 0)"
-                id = connection.execute(made, (key, change.head)).lastrowid
+                row = connection.execute(made, (key, b"")).lastrowid, b""
+            id, head = row
+            names = (*change.gone, *change.put)
+            before = len(head) + sum(_part_size(connection, id, name) for name in names)
+            after = len(change.head) + sum(len(n) + len(data) for n, data in change.put.items())
             connection.executemany(
                 "DELETE FROM link_part WHERE link = ? AND name = ?",
                 [(id, name) for name in change.gone],
@@ -206,11 +195,9 @@ class SqliteStore(Closes):
                 [(id, name, data) for name, data in change.put.items()],
             )
             connection.execute(
-                "UPDATE link_memory SET head = ?,"
-                " used = (SELECT max(used) + 1 FROM link_memory),"
-                " bytes = length(?) + (SELECT ifnull(sum(length(name) + length(data)), 0)"
-                " FROM link_part WHERE link = ?) WHERE id = ?",
-                (change.head, change.head, id, id),
+                "UPDATE link_memory SET head = ?, bytes = bytes + ?,"
+                " used = (SELECT max(used) + 1 FROM link_memory) WHERE id = ?",
+                (change.head, after - before, id),
             )
             _make_room(connection)
 
@@ -342,6 +329,13 @@ class SqliteStore(Closes):
     def _all(self, query: str, values: tuple[Any, ...]) -> list[Any]:
         with self._lock, errors(self.path):
             return self._connection.execute(query, values).fetchall()
+
+
+def _part_size(connection: sqlite3.Connection, link: int, name: bytes) -> int:
+    """Return how many bytes a part takes; 0 if there is none."""
+    query = "SELECT length(name) + length(data) FROM link_part WHERE link = ? AND name = ?"
+    row = connection.execute(query, (link, name)).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def _make_room(connection: sqlite3.Connection) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sqlite3
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from lace.ids import RecordHash
 from lace.record.facts import fields, links
 from lace.record.model import Plex, Record, Seal, Versioned
 from lace.record.validate import reread, validate_record
-from lace.recordstore.base import Closes, StoreRecordId
+from lace.recordstore.base import Closes, LinkMemory, StoreRecordId
 from lace.recordstore.sqlite_file import connect, errors
 from lace.vocabulary import BLOB_HASH, FIELD, HAVE, PLEX_HASH, RECORD_LINK
 
@@ -46,6 +47,55 @@ _EXTRAS: Final = (  # before version 3, all fields had rows
     ("r.hash", "n.text", "CAST(f.position AS TEXT)", "f.value"),
     f"field AS f JOIN record AS r ON r.id = f.record JOIN name AS n ON {_IS_EXTRA}",
 )
+
+
+class _Parts(Mapping[bytes, bytes]):
+    """The parts that are kept for a link, read one by one."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, link: int) -> None:
+        self._path, self._connection, self._link = path, connection, link
+
+    def __getitem__(self, name: bytes) -> bytes:
+        query = "SELECT data FROM link_part WHERE link = ? AND name = ?"
+        with errors(self._path):
+            row = self._connection.execute(query, (self._link, name)).fetchone()
+        if row is None:
+            raise KeyError(name)
+        return bytes(row[0])
+
+    def __iter__(self) -> Iterator[bytes]:
+        query = "SELECT name FROM link_part WHERE link = ?"
+        with errors(self._path):
+            for (name,) in self._connection.execute(query, (self._link,)):
+                yield name
+
+    def __len__(self) -> int:
+        query = "SELECT count(*) FROM link_part WHERE link = ?"
+        with errors(self._path):
+            return int(self._connection.execute(query, (self._link,)).fetchone()[0])
+
+    def items(self) -> ItemsView[bytes, bytes]:
+        query = "SELECT name, data FROM link_part WHERE link = ?"
+        with errors(self._path):
+            return dict(self._connection.execute(query, (self._link,)).fetchall()).items()
+
+
+def kept_link(path: Path, key: bytes) -> LinkMemory | None:
+    """Return what a file keeps for a link, read from a transaction of its own."""
+    with errors(path):
+        connection = connect(path, "ro")
+        try:
+            connection.execute("BEGIN")  # head and parts of one moment
+            row = connection.execute(
+                "SELECT id, head FROM link_memory WHERE key = ?", (key,)
+            ).fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        if row is None:
+            connection.close()
+            return None
+        return LinkMemory(row[1], _Parts(path, connection, row[0]), _release=connection.close)
 
 
 class SqliteSnapshot(Closes):

@@ -17,10 +17,11 @@ from lace.driving.pair import Tamper, interlace
 from lace.errors import LimitExceeded, ProtocolError
 from lace.interlace import messages as m
 from lace.interlace.machine import InterlaceMachine, Side
-from lace.interlace.negotiate import WIRE_LIMITS
+from lace.interlace.negotiate import CAPABILITIES, WIRE_LIMITS
 from lace.interlace.parameters import DEFAULT_PARAMETERS
 from lace.interlace.partition import EMPTY, Partitions, Summary
 from lace.interlace.reconcile import OwnAdverts, PeerAdverts
+from lace.interlace.sketching import Sketching
 from lace.limits import MIB, Limits
 from lace.policy.origin import SourceLabel
 from lace.record import Record, build_plex
@@ -73,7 +74,7 @@ def test_the_defaults_are_those_of_the_table_and_each_has_a_name_on_the_wire() -
     }
     for name, value in table.items():
         assert getattr(Limits(), name) == value
-    assert table.keys() | {"partition_prefix_start"} == WIRE_LIMITS
+    assert table.keys() | {"partition_prefix_start"} | CAPABILITIES == WIRE_LIMITS
     _, tap = meet([note(1)], Limits())
     for side in (0, 1):
         told = {name: int(value) for _, name, value in tap.facts("HelloLimit", side)}
@@ -151,9 +152,11 @@ def sharing_a_partition(count: int) -> list[Record]:
 def test_as_many_summaries_in_a_round_as_allowed_and_one_more() -> None:
     """Counted over all phases of a round, whatever a peer says in them."""
     limits = {"max_partition_summaries": 3, "max_advertisement_records_listed": 100, "max_narrowing_depth": 12}  # fmt: skip
+    own = Partitions(2)
     adverts = PeerAdverts(
-        SourceLabel("Opq_a"), limits, DEFAULT_PARAMETERS, Partitions(2), Partitions()
-    )
+        SourceLabel("Opq_a"), limits, DEFAULT_PARAMETERS, own, Partitions(),
+        Sketching(b"", 0, own, 0),
+    )  # fmt: skip
     root = b64a.encode(EMPTY)
 
     def summaries(*prefixes: str) -> list[tuple[str, ...]]:
@@ -231,7 +234,8 @@ def test_below_a_whole_payload_there_is_nothing() -> None:
 
 def own_adverts(most_listed: int) -> OwnAdverts:
     limits = {"max_narrowing_depth": 12, "max_advertisement_records_listed": most_listed}
-    return OwnAdverts(limits, DEFAULT_PARAMETERS, Partitions(2))
+    table = Partitions(2)
+    return OwnAdverts(limits, DEFAULT_PARAMETERS, table, Sketching(b"", 0, table, 0))
 
 
 @pytest.mark.req("050-LIM-03", "050-REC-05")

@@ -9,11 +9,13 @@ from links import EVERYTHING, Meeting, held
 from lace.codes import Code
 from lace.ids import RecordHash
 from lace.interlace import messages as m
+from lace.limits import Limits
 from lace.policy.module import module_from_text
 from lace.policy.view import Exposure
 from lace.record.model import Record
 from lace.recordstore import MemoryStore
 
+BY_PARTITIONS = Limits(max_delta_advertisements=0)
 OPEN = Exposure(default="everything")
 #: Offers an "x" before anything was heard, and again as soon as a "t" is here.
 WAVERING = module_from_text(
@@ -76,7 +78,7 @@ def test_a_summary_said_twice_is_one_however_it_is_cut(blocks: int, lines: str) 
             return [crossing, m.PeerFacts(again)]
         return [m.PeerFacts(crossing.content + again)]
 
-    meeting = Meeting(stores, tamper=twice, remembers=False)
+    meeting = Meeting(stores, tamper=twice, remembers=False, limits=BY_PARTITIONS)
     last = meeting.pair.sides[1].told[-1]
     if lines == "same":
         assert isinstance(last, m.Closed), last
@@ -102,7 +104,7 @@ def test_nothing_is_listed_twice_in_a_loop(asked: tuple[str, str]) -> None:
             return [m.PeerFacts(text)]
         return [crossing]
 
-    meeting = Meeting(stores, tamper=greedy, remembers=False)
+    meeting = Meeting(stores, tamper=greedy, remembers=False, limits=BY_PARTITIONS)
     assert done
     last = meeting.pair.sides[0].told[-1]
     assert isinstance(last, m.Aborted)

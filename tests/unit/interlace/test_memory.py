@@ -12,8 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from links import EVERYTHING, KEYS, Meeting, Stores, held, two_stores
 
+from lace.answering.following import Position
+from lace.answering.memory import Known, change_of, read_known
 from lace.answering.warm import WarmLinks
+from lace.codes import Code
+from lace.crypto.native import digest
 from lace.interlace import messages as m
+from lace.interlace.partition import Partitions
 from lace.policy.module import Facet, module_from_text
 from lace.policy.view import Exposure
 from lace.recordstore import MemoryStore
@@ -142,6 +147,59 @@ def test_what_cannot_be_read_is_as_if_it_were_lost(
         assert Meeting(stores).end().worked == [False, False]
 
 
+def test_what_is_damaged_ends_one_exchange_and_is_forgotten(stores: Stores) -> None:
+    stores[0].save([note(i) for i in range(20)])
+    first = Meeting(stores).end()
+    link = next(e.link for e in first.asked if isinstance(e, m.Remember) and e.link)
+    kept = stores[0].link(link)
+    assert kept is not None
+    parts = {name: data[:-1] for name, data in kept.parts.items()}
+    kept.close()
+    stores[0].keep_link(link, LinkChange(kept.head, parts, base=kept.head))
+    assert Meeting(stores).end().worked == [False, False]  # nobody looked at it
+    stores[0].save([note(60)])
+    meeting = Meeting(stores)
+    last = meeting.pair.sides[0].ended
+    assert isinstance(last, m.Aborted)
+    assert (last.code, last.blame) == (Code.STORE_LINK, m.Blame.LOCAL)
+    Meeting(stores).end()
+    assert stores[1].has(note(60).hash)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(edits=st.lists(st.lists(st.integers(0, 60), max_size=5), max_size=5), cut=st.booleans())
+def test_a_table_that_was_kept_is_the_table_that_it_was(edits: list[list[int]], cut: bool) -> None:
+    """Whatever was looked at in between, and however often it was kept."""
+    store = MemoryStore()
+    own = Partitions(2, standard=1)
+    own.put({note(i).hash: digest(b"%d" % i) * 2 for i in range(40)})
+    before: Known | None = None
+    for round_ in edits:
+        for i in round_:
+            if note(i).hash in own:
+                own.remove([note(i).hash])
+            else:
+                own.put({note(i).hash: digest(b"%d" % i) * 2})
+        peers = own.expected()
+        state = m.LinkState(own.copy(), peers, frozenset())
+        new = Known(b"", Position(1, 1), b"", state, {})
+        before, change = change_of(new, before)
+        store.keep_link(b"x", change)
+        kept = store.link(b"x")
+        assert kept is not None
+        known = read_known(kept, 1)
+        assert known is not None
+        assert known.state.own.check == own.check
+        fresh = Partitions(2, standard=1)
+        fresh.put({r: own.find(r) or b"" for r in own.records("")})
+        assert fresh.check == own.check
+        if cut:
+            before, own = known, known.state.own.copy()
+        assert list(known.state.own.records("")) == list(fresh.records(""))
+        assert all(known.state.own.run(i) == fresh.run(i) for i in range(64))
+        assert list(known.state.own.summaries(1)) == list(fresh.summaries(1))
+
+
 @pytest.mark.req("050-OPN-01", "050-OPN-02")
 @pytest.mark.parametrize("side", [0, 1])
 def test_an_open_exchange_that_began_with_nothing_to_do_goes_on(stores: Stores, side: int) -> None:
@@ -211,7 +269,7 @@ def test_what_rests_makes_room_for_what_comes(stores: Stores) -> None:
     warm = WarmLinks(room=10_000), WarmLinks(room=10)
     Meeting(stores, warm=warm).end()
     assert [len(kept) for kept in warm] == [0, 0]
-    warm = WarmLinks(room=80_000), WarmLinks()
+    warm = WarmLinks(room=50_000), WarmLinks()
     Meeting(stores, (EVERYTHING, NOTES), warm=warm).end()
     Meeting(stores, (NOTES, EVERYTHING), warm=warm).end()
     assert [len(kept) for kept in warm] == [1, 2]

@@ -202,6 +202,8 @@ def test_partitions_kept_up_to_date_equal_those_made_afresh(
         fresh = Partitions.of(now)
         assert list(made.summaries(length)) == list(fresh.summaries(length))
         assert len(made) == len(now)
+        assert made.check == fresh.check
+        assert (made.check == Partitions().check) == (not now)
 
 
 @pytest.mark.req("050-REC-04", "050-REC-13", "050-REC-14")

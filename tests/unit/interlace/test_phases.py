@@ -178,6 +178,11 @@ AdvertisedField               .     ~       .     x         .   x      .       .
 AdvertisementPartition        .     ~       .     x         .   x      .       .        x
 ListAdvertisementPartition    .     .       .     .         x   .      .       .        .
 NarrowAdvertisementPartition  .     .       .     .         x   .      .       .        .
+AdvertisementTable            .     ~       .     x         .   .      .       .        x
+AdvertisementDelta            .     ~       .     x         .   .      .       .        x
+SketchAdvertisements          .     .       .     .         x   .      .       .        .
+AdvertisementSketch           .     .       .     .         .   x      .       .        .
+ListAdvertisementItems        .     .       .     .         x   .      .       .        .
 MayRequest                    .     .       .     .         .   .      x       .        .
 NotAvailable                  .     .       .     .         .   .      .       x        .
 TickReady                     .     ~       .     x         x   x      x       x        x

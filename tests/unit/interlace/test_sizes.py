@@ -9,7 +9,7 @@ import random
 
 import pytest
 from effort import examples
-from exchanges import NOTES, note
+from exchanges import NOTES, by_partitions, note
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from links import Meeting, held, left_over
@@ -73,7 +73,7 @@ def test_many_in_common_and_a_few_more(
     """Several partitions are narrowed at once, and each question is asked once."""
     stores = MemoryStore(), MemoryStore()
     stores[0].save([note(i) for i in range(300)])
-    limits = Limits(max_narrowing_depth=depth)
+    limits = by_partitions(Limits(max_narrowing_depth=depth))
     converges(stores, limits, coarse=coarse, remembers=remembers)
     for side, number in enumerate(more):
         stores[side].save([note(1000 * (side + 1) + i) for i in range(number)])
@@ -172,6 +172,9 @@ SIZES = st.sampled_from([0, 1, 2, 9, 40])
 PARAMETERS = st.builds(
     Parameters,
     list_up_to=st.sampled_from([0, 1, 8]),
+    summarize_up_to=st.sampled_from([0, 2, 8]),
+    tell_at_once=st.sampled_from([0, 3, 10_000]),
+    sketch_from=st.sampled_from([0, 1, 64]),
     list_at_once=st.sampled_from([1, 3, 20_000]),
     describe_at_once=st.sampled_from([1, 1000]),
     serve_at_once=st.sampled_from([1, 256]),
@@ -185,6 +188,8 @@ LIMITS = st.builds(
     Limits,
     max_partition_summaries=st.sampled_from([0, 1, 5, 64, 65, 130, 16_384]),
     max_narrowing_depth=st.sampled_from([0, 1, 3, 12]),
+    max_delta_advertisements=st.sampled_from([0, 3, 100_000]),
+    max_sketch_cells=st.sampled_from([0, 8, 64, 65_536]),
     transfer_phase_bytes=st.sampled_from([1, 1500, 1 << 25]),
     max_loop_iterations=st.just(64),
 )

@@ -1,0 +1,206 @@
+"""The talk about sketches in one loop: by it two sides find out how their tables differ.
+
+The side with the larger table asks for cells of the other one's sketch until it knows the
+difference. Then it asks for the advertisements that it lacks, and lists those that only it has if
+the other side waits for them. So both know both tables, and hold them against the digests that were
+told. Whatever goes wrong on the way, the tables are found out by partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from lace import b64a
+from lace.codes import Code
+from lace.datalog.source import Fact
+from lace.errors import EncodingError, LimitExceeded, ProtocolError
+from lace.interlace.facts import decimal
+from lace.interlace.partition import Partitions
+from lace.interlace.sketch import CELL_BYTES, MOST_CELLS, Decoder, Difference, Sketch, item_names
+
+ASKS: Final = frozenset(("SketchAdvertisements", "ListAdvertisementItems"))
+_CELLS_AT_ONCE: Final = 56  # a value of a fact has at most 1,024 bytes
+_ITEMS_AT_ONCE: Final = 90
+_NAME_BYTES: Final = 8
+
+
+@dataclass(slots=True)
+class Sketching:
+    """What is asked, answered and found out by sketches on one side in one loop."""
+
+    key: bytes
+    column: int
+    """Which digest of an entry is that of operand 0's advertisement: both sides go by it."""
+    own: Partitions
+    most: int
+    """Most cells of a sketch, as both sides agreed; 0 for none."""
+    _names: dict[int, str] | None = None
+    _sketch: Sketch | None = None
+    # What the peer asks.
+    _given: int = 0
+    """So many cells were given."""
+    _peer_waits: bool = False
+    _peer_asked: bool = False
+    """Since this side last looked."""
+    _peer_ever_asked: bool = False
+    _peer_lacks: set[str] | None = None
+    # What this side asks.
+    _is_on: bool = False
+    _decoder: Decoder | None = None
+    _have: int = 0
+    """So many cells have come."""
+    _found: Difference | None = None
+    _to_list: list[str] = field(default_factory=list)
+    missing: set[str] | None = None
+    """What the peer does not have of this side's table, once that is known."""
+
+    # --- asking ---
+
+    @property
+    def is_on(self) -> bool:
+        """Whether this side goes by sketches, and is not through."""
+        return self._is_on
+
+    def begin(self, count: int, *, decodes: bool) -> list[Fact]:
+        """Return the first question about a table of so many records."""
+        self._is_on = True
+        if not decodes:
+            return [("SketchAdvertisements", "0", "0")]
+        return self._decode(count)
+
+    def _decode(self, count: int) -> list[Fact]:
+        names = self._own_names()
+        differ = abs(count - len(names))
+        self._decoder = Decoder(self._own_sketch(), names.keys(), most=self.most, at_least=differ)
+        return self._ask_for_cells()
+
+    def _ask_for_cells(self) -> list[Fact]:
+        assert self._decoder is not None
+        wanted = self._decoder.wanted()
+        if wanted is None:
+            return self._give_up()
+        return [("SketchAdvertisements", str(self._have), str(wanted))]
+
+    def _give_up(self) -> list[Fact]:
+        self._is_on = False
+        return []
+
+    def take(self, facts: list[Fact], count: int) -> list[Fact]:
+        """Take the peer's answers about its table of so many records; return what to ask next."""
+        asked, self._peer_asked = self._peer_asked, False
+        cells = sorted(_cells(facts))
+        if self._decoder is None:
+            if cells:
+                raise ProtocolError("cells nobody asked for", code=Code.INTERLACE_SUMMARY)
+            return self._wait(count, asked=asked)
+        if self._found is not None:  # and now the peer has listed what this side lacks
+            self.missing, self._is_on = set(self._to_list), False
+            return []
+        for start, content in cells:
+            self._decoder.add(start, content)
+            self._have += len(content) // CELL_BYTES
+        self._found = self._decoder.decode()
+        if self._found is None:
+            return self._ask_for_cells() if cells else self._give_up()
+        names = self._own_names()
+        self._to_list = sorted(names[name] for name in self._found.ours)
+        return list(_items(sorted(self._found.theirs)))
+
+    def _wait(self, count: int, *, asked: bool) -> list[Fact]:
+        """Wait for the peer to find out the difference; if it does not, find it out here."""
+        if self._peer_lacks is not None:
+            self.missing, self._is_on = self._peer_lacks, False
+        elif not self._peer_ever_asked:
+            return self._decode(count)
+        elif not asked:
+            return self._give_up()
+        return []
+
+    # --- being asked ---
+
+    def answer(self, ask: Fact) -> tuple[list[Fact], list[str]]:
+        """Return cells, or records whose advertisements are to be listed."""
+        if not self.most:
+            raise ProtocolError("nobody offered sketches", code=Code.INTERLACE_PHASE)
+        if ask[0] == "ListAdvertisementItems":
+            return [], self._list(ask[1])
+        first, last = decimal(ask[1]), decimal(ask[2])
+        if first == last == 0:
+            self._peer_waits = True
+            return [], []
+        if first is None or last is None or first != self._given or last <= first:
+            raise ProtocolError("cells out of order", code=Code.INTERLACE_SUMMARY)
+        if last > min(self.most, MOST_CELLS):
+            raise LimitExceeded("max_sketch_cells", configured=self.most, observed=last)
+        self._given, self._peer_asked, self._peer_ever_asked = last, True, True
+        cells = self._own_sketch().cells(first, last)
+        size = _CELLS_AT_ONCE * CELL_BYTES
+        return [
+            (
+                "AdvertisementSketch",
+                str(first + at // CELL_BYTES),
+                b64a.encode(cells[at : at + size]),
+            )
+            for at in range(0, len(cells), size)
+        ], []
+
+    def _list(self, text: str) -> list[str]:
+        """Return the records that a peer lacks, by their names."""
+        names = _decoded(text)
+        rest = len(names) % _NAME_BYTES
+        cut = [names[at : at + _NAME_BYTES] for at in range(0, len(names), _NAME_BYTES)]
+        known = self._own_names()
+        found = [known.get(int.from_bytes(name, "big")) for name in cut]
+        lacks = self._peer_lacks or set()
+        records = {record for record in found if record is not None and record not in lacks}
+        if rest or len(records) != len(cut) or not self._given:
+            raise ProtocolError("items that are not advertised here", code=Code.INTERLACE_SUMMARY)
+        self._peer_lacks = lacks | records
+        self._peer_asked = True
+        return sorted(records)
+
+    def listed_unasked(self) -> list[str]:
+        """Return what only this side has, once, if the peer waits for it and it is known."""
+        if not self._peer_waits or self._found is None:
+            return []
+        listed, self._peer_waits = self._to_list, False
+        return listed
+
+    # --- names ---
+
+    def _own_names(self) -> dict[int, str]:
+        if self._names is None:
+            items = self.own.items(self.column)
+            self._names = dict(zip(item_names(self.key, items), (r for r, _ in items), strict=True))
+        return self._names
+
+    def _own_sketch(self) -> Sketch:
+        if self._sketch is None:
+            self._sketch = Sketch(self._own_names())
+        return self._sketch
+
+
+def _cells(facts: list[Fact]) -> Iterator[tuple[int, bytes]]:
+    for fact in facts:
+        if fact[0] == "AdvertisementSketch":
+            start = decimal(fact[1])
+            if start is None:
+                raise ProtocolError("cells of no place", code=Code.INTERLACE_SUMMARY)
+            yield start, _decoded(fact[2])
+
+
+def _items(names: list[int]) -> Iterator[Fact]:
+    """Yield names as facts; at least one, which says that all is found."""
+    for at in range(0, max(1, len(names)), _ITEMS_AT_ONCE):
+        some = names[at : at + _ITEMS_AT_ONCE]
+        text = b"".join(name.to_bytes(_NAME_BYTES, "big") for name in some)
+        yield "ListAdvertisementItems", b64a.encode(text)
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return b64a.decode(text)
+    except EncodingError as error:
+        raise ProtocolError(error.message, code=Code.INTERLACE_SUMMARY) from None
