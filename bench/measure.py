@@ -32,6 +32,8 @@ class Effort:
     stream_rounds: int
     sketch_rounds: int
     sketch_meetings: int
+    import_records: int
+    import_rounds: int
 
 
 FULL: Final = Effort(
@@ -54,6 +56,8 @@ FULL: Final = Effort(
     stream_rounds=3,
     sketch_rounds=10,
     sketch_meetings=1_000,
+    import_records=20_000,
+    import_rounds=3,
 )
 QUICK: Final = Effort(
     records=200,
@@ -75,6 +79,8 @@ QUICK: Final = Effort(
     stream_rounds=1,
     sketch_rounds=4,
     sketch_meetings=100,
+    import_records=4_000,
+    import_rounds=2,
 )
 
 

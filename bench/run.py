@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import importing
 import interlacing
 import plex_parsing
 import policy_update
@@ -30,6 +31,7 @@ BENCHES: Final = {
     "sealing": sealing.run,
     "start": start.run,
     "policy": policy_update.run,
+    "import": importing.run,
     "interlace": interlacing.run,
     "sketch": sketching.run,
     "stream": streaming.run,

@@ -12,7 +12,9 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing would slo
 if TYPE_CHECKING:
     from typing import Any
 
+    from lace.api.exporting import Exported, export_file
     from lace.api.handles import Lace, Peer, RecordKind, connect, open
+    from lace.api.importing import Imported, Refused, RowMap, import_file
     from lace.api.interlaces import OpenInterlace, SteppedInterlace, open_interlace, sync
     from lace.api.operations import count, for_each, forget, get, history, list, store
     from lace.api.reasons import Explanation, explain
@@ -72,6 +74,8 @@ if TYPE_CHECKING:
     from lace.urc import Coordinate, HashAddress, Prefix, parse_urc
 
 _HOMES = {
+    "lace.api.exporting": ("Exported", "export_file"),
+    "lace.api.importing": ("Imported", "Refused", "RowMap", "import_file"),
     "lace.api.handles": ("Lace", "Peer", "RecordKind", "connect", "open"),
     "lace.api.interlaces": ("OpenInterlace", "SteppedInterlace", "open_interlace", "sync"),
     "lace.api.operations": ("count", "for_each", "forget", "get", "history", "list", "store"),
@@ -129,11 +133,13 @@ __all__ = [
     "ExchangePolicy",
     "Explainer",
     "Explanation",
+    "Exported",
     "Exposure",
     "Facet",
     "FactSource",
     "FixedPoint",
     "HashAddress",
+    "Imported",
     "InterlaceAborted",
     "InterlaceResult",
     "Keyring",
@@ -162,6 +168,8 @@ __all__ = [
     "RecordRejected",
     "RecordSaved",
     "RecordSplitter",
+    "Refused",
+    "RowMap",
     "RuleProgram",
     "Seal",
     "SigningKey",
@@ -182,12 +190,14 @@ __all__ = [
     "count",
     "evaluate",
     "explain",
+    "export_file",
     "facts",
     "for_each",
     "forget",
     "get",
     "hashes",
     "history",
+    "import_file",
     "inspect_record",
     "label_operands",
     "list",

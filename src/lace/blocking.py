@@ -10,14 +10,16 @@ import asyncio
 import builtins
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
 
-from lace.api import interlaces, operations
+from lace.api import exporting, importing, interlaces, operations
 from lace.api.handles import Lace, Peer
 from lace.api.handles import connect as connect
 from lace.api.handles import open as open
 from lace.api.interlaces import Exposes, Policy
 from lace.api.interlaces import SteppedInterlace as SteppedInterlace
+from lace.crypto.keys import SigningKey
 from lace.errors import Outcome
 from lace.interlace import messages as m
 from lace.projection import STANDARD, Projection
@@ -54,6 +56,47 @@ def count(local: Lace, policy: Policy | None = None) -> int:
 def forget(local: Lace, policy: Policy) -> int:
     """Remove what a selector selects from this lace, and from nowhere else; return how many."""
     return _run(operations.forget(local, policy))
+
+
+def import_file(
+    local: Lace,
+    source: str | Path | BinaryIO,
+    *,
+    rows: importing.RowMap | None = None,
+    form: importing.Form | None = None,
+    key: SigningKey | None = None,
+    unsigned: bool = False,
+    put_aside: Callable[[importing.Refused], None] | None = None,
+    listen: Callable[[importing.Imported], None] | None = None,
+) -> importing.Imported:
+    """Store what a file holds; return how much was new, was here already, and was refused."""
+    return _run(
+        importing.import_file(
+            local,
+            source,
+            rows=rows,
+            form=form,
+            key=key,
+            unsigned=unsigned,
+            put_aside=put_aside,
+            listen=listen,
+        )
+    )
+
+
+def export_file(
+    local: Lace,
+    target: str | Path | BinaryIO,
+    policy: Policy | None = None,
+    *,
+    form: importing.Form | None = None,
+    overwrite: bool = False,
+    listen: Callable[[exporting.Exported], None] | None = None,
+) -> exporting.Exported:
+    """Write what a selector selects; return how much."""
+    return _run(
+        exporting.export_file(local, target, policy, form=form, overwrite=overwrite, listen=listen)
+    )
 
 
 def sync(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
+from lace.dates import iso_date
 from lace.extras import require
 from lace.record.facts import fields
 from lace.record.model import Record
@@ -18,6 +20,11 @@ SIGNED_BY: Final = "Signed-By"
 STANDARD: Final = ("Hash", "Group", "App", "Name", "TAI", "Signed-By", "Data-Length")
 _PRETTY_ROWS: Final = 50
 _PRETTY_TEXT: Final = 40
+
+OWN: Final = frozenset(
+    ("Type", "Signed-By", "Signature", "Group", "App", "Name", "TAI", "Data-Length")
+)
+"""Fields that every record of its type has; they stand under names of their own."""
 
 Cell = str | bytes | None
 
@@ -91,6 +98,36 @@ class Projection:
     def _rest(self) -> list[str]:
         more = len(self.rows) - _PRETTY_ROWS
         return [f"… and {more} more"] if more > 0 else []
+
+
+def entry_of(record: Record) -> dict[str, Any]:
+    """Return a record in the one JSON shape that it has everywhere."""
+    extras: dict[str, list[str]] = {}
+    for name, _, value in fields(record):
+        if name not in OWN:
+            extras.setdefault(name, []).append(value)
+    return {
+        "author": record.author,
+        "date": None if record.time is None else iso_date(record.time),
+        "fields": extras,
+        "hash": record.hash,
+        "place": None if record.place is None else str(record.place),
+        "tai": record.time,
+        "type": record.type,
+    } | data_entry(record.data)
+
+
+def data_entry(data: bytes) -> dict[str, str]:
+    """Return data as text, or as Base64 under another name where it is none."""
+    try:
+        return {"data": data.decode()}
+    except UnicodeDecodeError:
+        return {"data_b64": b64encode(data).decode()}
+
+
+def field_names(record: Record) -> set[str]:
+    """Return the names of the fields that a record has beyond those of its type."""
+    return {name for name, _, _ in fields(record)} - OWN
 
 
 def _row(record: Record, columns: tuple[str, ...]) -> tuple[Cell, ...]:

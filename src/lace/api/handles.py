@@ -50,28 +50,33 @@ class RecordKind:
         fields: Mapping[str, str] | Sequence[tuple[str, str]] = (),
         *,
         key: SigningKey | None = None,
+        tai: str | None = None,
     ) -> Plex | Seal:
-        """Return a new record of this kind, signed if a key is given."""
+        """Return a new record of this kind, signed if a key is given; of now, or of ``tai``."""
         checked_key(key)
         pairs = list(fields.items()) if isinstance(fields, Mapping) else list(fields)
-        names = {name for name, _ in pairs}
-        known = {*self.fields, *self.required}
-        for wrong in sorted(names - known):
-            raise UsageError(
-                f"{self.app} has no field {wrong}; it has {', '.join(sorted(known)) or 'none'}",
-                code=Code.RECORD_KIND,
-            )
-        for missing in sorted(set(self.required) - names):
-            raise UsageError(f"{self.app} needs the field {missing}", code=Code.RECORD_KIND)
+        self.check(name for name, _ in pairs)
         plex = build_plex(
             group=self.group,
             app=self.app,
             name=name,
-            tai=tai_now(),
+            tai=tai or tai_now(),
             extras=pairs,
             data=data.encode() if isinstance(data, str) else data,
         )
         return plex if key is None else seal(plex, key)
+
+    def check(self, names: Iterable[str]) -> None:
+        """Raise ``UsageError`` unless these are fields that a record of this kind can have."""
+        given = set(names)
+        known = {*self.fields, *self.required}
+        for wrong in sorted(given - known):
+            raise UsageError(
+                f"{self.app} has no field {wrong}; it has {', '.join(sorted(known)) or 'none'}",
+                code=Code.RECORD_KIND,
+            )
+        for missing in sorted(set(self.required) - given):
+            raise UsageError(f"{self.app} needs the field {missing}", code=Code.RECORD_KIND)
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import click
 
 from lace import blocking
-from lace.api.handles import Lace
+from lace.api.handles import Lace, store_of
 from lace.api.handles import open as open_lace
+from lace.api.importing import Imported, Importer
 from lace.api.reasons import explain
 from lace.cli.arguments import key_option, lace_option, read_verifier
-from lace.cli.files import name_and_value, read_limited
+from lace.cli.exitcodes import Exit
+from lace.cli.files import name_and_value, open_input, read_limited
 from lace.cli.place import Place, find
+from lace.cli.progress import ProgressLine
+from lace.cli.transfer import PutAside, aside_name, counted, reading, tell_reasons
 from lace.clock import tai_now
 from lace.errors import Code, Status, UsageError
 from lace.limits import DEFAULT_LIMITS
@@ -27,7 +31,7 @@ _FUTURE_NS: Final = 60 * NS_PER_SECOND  # clocks differ by less
 
 
 @click.command()
-@click.argument("coordinate")
+@click.argument("coordinate", required=False)
 @click.option("--text", "text_data", help="The data, as UTF-8 text.")
 @click.option("--file", "data_file", metavar="FILE", help="The data, from FILE (- is stdin).")
 @click.option(
@@ -35,38 +39,53 @@ _FUTURE_NS: Final = 60 * NS_PER_SECOND  # clocks differ by less
     help="An extra header; repeatable.",
 )  # fmt: skip
 @click.option("--tai", "instant", help="The record's time.  [default: now]")
+@click.option(
+    "--batch", metavar="FILE", help="Make many: one JSON object a line, from FILE (- is stdin)."
+)
 @click.option("--unsigned", is_flag=True, help="Do not sign, though there is a key.")
 @key_option()
 @lace_option
 def add(
-    coordinate: str,
+    coordinate: str | None,
     text_data: str | None,
     data_file: str | None,
     extras: tuple[str, ...],
     instant: str | None,
+    batch: str | None,
     unsigned: bool,
     key_text: str | None,
     where: str | None,
-) -> None:
+) -> int:
     """Make a record at COORDINATE (//group//app//name), sign it, store it, and print its hash.
 
     To edit is to add another record at the same place. Nothing is ever changed, and nothing leaves
     this lace before you interlace. In grants and revocations of a room, -f Member=NAME takes a name
     of the keyring or a contact, and stores its verifier.
 
+    With --batch each line is an object with "place", and if it likes "fields", "data" or
+    "data_b64", and "tai". What your newest record at a place says already is not stored again, and
+    what is refused is put aside, with exit code 3.
+
     \b
     Example:
       lace add //notes-demo//notes/message//msg/1 -f Title=Hello --text "My first note."
       lace add //u//docs//index.html --file index.html --unsigned
+      echo '{"place": "//u//docs//a", "data": "A", "fields": {"Title": "a"}}' | lace add --batch -
     """
+    if unsigned and key_text is not None:
+        raise click.UsageError("give --key or --unsigned, not both")
+    if batch is not None:
+        if coordinate or extras or instant or text_data is not None or data_file is not None:
+            raise click.UsageError("--batch says everything: give no COORDINATE and no content")
+        return _add_batch(find(where), batch, key_text, unsigned)
+    if coordinate is None:
+        raise click.UsageError("give a COORDINATE, //group//app//name, or --batch FILE")
     if text_data is not None and data_file is not None:
         raise click.UsageError("give --text or --file, not both")
     if text_data is None and data_file is None and not extras:
         raise click.UsageError(
             "there is nothing to store: give --text, --file or --field (--text '' means empty)"
         )
-    if unsigned and key_text is not None:
-        raise click.UsageError("give --key or --unsigned, not both")
     settings = find(where)
     place = exact_place(coordinate)
     data = (text_data or "").encode("utf-8", "surrogateescape")  # any bytes a shell can pass
@@ -84,7 +103,7 @@ def add(
         app=place.app,
         name=place.name,
         tai=instant or tai_now(),
-        extras=_fields(settings, place, extras),
+        extras=_by_verifier(settings, place, map(name_and_value, extras)),
         data=data,
     )
     made = plex if key is None else seal(plex, key)
@@ -97,6 +116,23 @@ def add(
     if difference_ns(plex.tai, tai_now()) > _FUTURE_NS:
         click.echo("its time is in the future: until then it stays the newest there", err=True)
     click.echo(made.hash)
+    return Exit.OK
+
+
+def _add_batch(settings: Place, file: str, key_text: str | None, unsigned: bool) -> int:
+    """Make the records that the lines of a file ask for."""
+    key = None if unsigned else settings.signing_key(key_text)
+    aside = PutAside(aside_name(file))
+    with settings.open() as local, aside, open_input(file) as source, ProgressLine("read") as line:
+        work = Importer(store_of(local), None, "jsonl", key, unsigned, aside.take)
+        work.change_fields = lambda place, pairs: list(_by_verifier(settings, place, pairs))
+        tell = reading(line, source)
+        count = Imported()
+        for count in work.steps(source):
+            tell(count)
+    tell_reasons(file, count)
+    click.echo(counted(count), err=True)
+    return Exit.SOME_REJECTED if count.refused else Exit.OK
 
 
 def _warn_of_what_is_left_out(local: Lace, made: Record, module: PolicyModule) -> None:
@@ -108,12 +144,12 @@ def _warn_of_what_is_left_out(local: Lace, made: Record, module: PolicyModule) -
         click.echo(f"your selector does not select it; lace why-not {made.hash}", err=True)
 
 
-def _fields(
-    settings: Place, place: Coordinate, entries: tuple[str, ...]
+def _by_verifier(
+    settings: Place, place: Coordinate, pairs: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the extra headers; in a grant, the member by verifier, whatever it was called."""
+    """Yield extra headers; in a grant, the member by verifier, whatever it was called."""
     names_members = settings.settings.grants_at(place)
-    for name, value in map(name_and_value, entries):
+    for name, value in pairs:
         is_member = names_members and name == MEMBER_FIELD
         yield name, read_verifier(value, MEMBER_FIELD) if is_member else value
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, Final
 
 import click
@@ -18,6 +17,7 @@ from lace.cli.files import name_and_value, read_key
 from lace.cli.names import verifiers_by_name, warn_of_demo
 from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
+from lace.dates import read_instant
 from lace.errors import Code, LaceError, UsageError
 from lace.ids import Verifier, is_verifier
 from lace.keyring import Keyring, is_key_name
@@ -99,16 +99,13 @@ def read_signing_key(text: str, *, warns: bool = True) -> SigningKey:
 
 def read_time(text: str, what: str) -> Tai:
     """Return the instant that is meant: TAI, a local date with or without a time, or an age."""
-    if re.fullmatch(tai.PATTERN.decode(), text):
-        return Tai(text)
     age = re.fullmatch(r"([0-9]{1,6})([smhdw])", text)
     if age:
         back = int(age[1]) * _SECONDS_IN[age[2]] * tai.NS_PER_SECOND
         return tai.from_ns(max(0, tai.to_ns(tai_now()) - back))
     try:
-        moment = datetime.fromisoformat(text).astimezone()
-        return tai.from_unix_ns(int(moment.timestamp()) * tai.NS_PER_SECOND)
-    except (ValueError, OverflowError, OSError, LaceError):
+        return read_instant(text)
+    except LaceError:
         raise UsageError(
             f"{what}: {shown(text)} is no time",
             code=Code.TAI_MALFORMED,

@@ -11,10 +11,11 @@ from lace.cli.exitcodes import Exit
 from lace.cli.files import name_and_value, read_frames, read_limited, write_output
 from lace.cli.names import named
 from lace.cli.render import chosen_form, console, form_option, print_csv, print_json, table
-from lace.cli.shape import as_entry, local_date
 from lace.clock import tai_now
+from lace.dates import local_date
 from lace.errors import Code, RecordError, UsageError
 from lace.limits import DEFAULT_LIMITS
+from lace.projection import entry_of
 from lace.record import (
     BrokenFrame,
     Frame,
@@ -208,7 +209,7 @@ def show_record(shown: Record, form: str | None, *, requested: str | None = None
     """Print a record in the form that was chosen; JSON says what was asked for (110-EVT-06)."""
     wanted = chosen_form(form)
     if wanted == "json":
-        print_json(as_entry(shown) | ({} if requested is None else {"requested": requested}))
+        print_json(entry_of(shown) | ({} if requested is None else {"requested": requested}))
         return
     rows = [
         (name if index == 0 else f"{name} ({index})", value) for name, index, value in fields(shown)

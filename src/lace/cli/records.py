@@ -23,11 +23,12 @@ from lace.cli.names import key_names
 from lace.cli.place import Place, find
 from lace.cli.record import show_record
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
-from lace.cli.shape import as_entry, local_date, short_hashes, whole_hash
+from lace.cli.shape import short_hashes, whole_hash
+from lace.dates import local_date
 from lace.errors import Code, UsageError
 from lace.ids import is_verifier
 from lace.policy.module import PolicyModule
-from lace.projection import HASH, Cell, Projection
+from lace.projection import HASH, Cell, Projection, entry_of
 from lace.record.model import Record
 from lace.settings import read_selector
 
@@ -38,7 +39,7 @@ _BRIEF: Final = (DATE, "App", "Name", "Signed-By", HASH)  # what fits on a termi
 _WHOLE: Final = (HASH, PLACE, DATE, "TAI", "Signed-By", "Data")
 _DROP: Final = ("App", DATE, "Signed-By", "Data")  # the first to be left out first
 _CELL: Final = 400
-_ALL: Final = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+EVERYTHING: Final = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
 _ORDERS: Final[dict[str, tuple[Callable[[Record], tuple[str, ...]], bool]]] = {
     "oldest": (lambda record: (record.time or "", record.hash), False),
     "newest": (lambda record: (record.time or "", record.hash), True),
@@ -160,7 +161,7 @@ def list_command(
     settings = find(where) if peer_text is None else _settings_or_none(where)
     if everything and (selector_text is not None or fields):
         raise click.UsageError("--all is everything: give no SELECTOR and no --field")
-    module = _module(settings, _ALL if everything else selector_text, read_fields(fields))
+    module = _module(settings, EVERYTHING if everything else selector_text, read_fields(fields))
     signer = None if author is None else read_verifier(author, "--author")
     begin = None if since is None else read_time(since, "--since")
     chosen = None if columns is None else _columns(columns)
@@ -224,7 +225,7 @@ def show_records(
     wanted = chosen_form(form)
     if wanted == "json" and columns is None:
         for record in records:
-            print_json(as_entry(record))
+            print_json(entry_of(record))
         return
     chosen = columns or (brief if wanted == "table" else _WHOLE)
     rows = [[_cell(record, name) for name in chosen] for record in records]

@@ -15,8 +15,8 @@ from lace.cli.met import Meeting, meetings
 from lace.cli.names import key_names
 from lace.cli.place import Place, find
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
-from lace.cli.shape import iso_date, local_date
 from lace.clock import tai_now
+from lace.dates import iso_date, local_date
 from lace.errors import LaceError
 from lace.recordstore.base import StoreRecordId
 from lace.settings import Settings

@@ -1,0 +1,225 @@
+"""Records into files: as they are, or as tables and JSON Lines for other programs.
+
+A file appears under its name when it is complete. Memory stays below one batch of records.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from lace.answering.selection import Selection
+from lace.api.handles import Lace, in_worker, store_of
+from lace.api.importing import Form
+from lace.api.interlaces import Policy, policy_of
+from lace.errors import Code, UsageError
+from lace.projection import DATA, HASH, Projection, entry_of, field_names
+from lace.record.model import Record
+from lace.recordstore.base import RecordStore, StoreRecordId
+from lace.text import shown
+
+BY_SUFFIX: Final[dict[str, Form]] = {
+    ".records": "records",
+    ".jsonl": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
+_BATCH_RECORDS: Final = 1000
+_CSV_HEAD: Final = (HASH, "Group", "App", "Name", "TAI", "Signed-By")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What was written, so far or in all."""
+
+    records: int = 0
+    of: int = 0
+    """How many there are to write."""
+
+
+async def export_file(
+    local: Lace,
+    target: str | Path | BinaryIO,
+    policy: Policy | None = None,
+    *,
+    form: Form | None = None,
+    overwrite: bool = False,
+    listen: Callable[[Exported], None] | None = None,
+) -> Exported:
+    """Write what a selector selects, in the order in which it was stored; return how much.
+
+    ``form`` is told by the name of the file if it is not said: ``.records`` for records as they
+    are, which any lace can import, ``.jsonl`` and ``.csv`` for other programs, ``.parquet`` with
+    the extra ``arrow``. A file appears under its name when it is complete.
+    """
+    if form is None:
+        suffix = Path(target).suffix if isinstance(target, str | Path) else ""
+        if suffix not in BY_SUFFIX:
+            known = ", ".join(BY_SUFFIX)
+            raise UsageError(
+                f"{shown(str(target))} does not tell its form; names that do end in {known}",
+                code=Code.INPUT_FILE,
+            )
+        form = BY_SUFFIX[suffix]
+    inner, module, limits = store_of(local), policy_of(local, policy), local.limits
+    count = Exported()
+    with ExitStack() as stack:
+        if isinstance(target, str | Path):
+            file = stack.enter_context(_Draft(Path(target), overwrite))
+        else:
+            file = target
+        chosen = await in_worker(local, lambda: Selection(inner, module, limits).hashes())
+        steps = _export(inner, chosen, file, form)
+        while (found := await in_worker(local, lambda: next(steps, None))) is not None:
+            count = found
+            if listen is not None:
+                listen(count)
+    return count
+
+
+def _export(store: RecordStore, chosen: set[str], file: BinaryIO, form: Form) -> Iterator[Exported]:
+    """Write records batch by batch; yield the count after each, and at the end."""
+    count = Exported(of=len(chosen))
+    write: _Writer = _FORMS[form](file, lambda: _batches(store, chosen))
+    for batch in _batches(store, chosen):
+        write.take(batch)
+        count = Exported(records=count.records + len(batch), of=count.of)
+        yield count
+    write.finish()
+    yield count
+
+
+def _batches(store: RecordStore, chosen: set[str]) -> Iterator[list[Record]]:
+    after = StoreRecordId(0)
+    while read := store.read(after, _BATCH_RECORDS):
+        after = read[-1].id
+        found = (store.load(stored.hash) for stored in read if stored.hash in chosen)
+        batch = [record for record in found if record is not None]
+        if batch:
+            yield batch
+
+
+class _Writer:
+    """Writes records to a file in one form; ``again`` reads them all, for what is known later."""
+
+    def __init__(self, file: BinaryIO, again: Callable[[], Iterator[list[Record]]]) -> None:
+        self._file = file
+        self._begin(again)
+
+    def _begin(self, again: Callable[[], Iterator[list[Record]]]) -> None:
+        """Write what stands before all records."""
+
+    def take(self, batch: list[Record]) -> None:
+        """Write records."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Write what stands after all records."""
+
+
+class _Bundle(_Writer):
+    def take(self, batch: list[Record]) -> None:
+        self._file.write(b"".join(record.raw for record in batch))
+
+
+class _JsonLines(_Writer):
+    def take(self, batch: list[Record]) -> None:
+        lines = (
+            json.dumps(entry_of(record), ensure_ascii=False, sort_keys=True) for record in batch
+        )
+        self._file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+class _Csv(_Writer):
+    def _begin(self, again: Callable[[], Iterator[list[Record]]]) -> None:
+        names: set[str] = set()
+        for batch in again():
+            names.update(*map(field_names, batch))
+        self._columns = (*_CSV_HEAD, *sorted(names.difference(_CSV_HEAD)), DATA)
+        self._write([self._columns])
+
+    def take(self, batch: list[Record]) -> None:
+        rows = Projection.of(batch, self._columns).rows
+        self._write([_cell_text(cell) for cell in row] for row in rows)
+
+    def _write(self, rows: Iterable[Iterable[str]]) -> None:
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows(rows)
+        self._file.write(out.getvalue().encode())
+
+
+class _Parquet(_Csv):
+    def _write(self, rows: Iterable[Iterable[str]]) -> None:
+        """A table of columns has its names in its schema."""
+
+    def _begin(self, again: Callable[[], Iterator[list[Record]]]) -> None:
+        from lace.extras import require
+
+        require("arrow", "Parquet")
+        import pyarrow.parquet as pq
+
+        super()._begin(again)
+        schema = Projection.of([], self._columns).to_arrow().schema
+        self._parquet = pq.ParquetWriter(self._file, schema)
+
+    def take(self, batch: list[Record]) -> None:
+        self._parquet.write_table(Projection.of(batch, self._columns).to_arrow())
+
+    def finish(self) -> None:
+        self._parquet.close()
+
+
+_FORMS: Final[dict[Form, type[_Writer]]] = {
+    "records": _Bundle,
+    "jsonl": _JsonLines,
+    "csv": _Csv,
+    "parquet": _Parquet,
+}
+
+
+def _cell_text(cell: str | bytes | None) -> str:
+    if isinstance(cell, bytes):
+        try:
+            return cell.decode()
+        except UnicodeDecodeError:
+            return b64encode(cell).decode()
+    return cell or ""
+
+
+class _Draft:
+    """A file that has its name only once it is complete."""
+
+    def __init__(self, path: Path, overwrite: bool) -> None:
+        self._path = path
+        self._draft = path.with_name(f".{path.name}.part")
+        self._overwrite = overwrite
+
+    def __enter__(self) -> BinaryIO:
+        if self._path.exists() and not self._overwrite:
+            raise UsageError(
+                f"{self._path} exists already",
+                code=Code.INPUT_FILE,
+                hint="Choose another name, or overwrite it on purpose (--force).",
+            )
+        try:
+            self._file = self._draft.open("wb")
+        except OSError as error:
+            raise UsageError(
+                f"cannot write {self._path}: {error.strerror}", code=Code.INPUT_FILE
+            ) from None
+        return self._file
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._file.close()
+        if kind is None:
+            self._draft.replace(self._path)
+        else:
+            self._draft.unlink(missing_ok=True)

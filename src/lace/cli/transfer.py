@@ -1,0 +1,253 @@
+"""``lace import`` and ``lace export``: records from files and into files."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Final, Self, cast
+
+import click
+
+from lace import blocking
+from lace.api.exporting import BY_SUFFIX, Exported
+from lace.api.importing import Form, Imported, Refused, RowMap
+from lace.cli.arguments import key_option, lace_option, read_fields
+from lace.cli.exitcodes import Exit
+from lace.cli.files import STANDARD_INPUT, open_input
+from lace.cli.place import find
+from lace.cli.progress import ProgressLine
+from lace.cli.records import EVERYTHING
+from lace.errors import Code, UsageError
+
+_TOLD: Final = 5
+_FORMS: Final = ("records", "jsonl", "csv", "parquet")
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, metavar="FILE|-...")
+@click.option(
+    "--format", "form", type=click.Choice(_FORMS[:3]),
+    help="What the files are.  [default: told by their content]",
+)  # fmt: skip
+@click.option(
+    "--to", metavar="PREFIX", help="Where rows go: //group//app// or //group//app//name/."
+)
+@click.option("--name", metavar="COLUMN", help="The column that names a record within --to.")
+@click.option("--data", metavar="COLUMN", help="The column that becomes the data.")
+@click.option("--time", metavar="COLUMN", help="The column with the time.  [default: now]")
+@click.option(
+    "--column", "columns", multiple=True, metavar="FIELD=COLUMN",
+    help="A field and its column; repeatable.  [default: every other column, by its name]",
+)  # fmt: skip
+@click.option(
+    "--refused", metavar="FILE",
+    help="Where to put aside what is refused.  [default: NAME.refused.jsonl, here]",
+)  # fmt: skip
+@click.option("--unsigned", is_flag=True, help="Do not sign rows, though there is a key.")
+@key_option("Signs rows.  [default: the one in lace.toml]")
+@lace_option
+def import_command(
+    files: tuple[str, ...],
+    form: str | None,
+    to: str | None,
+    name: str | None,
+    data: str | None,
+    time: str | None,
+    columns: tuple[str, ...],
+    refused: str | None,
+    unsigned: bool,
+    key_text: str | None,
+    where: str | None,
+) -> int:
+    """Store the records of each FILE; - is standard input.
+
+    Files of records (*.records, what lace export and lace get --raw write) are validated and stored
+    as they are. Lines of JSON and CSV become records, signed with your key: --to and --name say
+    where they go; an object of JSON may name its place itself, as lace add --batch reads it. What
+    your newest record at a place says already is not stored again, so that an import that was cut
+    off, or a table that grew, can be imported again. What is refused is put aside with its reason,
+    and the exit code is 3.
+
+    \b
+    Example:
+      lace import archive.records
+      lace import people.csv --to //club//people// --name email --data notes --time joined
+      curl -s https://example.org/feed.jsonl | lace import - --to //club//feed// --name id
+    """
+    rows = _row_map(to, name, data, time, read_fields(columns))
+    if unsigned and key_text is not None:
+        raise click.UsageError("give --key or --unsigned, not both")
+    settings = find(where)
+    key = None if unsigned else settings.signing_key(key_text)
+    total = Imported()
+    with settings.open(key) as local:
+        for file in files:
+            aside = PutAside(refused or aside_name(file))
+            with aside, open_input(file) as source, ProgressLine("records read") as line:
+                count = blocking.import_file(
+                    local,
+                    source,
+                    rows=rows,
+                    form=cast("Form | None", form),
+                    unsigned=unsigned,
+                    put_aside=aside.take,
+                    listen=reading(line, source),
+                )
+            tell_reasons(file, count)
+            total = added(total, count)
+    click.echo(counted(total), err=True)
+    return Exit.SOME_REJECTED if total.refused else Exit.OK
+
+
+@click.command("export")
+@click.argument("selector_text", metavar="[SELECTOR]", required=False)
+@click.option("-o", "--output", default=STANDARD_INPUT, metavar="FILE", help="Where to write.")
+@click.option(
+    "--format", "form", type=click.Choice(_FORMS),
+    help="The form.  [default: told by the name of FILE; else records]",
+)  # fmt: skip
+@click.option("--all", "everything", is_flag=True, help="Everything that is stored here.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+@lace_option
+def export_command(
+    selector_text: str | None,
+    output: str,
+    form: str | None,
+    everything: bool,
+    force: bool,
+    where: str | None,
+) -> int:
+    """Write the records that SELECTOR selects; by default what lace.toml selects.
+
+    Names of files tell the form: *.records has the records as they are, one after another, and any
+    lace can import them; *.jsonl and *.csv are for other programs, and have no signatures;
+    *.parquet needs the extra arrow. A file appears under its name when it is complete.
+
+    \b
+    Example:
+      lace export -o archive.records
+      lace export //club//people// -o people.csv
+      lace export --format jsonl | jq -r .place
+    """
+    if everything and selector_text is not None:
+        raise click.UsageError("--all is everything: give no SELECTOR")
+    settings = find(where)
+    module = settings.module(EVERYTHING if everything else selector_text)
+    chosen = cast("Form | None", form)
+    to_output = output == STANDARD_INPUT
+    if to_output:
+        chosen = chosen or "records"
+        if chosen == "parquet" or (chosen == "records" and sys.stdout.isatty()):
+            raise click.UsageError(f"{chosen} are no text: give --output FILE")
+    elif chosen is None and Path(output).suffix not in BY_SUFFIX:
+        raise UsageError(
+            f"{output} does not tell its form; names that do end in {', '.join(BY_SUFFIX)}",
+            code=Code.INPUT_FILE,
+            hint="Choose such a name, or say --format.",
+        )
+    with settings.open() as local, ProgressLine("records written") as line:
+
+        def tell(count: Exported) -> None:
+            line.tell(count.records, count.records / count.of if count.of else None)
+
+        target: str | BinaryIO = sys.stdout.buffer if to_output else output
+        count = blocking.export_file(
+            local, target, module, form=chosen, overwrite=force, listen=tell
+        )
+    sys.stdout.buffer.flush()
+    click.echo(f"{count.records:,} record{'' if count.records == 1 else 's'}", err=True)
+    return Exit.OK
+
+
+class PutAside:
+    """A file for what is refused; it is made when there is something to put in it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._file: BinaryIO | None = None
+
+    def take(self, refused: Refused) -> None:
+        if self._file is None:
+            try:
+                self._file = Path(self.name).open("wb")  # noqa: SIM115 (closed at the end)
+            except OSError as error:
+                raise UsageError(
+                    f"cannot write {self.name}: {error.strerror}",
+                    code=Code.INPUT_FILE,
+                    hint="Say with --refused where to put aside what is refused.",
+                ) from None
+        line = json.dumps(refused.to_dict(), sort_keys=True)
+        self._file.write(f"{line}\n".encode())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+            click.echo(f"what was refused is in {self.name}", err=True)
+
+
+def tell_reasons(file: str, count: Imported) -> None:
+    """Say of the first things that were refused where they stand, and why."""
+    for refused in count.reasons[:_TOLD]:
+        click.echo(f"{file}, {refused.where}: {refused.detail} [{refused.code}]", err=True)
+    if count.refused > _TOLD:
+        click.echo(f"{file}: {count.refused - _TOLD:,} more were refused", err=True)
+
+
+def counted(count: Imported) -> str:
+    """Return what became of everything, in words."""
+    parts = [f"{count.new:,} new", f"{count.present:,} here already"]
+    if count.refused:
+        parts.append(f"{count.refused:,} refused")
+    return ", ".join(parts)
+
+
+def added(one: Imported, other: Imported) -> Imported:
+    """Return two counts together."""
+    return Imported(
+        new=one.new + other.new,
+        present=one.present + other.present,
+        refused=one.refused + other.refused,
+    )
+
+
+def _row_map(
+    to: str | None,
+    name: str | None,
+    data: str | None,
+    time: str | None,
+    columns: dict[str, str],
+) -> RowMap | None:
+    if to is not None and name is not None:
+        return RowMap(to=to, name=name, data=data, time=time, fields=columns or None)
+    if to is None and name is None and not (data or time or columns):
+        return None
+    raise click.UsageError("--to and --name belong together, and the other columns need both")
+
+
+def aside_name(file: str) -> str:
+    """Return where what is refused of a file is put aside, if nothing else is said."""
+    return f"{'import' if file == STANDARD_INPUT else Path(file).name}.refused.jsonl"
+
+
+def reading(line: ProgressLine, source: BinaryIO) -> Callable[[Imported], None]:
+    """Return what tells a line how far a file was read."""
+    size = _size(source)
+
+    def tell(count: Imported) -> None:
+        line.tell(count.read, count.bytes_read / size if size else None)
+
+    return tell
+
+
+def _size(source: BinaryIO) -> int | None:
+    """Return how long a file is; None for what comes through a pipe."""
+    try:
+        return os.fstat(source.fileno()).st_size or None
+    except (OSError, ValueError):
+        return None

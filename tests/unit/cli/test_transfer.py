@@ -1,0 +1,330 @@
+"""Records from files and into files: nothing is lost, nothing comes twice, faults have a place."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from command import lace_inside as lace
+
+import lace as api
+from lace import blocking
+from lace.api.importing import Importer
+from lace.cli.progress import progress_text
+from lace.errors import Code, UsageError
+from lace.keyring import Keyring
+from lace.record import build_plex, seal
+from lace.recordstore import MemoryStore
+
+PLACE = "//club//people//"
+KEY = api.SigningKey(b"k" * 32)
+TABLE = "id,City,Notes,Joined\nann,Oslo,likes tea,2024-05-01T10:00:00+00:00\nbo,Rome,,2024-06-01\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LACE_KEYRING", str(tmp_path / "keyring.toml"))
+    monkeypatch.delenv("LACE", raising=False)
+    Keyring().add("ann", demo=True)
+    for name in ("one", "two"):
+        done = lace("init", name, "--key", "ann", "--select", PLACE, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    return tmp_path / "one"
+
+
+def people(count: int) -> list[api.Record]:
+    return [
+        seal(
+            build_plex(
+                group="club", app="people", name=f"p/{number}", tai=f"{number:010d}:000000000",
+                extras=[("City", f"city {number % 7}")], data=f"person {number}".encode(),
+            ),
+            KEY,
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def rows_of(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in lace("list", cwd=folder).stdout.splitlines()]
+
+
+def test_what_is_exported_can_be_imported_whole(folder: Path) -> None:
+    records = people(2500)
+    with api.open(folder, records=records):
+        pass
+    done = lace("export", "-o", "all.records", cwd=folder)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, b"2,500 records")
+    assert (folder / "all.records").read_bytes() == b"".join(r.raw for r in records)
+    there = folder.parent / "two"
+    done = lace("import", folder / "all.records", cwd=there)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, b"2,500 new, 0 here already")
+    again = lace("import", "-", stdin=(folder / "all.records").read_bytes(), cwd=there)
+    assert (again.returncode, again.stderr.splitlines()[-1]) == (0, b"0 new, 2,500 here already")
+    with api.open(there) as local:
+        assert {r.hash for r in blocking.list(local)} == {r.hash for r in records}
+
+
+def test_what_is_refused_is_put_aside_and_the_rest_is_stored(folder: Path) -> None:
+    records = people(4)
+    broken = records[1].raw.replace(b"person 1", b"person !")
+    content = records[0].raw + broken + records[2].raw + records[3].raw[:-3]
+    (folder / "mixed.records").write_bytes(content)
+    done = lace("import", "mixed.records", cwd=folder)
+    assert done.returncode == 3
+    lines = done.stderr.decode().splitlines()
+    assert lines[-1] == "2 new, 0 here already, 2 refused"
+    assert f"mixed.records, byte {len(records[0].raw)}:" in done.stderr.decode()
+    aside = (folder / "mixed.records.refused.jsonl").read_text().splitlines()
+    assert [json.loads(line)["code"] for line in aside] == [
+        "record.hash-mismatch",
+        "record.truncated",
+    ]
+    assert (
+        api.Refused("", Code.RECORD_TYPE, "", broken).to_dict()["content_b64"]
+        == json.loads(aside[0])["content_b64"]
+    )
+
+
+def test_bytes_that_borrow_the_name_of_a_stored_record_are_refused(folder: Path) -> None:
+    record = people(1)[0]
+    with api.open(folder, records=[record]):
+        pass
+    (folder / "false.records").write_bytes(record.raw.replace(b"person", b"PERSON"))
+    done = lace("import", "false.records", cwd=folder)
+    assert done.returncode == 3
+    assert done.stderr.endswith(b"0 new, 0 here already, 1 refused\n")
+
+
+def test_a_table_becomes_signed_records_once(folder: Path) -> None:
+    (folder / "people.csv").write_text(TABLE)
+    words = ("import", "people.csv", "--to", f"{PLACE}p/", "--name", "id", "--data", "Notes")
+    done = lace(*words, "--time", "Joined", cwd=folder)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, b"2 new, 0 here already")
+    first, second = rows_of(folder)
+    assert first["place"] == "//club//people//p/ann"
+    assert first["author"] == Keyring().get("ann").verifier
+    assert (first["fields"], first["data"], first["tai"]) == (
+        {"City": ["Oslo"]}, "likes tea", "1714557637:000000000",
+    )  # fmt: skip
+    assert (second["fields"], second["data"]) == ({"City": ["Rome"]}, "")
+    again = lace(*words, "--time", "Joined", cwd=folder)
+    assert again.stderr.splitlines()[-1] == b"0 new, 2 here already"
+
+
+def test_a_table_that_changed_adds_only_what_changed(folder: Path) -> None:
+    words = ("import", "-", "--to", PLACE, "--name", "id", "--column", "Town=City")
+    assert lace(*words, stdin=TABLE, cwd=folder).returncode == 0
+    changed = TABLE.replace("Rome", "Bonn") + "cy,Bern,,\nbo,Kiel,,\nbo,Kiel,,\n"
+    done = lace(*words, stdin=changed, cwd=folder)
+    assert done.stderr.splitlines()[-1] == b"3 new, 2 here already"
+    found = lace("list", "--newest", "--columns", "Name,Town", cwd=folder).stdout.splitlines()
+    assert sorted(map(json.loads, found), key=lambda row: row["Name"]) == [
+        {"Name": "ann", "Town": "Oslo"}, {"Name": "bo", "Town": "Kiel"}, {"Name": "cy", "Town": "Bern"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ("id,City\n,Oslo\n", b"line 2: column id has no name"),
+        ("id,City\na\n", b"line 2: 1 cells under 2 columns"),
+        ("nr,City\n1,Oslo\n", b"line 2: there is no column 'id'; there are 'nr, City'"),
+        ("id,Signed-By\n1,me\n", b"line 2: header name Signed-By is reserved"),
+        ("id,City\na//b,Oslo\n", b"line 2: Name"),
+        ("id,City\na,O\u0001\n", b"line 2: header 'City'"),
+        ('id,City\na,"Os\n', b"nothing after this can be read"),
+        ('{"id": 1}\n[2]\n', b"line 2: A line is not one JSON object"),
+        ('{"id": 1}\n{"id": 2, "City"\n', b"line 2: A line is not one JSON object"),
+        ('{"id": 1}\n{"id": 2, "data": "\udc80"}\n', b"line 2"),
+        ("id,City\n" + "a,x\n" + "b,y\n" * 8 + "c," + "x" * 200_000 + "\n", b"line 11"),
+    ],
+)
+def test_a_row_that_is_wrong_has_its_line_and_reason(
+    folder: Path, table: str, reason: bytes
+) -> None:
+    stdin = table.encode("utf-8", "surrogateescape")
+    done = lace("import", "-", "--to", PLACE, "--name", "id", stdin=stdin, cwd=folder)
+    assert done.returncode == 3
+    assert reason in done.stderr
+    assert (folder / "import.refused.jsonl").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "content", "reason"),
+    [
+        ((), "id\n1\n", b"say what the columns of a table become"),
+        (("--to", PLACE), "id\n1\n", b"--to and --name belong together"),
+        (("--data", "x"), "id\n1\n", b"--to and --name belong together"),
+        (("--to", "//a//b//c", "--name", "id"), "id\n1\n", b"is one place"),
+        (("--to", "nowhere", "--name", "id"), "id\n1\n", b"does not begin with //"),
+        (("--to", PLACE, "--name", "id"), "id,id\n1,2\n", b"two columns have one name"),
+        (("--key", "ann", "--unsigned"), "", b"not both"),
+        ((), "SQLite format 3\0", b"this is a store"),
+        (("--refused", "/no/where", "--to", PLACE, "--name", "id"), 'id\n""\n', b"cannot write"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_said_before_anything_is_stored(
+    folder: Path, words: tuple[str, ...], content: str, reason: bytes
+) -> None:
+    done = lace("import", "-", *words, stdin=content, cwd=folder)
+    assert done.returncode in {1, 2}
+    assert reason in done.stderr
+    assert rows_of(folder) == []
+
+
+def test_rows_need_a_key_or_the_word_unsigned(folder: Path) -> None:
+    (folder / "lace.toml").write_text(f'select = "{PLACE}"\n')
+    words = ("import", "-", "--to", PLACE, "--name", "id")
+    refused = lace(*words, stdin=TABLE, cwd=folder)
+    assert refused.returncode == 2
+    assert b"there is no key to sign with" in refused.stderr
+    assert lace(*words, "--unsigned", stdin=TABLE, cwd=folder).returncode == 0
+    assert [row["author"] for row in rows_of(folder)] == [None, None]
+    again = lace(*words, "--unsigned", stdin=TABLE, cwd=folder)
+    assert again.stderr.splitlines()[-1] == b"0 new, 2 here already"
+
+
+def test_a_batch_makes_many_records_at_once(folder: Path) -> None:
+    lines = [
+        {"place": "//club//people//a", "data": "A", "fields": {"City": "Oslo", "Tag": ["x", "y"]}},
+        {"place": "//club//people//b", "data_b64": "/w==", "tai": "1700000000:000000000"},
+        {"place": "//club//people//c", "size": 1},
+        {"place": "//club//people//"},
+        {"place": "//club//people//d", "data": "x", "data_b64": "eA=="},
+        {"place": "//club//people//d", "data_b64": "?"},
+        {"place": 5},
+        {"place": "//club//people//e", "tai": "yesterday"},
+    ]
+    text = "\n".join(map(json.dumps, lines))
+    done = lace("add", "--batch", "-", stdin=text, cwd=folder)
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1] == b"2 new, 0 here already, 6 refused"
+    by_place = {row["place"]: row for row in rows_of(folder)}
+    assert by_place["//club//people//a"]["fields"] == {"City": ["Oslo"], "Tag": ["x", "y"]}
+    assert by_place["//club//people//b"]["data_b64"] == "/w=="
+    assert all(row["author"] == Keyring().get("ann").verifier for row in by_place.values())
+    # What list prints can be added again: here already, and under another key anew.
+    listed = lace("list", cwd=folder).stdout
+    again = lace("add", "--batch", "-", stdin=listed, cwd=folder)
+    assert again.stderr.splitlines()[-1] == b"0 new, 2 here already"
+    wrong = lace("add", "//club//people//a", "--batch", "-", cwd=folder)
+    assert (wrong.returncode, b"give no COORDINATE" in wrong.stderr) == (2, True)
+
+
+def test_a_batch_names_members_of_a_room_as_add_does(folder: Path) -> None:
+    done = lace("init", "room", "--key", "ann", "--select", PLACE, "--room", "ann", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    grant = {"place": "//club//people/member//ann", "fields": {"Member": "ann"}}
+    wrong = {"place": "//club//people/member//x", "fields": {"Member": "nobody"}}
+    text = f"{json.dumps(grant)}\n{json.dumps(wrong)}\n"
+    done = lace("add", "--batch", "-", "--lace", "room", stdin=text, cwd=folder)
+    assert (done.returncode, b"nobody is called so" in done.stderr) == (3, True)
+    (row,) = rows_of(folder / "room")
+    assert row["fields"] == {"Member": [Keyring().get("ann").verifier]}
+
+
+def test_tables_for_other_programs(folder: Path) -> None:
+    with api.open(folder, records=people(5)) as local:
+        binary = build_plex(
+            group="club", app="people", name="raw", tai="0000000009:000000000", data=b"\xff"
+        )
+        blocking.store(local, [binary])
+    for name in ("out.csv", "out.jsonl", "out.parquet"):
+        assert lace("export", "-o", name, cwd=folder).returncode == 0
+    rows = list(csv.DictReader(io.StringIO((folder / "out.csv").read_text())))
+    assert [row["Name"] for row in rows] == [*(f"p/{n}" for n in range(5)), "raw"]
+    assert (rows[3]["City"], rows[3]["Data"], rows[5]["Data"]) == ("city 3", "person 3", "/w==")
+    entries = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+    assert entries == rows_of(folder)
+    table = pq.read_table(folder / "out.parquet")
+    assert table.column("City").to_pylist() == [*(f"city {n}" for n in range(5)), None]
+    assert table.column("Data").to_pylist()[5] == b"\xff"
+    narrowed = lace("export", "//club//people//p/", "--format", "csv", cwd=folder).stdout
+    assert len(narrowed.splitlines()) == 6
+
+
+def test_an_export_replaces_nothing_and_leaves_nothing_half(folder: Path) -> None:
+    with api.open(folder, records=people(1)):
+        pass
+    (folder / "out.csv").write_text("mine")
+    done = lace("export", "-o", "out.csv", cwd=folder)
+    assert (done.returncode, b"exists already" in done.stderr) == (2, True)
+    assert (folder / "out.csv").read_text() == "mine"
+    assert lace("export", "-o", "out.csv", "--force", cwd=folder).returncode == 0
+    assert (folder / "out.csv").read_text() != "mine"
+    for words in (
+        ("-o", "out.xlsx"),
+        ("--format", "parquet"),
+        ("--all", PLACE),
+        ("-o", "/no/x.csv"),
+    ):
+        assert lace("export", *words, cwd=folder).returncode == 2
+    assert not [path for path in folder.iterdir() if path.name.endswith(".part")]
+
+
+def test_in_python_a_kind_says_what_rows_become(tmp_path: Path) -> None:
+    kind = api.RecordKind(group="club", app="people", fields=("City",), required=("Title",))
+    rows = api.RowMap(to=kind, name="id", fields={"City": "city", "Title": "title"})
+    (tmp_path / "rows.jsonl").write_text(
+        '{"id": 7, "city": "Oslo", "title": "Dr"}\n{"id": 8, "city": "Rome"}\n'
+    )
+    told: list[int] = []
+    with api.open(tmp_path / "store.lace", key=KEY) as local:
+        count = blocking.import_file(
+            local,
+            tmp_path / "rows.jsonl",
+            rows=rows,
+            listen=lambda so_far: told.append(so_far.read),
+        )
+        assert (count.new, count.refused, told[-1]) == (1, 1, 2)
+        assert "needs the field Title" in count.reasons[0].detail
+        found = blocking.get(local, "//club//people//7")
+        assert found is not None
+        assert (found.author, dict(found.fields)) == (KEY.verifier, {"City": "Oslo", "Title": "Dr"})
+        exported = blocking.export_file(local, tmp_path / "all.records", PLACE)
+        assert exported == api.Exported(records=1, of=1)
+        for name in ("nothing.here", "all.records"):
+            with pytest.raises(UsageError):
+                blocking.export_file(local, tmp_path / name, PLACE)
+        with pytest.raises(UsageError, match="cannot read"):
+            blocking.import_file(local, tmp_path / "absent")
+
+
+def test_an_import_that_is_cut_off_goes_on() -> None:
+    records = people(2500)
+    store = MemoryStore()
+    content = b"".join(record.raw for record in records)
+    steps = Importer(store).steps(io.BytesIO(content))
+    next(steps)  # one batch is stored; then the process is gone
+    first = store.count()
+    assert 0 < first < 2500
+    *_, count = Importer(store).steps(io.BytesIO(content))
+    assert (count.new, count.present) == (2500 - first, first)
+
+
+@pytest.mark.parametrize("cut", [1, 7, 1000])
+def test_lines_do_not_depend_on_how_a_file_is_read(cut: int) -> None:
+    class Slow(io.BytesIO):
+        def read(self, _size: int | None = -1) -> bytes:
+            return super().read(cut)
+
+    made: Callable[[], Importer] = lambda: Importer(  # noqa: E731
+        MemoryStore(), api.RowMap(to=PLACE, name="id"), "csv", KEY
+    )
+    *_, count = made().steps(Slow(b"\xef\xbb\xbf" + TABLE.encode()))
+    assert (count.new, count.refused) == (2, 0)
+
+
+def test_the_line_of_progress_has_rate_and_rest() -> None:
+    assert (
+        progress_text(5000, "records read", 2.0, 0.25)
+        == "5,000 records read, 2,500/s, 25%, 6 s left"
+    )
+    assert progress_text(5000, "records read", 100.0, 0.25).endswith("5 min 0 s left")
+    assert progress_text(5000, "records read", 2.0, None) == "5,000 records read, 2,500/s"
