@@ -90,7 +90,7 @@ def timed(job: Callable[[], object]) -> float:
 
 def validation(spark: SparkSession, folder: Path, amounts: Amounts) -> None:
     """Spark with two cores against one plain process, and against two that share nothing."""
-    bundle = folder / f"seals-{amounts.validated}.lace"
+    bundle = folder / f"seals-{amounts.validated}.records"
     if not bundle.exists():
         bundle.write_bytes(b"".join(seal.raw for seal in make_seals(amounts.validated)))
     frames = [f.raw for f in split_records([bundle.read_bytes()]) if isinstance(f, Frame)]

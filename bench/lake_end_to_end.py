@@ -78,12 +78,12 @@ def run(folder: Path, count: int) -> int:
     with timed(f"making {count:,} signed records"):
         records = list(make(count))
     mine, theirs = records[: count * 3 // 4], records[count // 2 :]
-    with (folder / "mine.lace").open("wb") as file:
+    with (folder / "mine.records").open("wb") as file:
         file.writelines(record.raw for record in mine)
     spark = open_session(SparkOptions(master="local[2]"))
     lake = Lake.open(spark, str(folder / "lake"), create=True)
     with timed("ingest"):
-        ingest(lake, [str(folder / "mine.lace")])
+        ingest(lake, [str(folder / "mine.records")])
     with timed("embedded: rules"):
         source = MemorySource(fact for record in mine for fact in facts(record))
         expected = {row[0] for row in evaluate(MODULE.program, source).rows(SELECT_HAVE)}

@@ -53,7 +53,7 @@ def make_bundles(folder: Path, records: int) -> None:
     folder.mkdir()
     key = SigningKey(b"k" * 32)
     for bundle in range(8):
-        with (folder / f"{bundle}.lace").open("wb") as file:
+        with (folder / f"{bundle}.records").open("wb") as file:
             for number in range(bundle, records, 8):
                 plex = build_plex(
                     group="notes-demo",

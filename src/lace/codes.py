@@ -743,7 +743,7 @@ class Code(StrEnum):
     LAKE_INPUT = (
         "lake.input",
         "There is nothing to read where records were expected.",
-        "Give bundles of records, or folders that hold *.lace files.",
+        "Give bundles of records, or folders that hold *.records files.",
     )
     LAKE_CHANGED = (
         "lake.changed",

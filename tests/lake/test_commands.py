@@ -50,14 +50,14 @@ def command(
 
 
 def test_from_bundles_to_summaries(command: Command, tmp_path: Path) -> None:
-    write_bundle(tmp_path / "a.lace", RECORDS)
-    (tmp_path / "b.lace").write_bytes(b"no record")
+    write_bundle(tmp_path / "a.records", RECORDS)
+    (tmp_path / "b.records").write_bytes(b"no record")
     rules = tmp_path / "room.lacegram"
     rules.write_text(room(PREFIX, authority=AUTHORITY.verifier).text)
-    code, out, _ = command("lake", "ingest", "x.lake", "a.lace", "b.lace")
+    code, out, _ = command("lake", "ingest", "x.lake", "a.records", "b.records")
     assert code == 3
     assert f"{len(RECORDS)} new" in out
-    code, out, _ = command("lake", "ingest", "x.lake", "a.lace", "b.lace")
+    code, out, _ = command("lake", "ingest", "x.lake", "a.records", "b.records")
     assert (code, "nothing to do" in out) == (0, True)
     code, out, _ = command("lake", "info", "x.lake")
     assert f"records      {len(RECORDS)} in 1 files" in out
@@ -94,15 +94,15 @@ def test_from_bundles_to_summaries(command: Command, tmp_path: Path) -> None:
 
 
 def test_into_a_store_and_back(command: Command, tmp_path: Path) -> None:
-    write_bundle(tmp_path / "a.lace", RECORDS[:40])
-    write_bundle(tmp_path / "b.lace", RECORDS[30:])
-    command("lake", "ingest", "x.lake", "a.lace")
+    write_bundle(tmp_path / "a.records", RECORDS[:40])
+    write_bundle(tmp_path / "b.records", RECORDS[30:])
+    command("lake", "ingest", "x.lake", "a.records")
     code, out, _ = command("lake", "export", "x.lake", "phone.db", "--store")
     assert (code, out) == (0, "40 records written, 0 were there already\n")
     code, _, err = command("lake", "export", "x.lake", "phone.db")
     assert (code, "add --store" in err) == (2, True)
     (tmp_path / "in").mkdir()
-    (tmp_path / "b.lace").rename(tmp_path / "in" / "b.lace")
+    (tmp_path / "b.records").rename(tmp_path / "in" / "b.records")
     again = ("lake", "stream", "y.lake", "in", "--checkpoint", "c", "--once")
     code, out, _ = command(*again)
     assert (code, out) == (0, f"batch 0: {len(RECORDS) - 30} new, 0 duplicates, 0 put aside\n")
@@ -127,8 +127,8 @@ def test_a_lake_syncs_with_a_lace_at_an_address(command: Command, tmp_path: Path
 
     from lace.recordstore.memory import MemoryStore
 
-    write_bundle(tmp_path / "a.lace", RECORDS[:40])
-    command("lake", "ingest", "x.lake", "a.lace")
+    write_bundle(tmp_path / "a.records", RECORDS[:40])
+    command("lake", "ingest", "x.lake", "a.records")
     store = MemoryStore()
     store.save(RECORDS[20:])
     ready: list[str] = []
@@ -182,11 +182,11 @@ def test_plumb_eval_on_spark(command: Command, tmp_path: Path) -> None:
 def test_what_goes_wrong_is_said_in_a_line(command: Command, tmp_path: Path) -> None:
     code, _, err = command("lake", "select", "none.lake", PREFIX)
     assert (code, "[lake.absent]" in err) == (1, True)
-    code, _, err = command("lake", "ingest", "x.lake", "nothing.lace")
+    code, _, err = command("lake", "ingest", "x.lake", "nothing.records")
     assert (code, "[lake.input]" in err) == (1, True)
     assert not (tmp_path / "x.lake").exists()
-    write_bundle(tmp_path / "a.lace", RECORDS[:3])
-    command("lake", "ingest", "x.lake", "a.lace")
+    write_bundle(tmp_path / "a.records", RECORDS[:3])
+    command("lake", "ingest", "x.lake", "a.records")
     code, _, err = command("lake", "sql", "x.lake", "SELECT nothing FROM nowhere")
     assert (code, "[lake.job]" in err, "Traceback" in err) == (1, True, False)
     code, _, err = command("lake", "summarize", "x.lake", PREFIX, "--source", "x")
@@ -201,13 +201,13 @@ def test_what_goes_wrong_is_said_in_a_line(command: Command, tmp_path: Path) -> 
         code, _, err = command("lake", "stream", "x.lake", ".", "--checkpoint", "c", "--once")
         assert (code, "[lake.stream]" in err) == (1, True), text
         (tmp_path / "c" / name).unlink()
-    code, _, err = command("lake", "index", "a.lace")
-    assert (tmp_path / "a.lace.cuts").exists()
+    code, _, err = command("lake", "index", "a.records")
+    assert (tmp_path / "a.records.cuts").exists()
 
 
 def test_a_lace_is_a_folder_and_no_folder_of_bundles(command: Command, tmp_path: Path) -> None:
-    write_bundle(tmp_path / "a.lace", RECORDS[:20])
-    command("lake", "ingest", "x.lake", "a.lace")
+    write_bundle(tmp_path / "a.records", RECORDS[:20])
+    command("lake", "ingest", "x.lake", "a.records")
     assert command("init", "notes")[0] == 0
     for name in ("notes", "notes/records.lace"):
         code, _, err = command("lake", "ingest", "x.lake", name)
@@ -222,17 +222,17 @@ def test_a_lace_is_a_folder_and_no_folder_of_bundles(command: Command, tmp_path:
 
 
 def test_a_broken_bundle_is_compared_as_far_as_it_goes(command: Command, tmp_path: Path) -> None:
-    write_bundle(tmp_path / "a.lace", RECORDS[:5])
-    command("lake", "ingest", "x.lake", "a.lace")
-    (tmp_path / "b.lace").write_bytes(b"".join(r.raw for r in RECORDS[:8]) + b"garbage")
-    code, out, err = command("lake", "reconcile", "x.lake", "b.lace", PREFIX)
-    assert (code, "b.lace: 1 parts are no records" in err) == (3, True)
-    assert out.endswith("b.lace lacks 0\n")
+    write_bundle(tmp_path / "a.records", RECORDS[:5])
+    command("lake", "ingest", "x.lake", "a.records")
+    (tmp_path / "b.records").write_bytes(b"".join(r.raw for r in RECORDS[:8]) + b"garbage")
+    code, out, err = command("lake", "reconcile", "x.lake", "b.records", PREFIX)
+    assert (code, "b.records: 1 parts are no records" in err) == (3, True)
+    assert out.endswith("b.records lacks 0\n")
 
 
 def test_views_are_projections(command: Command, tmp_path: Path) -> None:
-    write_bundle(tmp_path / "a.lace", RECORDS)
-    command("lake", "ingest", "x.lake", "a.lace")
+    write_bundle(tmp_path / "a.records", RECORDS)
+    command("lake", "ingest", "x.lake", "a.records")
     columns = (
         "Hash",
         "Type",

@@ -34,7 +34,7 @@ RECORDS = room_records(120, seed=11)
 def lake_of(spark: SparkSession, root: Path, records: list[Record]) -> Lake:
     lake = Lake.open(spark, str(root), create=True)
     if records:
-        ingest(lake, [str(write_bundle(root.with_suffix(".lace"), records))])
+        ingest(lake, [str(write_bundle(root.with_suffix(".records"), records))])
     return lake
 
 
@@ -120,7 +120,7 @@ def test_a_lake_a_bundle_and_a_sqlite_lace(spark: SparkSession, tmp_path: Path) 
     whole = lake_of(spark, tmp_path / "whole", RECORDS)
     wanted = {row.hash for row in select(whole.snapshot(), program).hashes().collect()}
     lake = lake_of(spark, tmp_path / "lake", RECORDS[:60])
-    bundle = write_bundle(tmp_path / "other.lace", RECORDS[50:90])
+    bundle = write_bundle(tmp_path / "other.records", RECORDS[50:90])
     database = tmp_path / "notes.db"
     with SqliteStore(database) as store:
         store.save(RECORDS[80:])
@@ -135,7 +135,7 @@ def test_a_lake_a_bundle_and_a_sqlite_lace(spark: SparkSession, tmp_path: Path) 
         assert stored & wanted == wanted
         assert list(store.check()) == []
     assert bundle.read_bytes() == b"".join(record.raw for record in RECORDS[50:90])
-    (missing,) = tmp_path.glob("missing-*/*.lace")
+    (missing,) = tmp_path.glob("missing-*/*.records")
     frames = list(split_records([missing.read_bytes()]))
     assert len(frames) == len(wanted & {r.hash for r in RECORDS[:50]})
     assert hashes(lake) <= here
@@ -159,14 +159,14 @@ def test_a_stream_takes_each_bundle_once_and_resumes(spark: SparkSession, tmp_pa
         made.start()
         assert made.wait(120)
 
-    write_bundle(folder / "b.lace", RECORDS[:40])
-    write_bundle(folder / "c.lace", RECORDS[30:60])
-    write_bundle(folder / "d.lace", RECORDS[60:61])
+    write_bundle(folder / "b.records", RECORDS[:40])
+    write_bundle(folder / "c.records", RECORDS[30:60])
+    write_bundle(folder / "d.records", RECORDS[60:61])
     run()
     assert hashes(lake) == {r.hash for r in RECORDS[:61]}
     assert [number for number, _ in batches] == [0, 1]
-    write_bundle(folder / "a.lace", RECORDS[61:])  # sorts before what was read, and is not lost
-    (folder / "e.lace").write_bytes(b"nonsense")
+    write_bundle(folder / "a.records", RECORDS[61:])  # sorts before what was read, and is not lost
+    (folder / "e.records").write_bytes(b"nonsense")
     run()
     assert hashes(lake) == {r.hash for r in RECORDS}
     assert lake.quarantine().count() == 1
@@ -186,7 +186,7 @@ def test_a_batch_that_fails_around_its_commit_is_done_once(
 ) -> None:
     folder, checkpoint = tmp_path / "in", str(tmp_path / "checkpoint")
     folder.mkdir()
-    write_bundle(folder / "a.lace", RECORDS[:20])
+    write_bundle(folder / "a.records", RECORDS[:20])
     lake = lake_of(spark, tmp_path / "lake", [])
     run_step = ingest_module.run_step
 
@@ -204,7 +204,7 @@ def test_a_batch_that_fails_around_its_commit_is_done_once(
     monkeypatch.undo()
     again = LakeStream(lake, str(folder), checkpoint)
     again.start(interval="1 second")
-    write_bundle(tmp_path / "later", RECORDS[20:30]).rename(folder / "later.lace")
+    write_bundle(tmp_path / "later", RECORDS[20:30]).rename(folder / "later.records")
     while len(hashes(lake)) < 30:
         assert not again.wait(1)
     again.stop()

@@ -49,10 +49,10 @@ def bundles(tmp_path: Path) -> Path:
     """Two bundles that overlap, one of them with a record that is none, one with a broken end."""
     folder = tmp_path / "in"
     folder.mkdir()
-    write_bundle(folder / "a.lace", RECORDS[:200])
+    write_bundle(folder / "a.records", RECORDS[:200])
     bad = forge.seal(signature=b"0" * 86)
     raws = [record.raw for record in RECORDS[150:]]
-    (folder / "b.lace").write_bytes(b"".join([*raws[:20], bad, *raws[20:], b"what is this?"]))
+    (folder / "b.records").write_bytes(b"".join([*raws[:20], bad, *raws[20:], b"what is this?"]))
     return folder
 
 
@@ -65,10 +65,10 @@ def test_an_ingest_holds_every_valid_record_once_and_puts_the_rest_aside(
     assert hashes(lake) == sorted(record.hash for record in RECORDS)
     assert (done.records, done.duplicates, done.quarantined) == (len(RECORDS), 50, 2)
     bad, tail = sorted(lake.quarantine().collect(), key=lambda row: row.offset)
-    raw = (bundles / "b.lace").read_bytes()
+    raw = (bundles / "b.records").read_bytes()
     for row in (bad, tail):
         assert bytes(row.raw) == raw[row.offset : row.offset + row.length]
-        assert row.bundle.endswith("b.lace")
+        assert row.bundle.endswith("b.records")
         assert row.detail
     assert bad.code == "record.signature"
     assert tail.code == "record.markline"
@@ -78,7 +78,7 @@ def test_an_ingest_holds_every_valid_record_once_and_puts_the_rest_aside(
 @pytest.mark.req("020-FAC-01", "020-FAC-02")
 def test_tables_hold_the_facts_of_their_records(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
-    ingest(lake, [str(write_bundle(tmp_path / "a.lace", RECORDS))])
+    ingest(lake, [str(write_bundle(tmp_path / "a.records", RECORDS))])
     expected = {fact for record in RECORDS for fact in facts(record)}
     found: set[tuple[str, ...]] = {
         ("Have", row.hash) for row in lake.table("records").select("hash").collect()
@@ -103,8 +103,8 @@ def test_running_it_again_changes_nothing_and_new_names_add_nothing(
     before = contents(lake)
     again = ingest(lake, [str(bundles)])
     assert again == IngestResult(ingest=first.ingest, version=first.version, skipped_steps=1)
-    (bundles / "b.lace").rename(bundles / "c.lace")
-    moved = ingest(lake, [str(bundles / "c.lace")])
+    (bundles / "b.records").rename(bundles / "c.records")
+    moved = ingest(lake, [str(bundles / "c.records")])
     assert (moved.records, moved.quarantined) == (0, 0)
     assert contents(lake) == before
 
@@ -167,7 +167,7 @@ POINTS = [
 @pytest.fixture(scope="module")
 def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("undisturbed")
-    made = folder / "b.lace"
+    made = folder / "b.records"
     bad = forge.seal(signature=b"0" * 86)
     made.write_bytes(b"".join([RECORDS[0].raw, bad, *(record.raw for record in RECORDS[:60])]))
     lake = Lake.open(spark, str(folder / "lake"), create=True)
@@ -251,7 +251,7 @@ def test_an_ingest_can_be_completed_with_another_number_of_cores(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cores decide how a step is shared out, never what is in it."""
-    bundle = write_bundle(tmp_path / "a.lace", RECORDS)
+    bundle = write_bundle(tmp_path / "a.records", RECORDS)
     write_index(survey(str(bundle), cut_bytes=3_000))
     command = [sys.executable, "-c", ELSEWHERE, str(tmp_path / "lake"), str(bundle)]
     assert subprocess.run(command, check=False).returncode == 9
@@ -267,7 +267,7 @@ def test_an_ingest_can_be_completed_where_an_index_came_or_went(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Other cuts make other steps: numbers of committed ones then say nothing."""
-    bundle = write_bundle(tmp_path / "a.lace", RECORDS)
+    bundle = write_bundle(tmp_path / "a.records", RECORDS)
     write_index(survey(str(bundle), cut_bytes=3_000))
     lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
     with pytest.MonkeyPatch.context() as patch:
@@ -286,7 +286,7 @@ def test_writers_at_the_same_time_do_not_double_anything(
     """Another ingest commits between the look at the lake and the commit."""
     lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
     commit = DeltaLog.commit
-    waiting = [str(bundles / "a.lace")]
+    waiting = [str(bundles / "a.records")]
 
     def late(self: DeltaLog, *given: Any, **named: Any) -> int:
         if waiting and self.root.endswith("records"):
@@ -294,7 +294,7 @@ def test_writers_at_the_same_time_do_not_double_anything(
         return commit(self, *given, **named)
 
     monkeypatch.setattr(DeltaLog, "commit", late)
-    ingest(lake, [str(bundles / "b.lace")])
+    ingest(lake, [str(bundles / "b.records")])
     assert hashes(lake) == sorted(record.hash for record in RECORDS)
 
 
@@ -324,7 +324,7 @@ def test_hostile_bundles_lose_nothing_and_stop_nothing(spark: SparkSession, tmp_
     folder.mkdir()
     made = hostile()
     for name, raw in made.items():
-        (folder / f"{name}.lace").write_bytes(raw)
+        (folder / f"{name}.records").write_bytes(raw)
     lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
     ingest(lake, [str(folder)])
     found = set(hashes(lake))
@@ -348,8 +348,8 @@ def test_bytes_without_a_boundary_are_kept_whole(
 
     monkeypatch.setattr(source, "_PIECE", 1000)
     raw = RECORDS[0].raw + random.Random(1).randbytes(4500)
-    (tmp_path / "a.lace").write_bytes(raw)
-    segment = survey(str(tmp_path / "a.lace")).segments()[0]
+    (tmp_path / "a.records").write_bytes(raw)
+    segment = survey(str(tmp_path / "a.records")).segments()[0]
     rows = [row for batch in source.read_segment(segment) for row in batch.to_pylist()]
     assert b"".join(row["raw"] for row in rows) == raw
     assert [row["code"] for row in rows][1:] == ["record.markline", *["lake.unreadable"] * 4]
@@ -361,7 +361,7 @@ def test_bytes_without_a_boundary_are_kept_whole(
 def test_a_bundle_is_cut_at_records_and_the_cuts_can_be_kept(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    bundle = write_bundle(tmp_path / "a.lace", RECORDS)
+    bundle = write_bundle(tmp_path / "a.records", RECORDS)
     found = survey(str(bundle), cut_bytes=5_000)
     assert len(found.cuts) > 20
     write_index(found)
@@ -379,14 +379,14 @@ def test_a_bundle_is_cut_at_records_and_the_cuts_can_be_kept(
     frame = spark.read.format("lace").load(str(bundle))
     rows = frame.select("hash", "code").collect()
     assert sorted(row.hash for row in rows) == sorted(record.hash for record in RECORDS)
-    moved = bundle.rename(tmp_path / "b.lace")
+    moved = bundle.rename(tmp_path / "b.records")
     Path(f"{bundle}{INDEX_SUFFIX}").rename(f"{moved}{INDEX_SUFFIX}")
     assert survey(str(moved)).cuts == found.cuts
 
 
 def test_an_index_of_the_first_format_is_read(tmp_path: Path) -> None:
     """Such indexes lie beside archives: few cuts, a segment or more apart."""
-    bundle = write_bundle(tmp_path / "a.lace", RECORDS)
+    bundle = write_bundle(tmp_path / "a.records", RECORDS)
     whole = survey(str(bundle), cut_bytes=40_000)
     Path(f"{bundle}{INDEX_SUFFIX}").write_text(
         f'{{"cuts": [{", ".join(map(str, whole.cuts))}], "digest": "{whole.digest}", "format": 1, '
@@ -401,7 +401,7 @@ def test_an_index_that_lies_is_found_out(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inner = forge.plex(embedded=forge.blob(RECORDS[20].raw))
-    bundle = tmp_path / "a.lace"
+    bundle = tmp_path / "a.records"
     bundle.write_bytes(inner + RECORDS[0].raw)
     within = inner.index(RECORDS[20].raw)
     honest = survey(str(bundle))
@@ -484,7 +484,7 @@ def test_a_record_that_kills_its_worker_is_put_aside_and_the_rest_comes_in(
     """A native library that aborts on one signature, in every process that validates."""
     fatal = next(record for record in RECORDS[50:] if isinstance(record, Seal))
     (tmp_path / "sitecustomize.py").write_text(FINDER)
-    bundle = write_bundle(tmp_path / "a.lace", RECORDS)
+    bundle = write_bundle(tmp_path / "a.records", RECORDS)
     process = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path / "lake"), str(bundle)],
         env=os.environ | {"PYTHONPATH": str(tmp_path), "FATAL": fatal.signature},

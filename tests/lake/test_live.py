@@ -130,7 +130,7 @@ def test_a_source_that_dies_writes_each_record_into_one_bundle(
         live.sync()
         live.drain()
         assert live.drain() == 0
-        bundles = sorted(Path(live.folder).glob("*.lace"))
+        bundles = sorted(Path(live.folder).glob("*.records"))
         raws = [bundle.read_bytes() for bundle in bundles]
         frames = [f for f in split_records(raws) if isinstance(f, Frame)]
         assert len(bundles) > 3

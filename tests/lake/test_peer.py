@@ -50,7 +50,7 @@ HIDING = Exposure((
 def lake_of(spark: SparkSession, root: Path, records: list[Record]) -> Lake:
     lake = Lake.open(spark, str(root), create=True)
     if records:
-        ingest(lake, [str(write_bundle(root.with_suffix(".lace"), records))])
+        ingest(lake, [str(write_bundle(root.with_suffix(".records"), records))])
     return lake
 
 

@@ -41,7 +41,7 @@ EVERYTHING = [*RECORDS, *CHAIN]
 def snapshot(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     folder = tmp_path_factory.mktemp("lake")
     lake = Lake.open(spark, str(folder / "lake"), create=True)
-    ingest(lake, [str(write_bundle(folder / "a.lace", EVERYTHING))])
+    ingest(lake, [str(write_bundle(folder / "a.records", EVERYTHING))])
     return lake.snapshot()
 
 
@@ -264,7 +264,7 @@ def test_negated_and_counted_facts_are_followed(snapshot: Snapshot, source: Memo
 
 def test_paths_lead_to_lakes(tmp_path: Path, spark: SparkSession) -> None:
     lake = Lake.open(spark, f"file://{tmp_path}/lake", create=True)
-    bundle = write_bundle(tmp_path / "a.lace", RECORDS[:5])
+    bundle = write_bundle(tmp_path / "a.records", RECORDS[:5])
     assert ingest(lake, [f"file://{bundle}"]).records == 5
     assert lake.snapshot().records.count() == 5
     assert len(list(lake.snapshot().load({RECORDS[0].hash}))) == 1

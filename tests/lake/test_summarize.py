@@ -43,7 +43,7 @@ SOURCE = SourceLabel("V.someone 'quoted'")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     folder = tmp_path_factory.mktemp("summaries")
     made = Lake.open(spark, str(folder / "lake"), create=True)
-    ingest(made, [str(write_bundle(folder / "a.lace", RECORDS))])
+    ingest(made, [str(write_bundle(folder / "a.records", RECORDS))])
     return made
 
 
@@ -100,7 +100,7 @@ def test_summaries_follow_the_lake_and_compute_only_what_is_new(
     known = 0
     for number, stage in enumerate(stages):
         here += stage
-        ingest(lake, [str(write_bundle(tmp_path / f"{number}.lace", stage))])
+        ingest(lake, [str(write_bundle(tmp_path / f"{number}.records", stage))])
         adverts = expected(here, None)
         made = summarized(lake, advertising)
         assert made.partitions == partitions(adverts, 1)
@@ -123,9 +123,9 @@ def test_a_crash_between_digests_and_roots_is_made_good(
 ) -> None:
     lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
     advertising = Advertising(selection=MODULE.id, source=SOURCE, prefix_length=1)
-    ingest(lake, [str(write_bundle(tmp_path / "a.lace", RECORDS[:100]))])
+    ingest(lake, [str(write_bundle(tmp_path / "a.records", RECORDS[:100]))])
     summarized(lake, advertising)
-    ingest(lake, [str(write_bundle(tmp_path / "b.lace", RECORDS[100:]))])
+    ingest(lake, [str(write_bundle(tmp_path / "b.records", RECORDS[100:]))])
     commit = DeltaLog.commit
 
     class Crash(BaseException):

@@ -22,9 +22,9 @@ PLACE = "//notes-demo//notes//"
 LAKE = {
     "demo": (),
     "export": ("a.lake", "out"),
-    "index": ("a.lace",),
+    "index": ("a.records",),
     "info": ("a.lake",),
-    "ingest": ("a.lake", "a.lace"),
+    "ingest": ("a.lake", "a.records"),
     "reconcile": ("a.lake", "b.lake", PLACE),
     "select": ("a.lake", PLACE),
     "serve": ("a.lake", "--select", PLACE),
@@ -136,7 +136,8 @@ def test_what_needs_an_extra_says_how_to_get_it(
 ) -> None:
     (tmp_path / "a.lacegram").write_text(RULES)
     (tmp_path / "facts").write_text("Have('x')\n")
-    (tmp_path / "a.lace").touch()
+    for name in ("a.lace", "a.records"):
+        (tmp_path / name).touch()
     extra, *arguments = command
     done = clean.run("lace", *arguments, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr

@@ -149,7 +149,7 @@ def lake() -> None:
 
     \b
     Example:
-      lace lake ingest notes.lake archive/ more.lace
+      lace lake ingest notes.lake archive/ more.records
       lace lake select notes.lake //notes-demo//notes// --count
     """
 
@@ -179,14 +179,14 @@ def doctor(spark: Spark) -> int:
 @click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE...")
 @spark_options
 def ingest(name: str, bundles: tuple[str, ...], spark: Spark) -> int:
-    """Validate the records of bundles, and of folders of *.lace files, into LAKE.
+    """Validate the records of bundles, and of folders of *.records files, into LAKE.
 
     What is no record goes to the table "quarantine". Running it again changes nothing; a run that
     was broken off is completed by the next one.
 
     \b
     Example:
-      lace lake ingest notes.lake archive/ more.lace
+      lace lake ingest notes.lake archive/ more.records
     """
     from lace.lake.session import check_packages
 
@@ -241,7 +241,7 @@ def index(bundles: tuple[str, ...]) -> None:
 
     \b
     Example:
-      lace lake index archive/2024.lace
+      lace lake index archive/2024.records
     """
     from lace.lake.session import check_packages
 

@@ -36,7 +36,7 @@ def stream_command(
 ) -> int:
     """Take records into LAKE as they come, each once, until Ctrl-C.
 
-    From a FOLDER come bundles. One must appear under its *.lace name in one step: write it under
+    From a FOLDER come bundles. One must appear under its *.records name in one step: write it under
     another name, then rename it. From a peer at an ADDRESS comes what SELECTOR selects, over an
     exchange that stays open, and is made again when the connection breaks. The same checkpoint goes
     on where it ended.

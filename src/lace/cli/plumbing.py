@@ -46,7 +46,7 @@ def plumb() -> None:
     \b
     Example:
       echo 000102 | lace plumb b64a encode
-      lace plumb record check bundle.lace
+      lace plumb record check bundle.records
     """
 
 
@@ -126,7 +126,7 @@ def record_group() -> None:
 
     \b
     Example:
-      lace plumb record check bundle.lace
+      lace plumb record check bundle.records
     """
 
 
@@ -159,7 +159,7 @@ def check(files: tuple[str, ...]) -> int:
 
     \b
     Example:
-      lace plumb record check bundle.lace
+      lace plumb record check bundle.records
     """
     rejected = False
     for file, offset, verdict in _verdicts(files):
@@ -189,7 +189,7 @@ def facts_command(files: tuple[str, ...]) -> int:
 
     \b
     Example:
-      lace plumb record facts bundle.lace
+      lace plumb record facts bundle.records
     """
     lines: set[bytes] = set()
     rejected = False

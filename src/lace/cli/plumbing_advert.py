@@ -36,7 +36,7 @@ def advert_group() -> None:
 
     \b
     Example:
-      lace plumb advert list --records bundle.lace --source V.x --fields Group,App
+      lace plumb advert list --records bundle.records --source V.x --fields Group,App
     """
 
 
@@ -47,7 +47,7 @@ def list_command(**options: Any) -> int:
 
     \b
     Example:
-      lace plumb advert list --records bundle.lace --source V.x --fields Group,App
+      lace plumb advert list --records bundle.records --source V.x --fields Group,App
     """
     adverts, code = _adverts(**options)
     for advert in adverts:
@@ -62,7 +62,7 @@ def digests(**options: Any) -> int:
 
     \b
     Example:
-      lace plumb advert digests --records bundle.lace --source V.x --all-fields
+      lace plumb advert digests --records bundle.records --source V.x --all-fields
     """
     adverts, code = _adverts(**options)
     for advert in adverts:
@@ -80,7 +80,7 @@ def partitions(prefix_length: int, **options: Any) -> int:
 
     \b
     Example:
-      lace plumb advert partitions --prefix-length 2 --records r.lace --source V.x --all-fields
+      lace plumb advert partitions --prefix-length 2 --records r.records --source V.x --all-fields
     """
     adverts, code = _adverts(**options)
     made = Partitions.of({advert.record: advert.digest() for advert in adverts})

@@ -88,7 +88,7 @@ def evaluate_command(
 
     \b
     Example:
-      lace plumb plan evaluate --local a --peer b --index 0 --viewer V.x --records r.lace
+      lace plumb plan evaluate --local a --peer b --index 0 --viewer V.x --records r.records
     """
     source, rejected = read_facts(records_file)
     for offset, code, detail in rejected:

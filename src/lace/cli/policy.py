@@ -22,7 +22,7 @@ def policy() -> None:
     \b
     Example:
       lace policy show //notes-demo//notes//
-      lace policy audit --local //u//docs// --peer their.lacegram --records mine.lace
+      lace policy audit --local //u//docs// --peer their.lacegram --records mine.records
     """
 
 
@@ -84,7 +84,7 @@ def audit_command(
 
     \b
     Example:
-      lace policy audit --local //u//docs// --peer their.lacegram --records mine.lace
+      lace policy audit --local //u//docs// --peer their.lacegram --records mine.records
     """
     source, rejected = read_facts(records)
     proven = None if viewer is None else read_verifier(viewer, "--viewer")

@@ -44,9 +44,9 @@ def record() -> None:
 
     \b
     Example:
-      lace record make //notes-demo//notes/message//msg/1 --text Hello --key me.key -o note.lace
-      lace record show note.lace
-      lace record verify note.lace
+      lace record make //notes-demo//notes/message//msg/1 --text Hello --key me.key -o note.records
+      lace record show note.records
+      lace record verify note.records
     """
 
 
@@ -82,7 +82,7 @@ def make(
 
     \b
     Example:
-      lace record make //notes-demo//notes/message//msg/1 -f Title=Hello --text "Hi" -o note.lace
+      lace record make //notes-demo//notes/message//msg/1 -f Title=Hello --text "Hi" -o note.records
     """
     if text_data is not None and data_file is not None:
         raise click.UsageError("give --text or --data, not both")
@@ -117,7 +117,7 @@ def seal_command(file: str, key_text: str, output: str, force: bool) -> None:
 
     \b
     Example:
-      lace record seal draft.lace --key me.key -o note.lace
+      lace record seal draft.records --key me.key -o note.records
     """
     records = [validate_record(frame.raw).unwrap() for frame in _whole_frames(file)]
     if len(records) != 1 or not isinstance(records[0], Plex):
@@ -138,7 +138,7 @@ def show(file: str, form: str | None) -> int:
 
     \b
     Example:
-      lace record show note.lace
+      lace record show note.records
     """
     rejected = False
     for frame in read_frames(file):
@@ -163,8 +163,8 @@ def verify(files: tuple[str, ...], everything: bool) -> int:
 
     \b
     Example:
-      lace record verify note.lace
-      lace record verify --all note.lace
+      lace record verify note.records
+      lace record verify --all note.records
     """
     out = console()
     good = bad = 0

@@ -90,7 +90,7 @@ def why_not(**flags: Any) -> int:
     Example:
       lace why-not S.….H3 --peer bob
       lace why-not S.….H3 --peer server --ask
-      lace why-not note.lace
+      lace why-not note.records
     """
     return _explain(**flags)
 

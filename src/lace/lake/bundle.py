@@ -27,7 +27,7 @@ SEGMENT_BYTES: Final = 32 * MIB
 """Of one task, and so of one file, where there is much to read."""
 CUT_BYTES: Final = 4 * MIB
 """Between cuts: what a task has at least, where there is little."""
-SUFFIX: Final = ".lace"
+SUFFIX: Final = ".records"
 INDEX_SUFFIX: Final = ".cuts"
 _LACE: Final = "lace.toml"
 _DATABASE: Final = b"SQLite format 3\x00"
@@ -117,7 +117,7 @@ def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 def list_bundles(paths: Sequence[str]) -> list[str]:
-    """Return the bundles among files and folders, sorted; a folder is searched for ``*.lace``."""
+    """Return the bundles among files and folders, sorted; of a folder, all its ``*.records``."""
     found: set[str] = set()
     for given in paths:
         path = given if "://" in given else os.path.abspath(given)  # noqa: PTH100 (or a URI)

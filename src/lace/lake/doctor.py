@@ -84,7 +84,7 @@ def _tables(spark: object, folder: str) -> Finding:
     from lace.record.build import build_blob
 
     assert isinstance(spark, SparkSession)
-    bundle = Path(folder) / "a.lace"
+    bundle = Path(folder) / "a.records"
     bundle.write_bytes(build_blob(b"is anybody there?").raw)
     lake = Lake.open(spark, f"{folder}/lake", create=True)
     done = ingest(lake, [str(bundle)])

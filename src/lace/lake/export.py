@@ -78,7 +78,7 @@ def _writer(folder: str) -> Any:
 
         context = TaskContext.get()
         assert context is not None
-        bundle = f"{folder}/part-{context.partitionId():05d}.lace"
+        bundle = f"{folder}/part-{context.partitionId():05d}.records"
         # A task may run twice; whichever ends last puts its whole file in place.
         draft = f"{bundle}.{context.taskAttemptId()}.draft"
         system, path = filesystem(draft)

@@ -32,7 +32,7 @@ from lace.recordstore.sqlite import SqliteStore
 from lace.transport.address import Address
 
 BUNDLE_BYTES: Final = 64 * MIB
-_NAME: Final = re.compile(r"(\d{12,18})-(\d{12,18})\.lace")
+_NAME: Final = re.compile(r"(\d{12,18})-(\d{12,18})\.records")
 _AT_ONCE: Final = 1000
 _CLOSE_SECONDS: Final = 5.0
 
@@ -177,7 +177,7 @@ class LiveSource(Closes):
             file.flush()
             os.fsync(file.fileno())  # the name will say that these need not be written again
         if count:
-            draft.rename(folder / f"{first:012d}-{last:012d}.lace")
+            draft.rename(folder / f"{first:012d}-{last:012d}.records")
             self._drained = last
         else:
             draft.unlink()

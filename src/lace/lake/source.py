@@ -55,7 +55,7 @@ _MAX_FILES: Final = 1000
 
 
 class LaceDataSource(DataSource):
-    """Bundles of records. ``load(path)`` takes a bundle or a folder of ``*.lace`` files."""
+    """Bundles of records. ``load(path)`` takes a bundle or a folder of ``*.records`` files."""
 
     @classmethod
     def name(cls) -> str:

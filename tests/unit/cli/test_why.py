@@ -125,16 +125,16 @@ def test_the_commands_answer_by_hash_place_and_file(home: Path) -> None:
     code, entry = told("why-not", STRAY.hash, cwd=where)
     assert (code, entry["allowed"]) == (6, False)
     other = sealed("notes/message", "msg/3", MALLORY)
-    (home / "other.lace").write_bytes(other.raw)
-    code, entry = told("why-not", home / "other.lace", cwd=where)
+    (home / "other.records").write_bytes(other.raw)
+    code, entry = told("why-not", home / "other.records", cwd=where)
     assert (code, entry["question"]) == (6, "request")
     assert entry["refusals"]
     code, entry = told("why-not", other.hash, cwd=where)
     assert entry["steps"][0] == {
         "layer": "here", "passed": False, "detail": "it is not stored here",
     }  # fmt: skip
-    (home / "two.lace").write_bytes(other.raw + NOTE.raw)
-    for wrong in ("//notes-demo//notes/message//msg/9", "nothing", str(home / "two.lace")):
+    (home / "two.records").write_bytes(other.raw + NOTE.raw)
+    for wrong in ("//notes-demo//notes/message//msg/9", "nothing", str(home / "two.records")):
         assert lace("why", wrong, cwd=where).returncode in {1, 2}
 
 
