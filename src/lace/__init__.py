@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lace.api.interlaces import OpenInterlace, SteppedInterlace, open_interlace, sync
     from lace.api.operations import count, for_each, forget, get, history, list, store
     from lace.api.reasons import Explanation, explain
+    from lace.api.rooms import Membership, admit, members, remove
     from lace.clock import tai_now
     from lace.crypto.keys import SigningKey
     from lace.datalog.evaluate import Evaluation, evaluate
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from lace.record.model import Blob, Plex, Record, Seal
     from lace.record.split import RecordSplitter, split_records
     from lace.record.validate import validate_record
+    from lace.rooms import Room
     from lace.rules import LocalFacts, MemorySource, check_lacegram, compile_program
     from lace.selectors import all_of, any_of, hashes, room, selector, with_support
     from lace.urc import Coordinate, HashAddress, Prefix, parse_urc
@@ -80,6 +82,7 @@ _HOMES = {
     "lace.api.interlaces": ("OpenInterlace", "SteppedInterlace", "open_interlace", "sync"),
     "lace.api.operations": ("count", "for_each", "forget", "get", "history", "list", "store"),
     "lace.api.reasons": ("Explanation", "explain"),
+    "lace.api.rooms": ("Membership", "admit", "members", "remove"),
     "lace.crypto.keys": ("SigningKey",),
     "lace.datalog.evaluate": ("Evaluation", "evaluate"),
     "lace.datalog.explain": ("Explainer",),
@@ -110,6 +113,7 @@ _HOMES = {
     "lace.record.model": ("Blob", "Plex", "Record", "Seal"),
     "lace.record.split": ("RecordSplitter", "split_records"),
     "lace.record.validate": ("validate_record",),
+    "lace.rooms": ("Room",),
     "lace.rules": ("LocalFacts", "MemorySource", "check_lacegram", "compile_program"),
     "lace.record.bulk": ("validate_frames",),
     "lace.clock": ("tai_now",),
@@ -150,6 +154,7 @@ __all__ = [
     "Limits",
     "LocalFacts",
     "Maintained",
+    "Membership",
     "MemorySource",
     "OpenInterlace",
     "Outcome",
@@ -169,6 +174,7 @@ __all__ = [
     "RecordSaved",
     "RecordSplitter",
     "Refused",
+    "Room",
     "RowMap",
     "RuleProgram",
     "Seal",
@@ -179,6 +185,7 @@ __all__ = [
     "TransportError",
     "UsageError",
     "__version__",
+    "admit",
     "all_of",
     "any_of",
     "audit",
@@ -201,10 +208,12 @@ __all__ = [
     "inspect_record",
     "label_operands",
     "list",
+    "members",
     "module_from_text",
     "open",
     "open_interlace",
     "parse_urc",
+    "remove",
     "room",
     "seal",
     "selector",

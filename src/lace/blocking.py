@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from lace.api import exporting, importing, interlaces, operations
+from lace.api import exporting, importing, interlaces, operations, rooms
 from lace.api.handles import Lace, Peer
 from lace.api.handles import connect as connect
 from lace.api.handles import open as open
@@ -23,7 +23,8 @@ from lace.crypto.keys import SigningKey
 from lace.errors import Outcome
 from lace.interlace import messages as m
 from lace.projection import STANDARD, Projection
-from lace.record.model import Record
+from lace.record.model import Record, Seal
+from lace.rooms import Room
 
 T = TypeVar("T")
 
@@ -97,6 +98,34 @@ def export_file(
     return _run(
         exporting.export_file(local, target, policy, form=form, overwrite=overwrite, listen=listen)
     )
+
+
+def admit(
+    local: Lace,
+    member: str,
+    role: str | None = None,
+    *,
+    room: Room | None = None,
+    under: str | None = None,
+    may_admit: int = 0,
+    key: SigningKey | None = None,
+) -> Seal:
+    """Store a grant for a verifier, signed with the key of the lace; return it."""
+    return _run(
+        rooms.admit(local, member, role, room=room, under=under, may_admit=may_admit, key=key)
+    )
+
+
+def remove(
+    local: Lace, member: str, *, room: Room | None = None, key: SigningKey | None = None
+) -> Seal:
+    """Store the end of a membership, signed with the key of the lace; return it."""
+    return _run(rooms.remove(local, member, room=room, key=key))
+
+
+def members(local: Lace, room: Room | None = None) -> builtins.list[rooms.Membership]:
+    """Return who is a member by what is here, then who was."""
+    return _run(rooms.members(local, room))
 
 
 def sync(

@@ -445,6 +445,11 @@ class Code(StrEnum):
         "The text is not a selector.",
         "Give a coordinate, a prefix, a hash address, or rules that define both facets.",
     )
+    POLICY_ROOM = (
+        "policy.room",
+        "A room cannot be as it is asked for.",
+        "See docs/howto/keep-a-room.md for the choices that a room has.",
+    )
     INTERLACE_BLOCK = (
         "interlace.block",
         "A fact block is malformed.",

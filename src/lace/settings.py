@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -19,24 +19,16 @@ from lace.keyring import Keyring, is_key_name, read_key_file
 from lace.limits import DEFAULT_LIMITS
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.view import Expose, Exposure
-from lace.selectors import MEMBER_APP, room, selector
+from lace.rooms import Room
+from lace.selectors import selector
 from lace.text import shown
-from lace.urc import Coordinate, Prefix, parse_urc
+from lace.urc import Coordinate
 
 FILE: Final = "lace.toml"
 STORE: Final = "records.lace"
 _FILE_BYTES: Final = 1 << 20
 _WORDS: Final[tuple[Expose, ...]] = ("none", "selected", "everything")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoomSettings:
-    """Who admits the members of a room."""
-
-    authority: str
-    delegation: bool = False
-    revocation: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +52,8 @@ class Settings:
     store: Path
     key: str | None = None
     select: str | None = None
-    room: RoomSettings | None = None
-    expose: tuple[str, ...] = ("selected",)
+    room: Room | None = None
+    expose: tuple[str, ...] = ()
     peers: Mapping[str, PeerSettings] = field(default_factory=dict)
     peer: str | None = None
     """Which of the peers is meant where none is said."""
@@ -84,29 +76,19 @@ class Settings:
         if self.select is None:
             raise nothing_selects()
         if self.room is not None:
-            return room(
-                self.select,
-                authority=self.room.authority,
-                delegation=self.room.delegation,
-                revocation_app=self.room.revocation,
-            )
+            return self.room.module
         return read_selector(self.select, self.folder)
 
     def exposure(self) -> Exposure:
-        """Return what a peer's rules may see."""
+        """Return what a peer's rules may see: as it says, else as the room does."""
+        if self.room is not None and not self.expose:
+            return self.room.exposure
         return read_exposure(self.expose, self.folder)
 
     def grants_at(self, place: Coordinate) -> bool:
         """Whether a record at a place says who is a member of the room, or is one no longer."""
-        if self.room is None or self.select is None:
-            return False
-        about = parse_urc(self.select)
-        apps = {MEMBER_APP, self.room.revocation}
-        return (
-            isinstance(about, Prefix)
-            and place.group == about.group
-            and place.app in {f"{about.app}/{app}" for app in apps if app is not None}
-        )
+        room = self.room
+        return room is not None and (place.group, place.app) == (room.group, room.member_app)
 
 
 def nothing_selects() -> UsageError:
@@ -201,31 +183,47 @@ def parse(table: Mapping[str, Any], folder: Path) -> Settings:
         store=folder / (taken.text("store") or STORE),
         key=taken.text("key"),
         select=taken.text("select"),
-        room=taken.table("room", _room),
-        expose=taken.texts("expose") or ("selected",),
+        expose=taken.texts("expose"),
         peers=taken.tables("peers", _peer),
         peer=taken.text("peer"),
     )
+    choices = taken.table("room", _RoomChoices)
     taken.finish()
-    if made.room is not None and made.select is None:
-        _wrong("room needs select, the app that the room is about")
+    if choices is not None:
+        if made.select is None:
+            _wrong("room needs select, the app that the room is about")
+        made = replace(made, room=choices.room(made.select))
     if made.peer is not None and made.peer not in made.peers:
         _wrong(f"peer is {shown(made.peer)}, and there is no [peers.{made.peer}]")
     return made
 
 
-def _room(table: Mapping[str, Any]) -> RoomSettings:
-    taken = _Table(table, "room")
-    authority = taken.text("authority")
-    if authority is None or not is_verifier(authority):
-        _wrong("room.authority is the verifier that admits members")
-    made = RoomSettings(
-        authority=authority,
-        delegation=taken.flag("delegation"),
-        revocation=taken.text("revocation"),
-    )
-    taken.finish()
-    return made
+class _RoomChoices:
+    """What the table of a room says; the place of the room is said elsewhere."""
+
+    def __init__(self, table: Mapping[str, Any]) -> None:
+        taken = _Table(table, "room")
+        self._authority = taken.text("authority")
+        self._choices: dict[str, Any] = {
+            name: value
+            for name, value in (
+                ("removed", taken.text("removed")),
+                ("places", taken.text("places")),
+                ("reads", taken.text("reads")),
+                ("delegation", taken.number("delegation")),
+                ("roles", taken.lists("roles")),
+            )
+            if value is not None
+        }
+        taken.finish()
+
+    def room(self, prefix: str) -> Room:
+        if self._authority is None or not is_verifier(self._authority):
+            _wrong("room.authority is the verifier that admits members")
+        try:
+            return Room(prefix=prefix, authority=self._authority, **self._choices)
+        except LaceError as error:
+            _wrong(f"room: {error.message}. {error.hint}")
 
 
 def _peer(table: Mapping[str, Any]) -> PeerSettings:
@@ -266,6 +264,20 @@ class _Table:
 
     def flag(self, name: str) -> bool:
         return self._take(name, bool, "true or false") or False
+
+    def number(self, name: str) -> int | None:
+        value = self._take(name, int, "a number")
+        if isinstance(value, bool):
+            _wrong(f"{name} in {self._where} is a number")
+        return value
+
+    def lists(self, name: str) -> dict[str, tuple[str, ...]] | None:
+        """Return texts by name: each entry is a text or a list of texts."""
+        value = self._take(name, dict, "a table")
+        if value is None:
+            return None
+        entries = _Table(value, name)
+        return {key: entries.texts(key) for key in value}
 
     def texts(self, name: str) -> tuple[str, ...]:
         value = self._take(name, object, "")

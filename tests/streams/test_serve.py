@@ -16,6 +16,8 @@ from meeting import client, within
 from servers import policy, process, served
 from wires import hashes, notes, store_of
 
+import lace as api
+from lace import blocking
 from lace.crypto import SigningKey
 from lace.driving.backoff import Backoff
 from lace.driving.exchange import Exchange
@@ -25,6 +27,7 @@ from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
 from lace.recordstore import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
+from lace.rooms import Room
 from lace.transport.address import parse_address
 from lace.transport.dial import connect
 from lace.transport.stdio import spawn
@@ -71,6 +74,24 @@ def test_a_store_is_served_by_a_process(scheme: str, tmp_path: Path) -> None:
         assert hashes(store) == hashes(here)
         assert there < hashes(store)
     assert KEY.reveal() not in server.log_file.read_text()
+
+
+def test_a_folder_is_served_as_its_settings_expose_it(tmp_path: Path) -> None:
+    member, stranger = SigningKey(b"\x32" * 32), SigningKey(b"\x33" * 32)
+    rules = Room(prefix="//g//notes//", authority=KEY.verifier)
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "lace.toml").write_text(
+        f'key = "{key_file(tmp_path)}"\nselect = "//g//notes//"\n[room]\nauthority = "{KEY.verifier}"\n'
+    )
+    with api.open(tmp_path / "room", records=notes(5, key=KEY)) as local:
+        blocking.admit(local, KEY.verifier)
+        blocking.admit(local, member.verifier, "reader")
+    with process(tmp_path, "room", "tcp:127.0.0.1:0") as server:
+        for who, seen in ((member, 7), (stranger, 0)):
+            here = MemoryStore()
+            near = replace(client(here, key=who), module=rules.module)
+            assert isinstance(within(near.sync(server.address)), m.Closed)
+            assert here.count() == seen
 
 
 @pytest.mark.req("060-TRN-01")

@@ -26,6 +26,7 @@ from lace.recordstore.sqlite import SqliteStore
 from lace.transport.address import Address, parse_address
 
 if TYPE_CHECKING:
+    from lace.rooms import Room
     from lace.settings import Settings
 
 T = TypeVar("T")
@@ -94,6 +95,8 @@ class Lace:
     """What peers' rules may see, where a call does not say it."""
     peers: Mapping[str, Peer] = field(default_factory=dict)
     """Those of the settings, by name."""
+    room: Room | None = None
+    """The room that the settings are about."""
     _worker: ThreadPoolExecutor | None = None
     _warm: WarmLinks = field(default_factory=WarmLinks)
     _closed: bool = False
@@ -250,6 +253,7 @@ def open(
         policy=said.policy,
         exposure=said.exposure,
         peers=said.peers,
+        room=said.room,
         _worker=None if path is None else ThreadPoolExecutor(1, "lace"),
     )
 
@@ -262,6 +266,7 @@ class _Said:
     policy: PolicyModule | None = None
     exposure: Exposure = _SELECTED
     peers: Mapping[str, Peer] = field(default_factory=dict)
+    room: Room | None = None
 
 
 def _settings(path: Path) -> Settings | None:
@@ -283,7 +288,7 @@ def _said_by(settings: Settings | None) -> _Said:
         for name, peer in settings.peers.items()
     }
     policy = None if settings.select is None else settings.module()
-    return _Said(settings.signing_key(), policy, settings.exposure(), peers)
+    return _Said(settings.signing_key(), policy, settings.exposure(), peers, settings.room)
 
 
 def connect(

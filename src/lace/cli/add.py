@@ -23,6 +23,7 @@ from lace.errors import Code, Status, UsageError
 from lace.limits import DEFAULT_LIMITS
 from lace.policy.module import PolicyModule
 from lace.record import Record, build_plex, seal
+from lace.rooms import ENDED_FIELD, ROLE_FIELD
 from lace.selectors import MEMBER_FIELD
 from lace.tai import NS_PER_SECOND, difference_ns
 from lace.urc import Coordinate, parse_urc
@@ -149,7 +150,15 @@ def _by_verifier(
 ) -> Iterator[tuple[str, str]]:
     """Yield extra headers; in a grant, the member by verifier, whatever it was called."""
     names_members = settings.settings.grants_at(place)
-    for name, value in pairs:
+    given = list(pairs)
+    if names_members and not {name for name, _ in given} & {ROLE_FIELD, ENDED_FIELD}:
+        # The rules would pass over it, and nobody would be told.
+        raise UsageError(
+            f"a grant says {ROLE_FIELD}, the end of one says {ENDED_FIELD}",
+            code=Code.POLICY_ROOM,
+            hint="lace room admit and lace room remove make them.",
+        )
+    for name, value in given:
         is_member = names_members and name == MEMBER_FIELD
         yield name, read_verifier(value, MEMBER_FIELD) if is_member else value
 

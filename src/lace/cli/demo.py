@@ -22,7 +22,7 @@ from lace.crypto.keys import demo_key
 from lace.keyring import VARIABLE, Keyring
 from lace.record import build_plex, seal
 from lace.record.model import Record
-from lace.selectors import room
+from lace.rooms import Room
 from lace.tai import Tai
 
 _PLACE: Final = "//notes-demo//notes//"
@@ -64,7 +64,7 @@ class _Demo:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.authority, self.bob, self.mallory = map(demo_key, ("authority", "bob", "mallory"))
-        self.module = room(_PLACE, authority=self.authority.verifier)
+        self.module = Room(prefix=_PLACE, authority=self.authority.verifier).module
 
     def run(self) -> None:
         _title("A room: the authority admits members, and what members sign belongs")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -15,26 +16,26 @@ from lace.keyring import is_key_name
 from lace.settings import FILE, STORE, is_file, parse, read_selector
 from lace.transport.address import parse_address
 
+peer_option: Final = click.option(
+    "--peer", "peers", multiple=True, metavar="NAME=ADDRESS", help="A peer by name; repeatable."
+)
+
 
 @click.command()
 @click.argument("path", default=".")
 @key_option("The key that signs what is added.")
 @select_option("What belongs: a place, rules, or a file of them.")
 @click.option(
-    "--room", metavar="NAME|VERIFIER", help="The place is a room, and this key admits its members."
+    "--room",
+    metavar="NAME|VERIFIER",
+    help="The place is a room, and this is its authority; lace room new makes one of your own.",
 )
-@click.option("--delegation", is_flag=True, help="In a room: members may admit members.")
-@click.option("--revocation", metavar="APP", help="In a room: the sub-app that ends memberships.")
-@click.option(
-    "--peer", "peers", multiple=True, metavar="NAME=ADDRESS", help="A peer by name; repeatable."
-)
+@peer_option
 def init(
     path: str,
     key_text: str | None,
     select_text: str | None,
     room: str | None,
-    delegation: bool,
-    revocation: str | None,
     peers: tuple[str, ...],
 ) -> None:
     """Make a lace in the folder PATH: a store for records, and lace.toml with its settings.
@@ -48,36 +49,45 @@ def init(
       lace init notes --key alice --select //notes-demo//notes// --room alice
       lace init . --peer server=tcp:notes.example.org:4790
     """
-    if room is None and (delegation or revocation):
-        raise click.UsageError("--delegation and --revocation are about a room: give --room")
     if key_text is not None:
         read_signing_key(key_text, warns=False)
+    if room is not None and select_text is not None and is_file(select_text):
+        raise click.UsageError("--room is about a place: give --select //group//app//")
+    table = []
+    if room is not None:
+        table = ["", "[room]", f"authority = {quoted(read_verifier(room, '--room'))}"]
+    make_lace(Path(path), key_text, select_text, table, peers)
+
+
+def make_lace(
+    folder: Path,
+    key_text: str | None,
+    select_text: str | None,
+    table: list[str],
+    peers: tuple[str, ...] = (),
+) -> None:
+    """Write the settings of a new lace and make its store; ``table`` stands before the peers."""
     lines = [
         "# A lace. docs/reference/settings.md says what may stand here.",
-        f"store = {_quoted(STORE)}",
+        f"store = {quoted(STORE)}",
     ]
     if key_text is not None:
-        lines.append(f"key = {_quoted(_key(key_text, Path(path)))}")
+        lines.append(f"key = {quoted(_key(key_text, folder))}")
     rules = None
     if select_text is not None and is_file(select_text):
-        if room is not None:
-            raise click.UsageError("--room is about a place: give --select //group//app//")
         rules = Path(select_text.removeprefix("file:"))
-        lines.append(f"select = {_quoted(f'file:{_inside(rules, Path(path)) or rules.name}')}")
+        lines.append(f"select = {quoted(f'file:{_inside(rules, folder) or rules.name}')}")
     elif select_text is not None:
-        lines.append(f"select = {_quoted(select_text)}")
-    if room is not None:
-        lines += ["", "[room]", f"authority = {_quoted(read_verifier(room, '--room'))}"]
-        lines += ["delegation = true"] if delegation else []
-        lines += [f"revocation = {_quoted(revocation)}"] if revocation else []
+        lines.append(f"select = {quoted(select_text)}")
+    lines += table
     for entry in peers:
         name, equals, address = entry.partition("=")
         if not equals or not is_key_name(name):
             raise click.UsageError(f"--peer {entry}: write NAME=ADDRESS")
         parse_address(address)
-        lines += ["", f"[peers.{name}]", f"address = {_quoted(address)}"]
-    _write(Path(path), "\n".join(lines) + "\n", rules)
-    click.echo(f"{Path(path) / FILE} and {STORE} are ready", err=True)
+        lines += ["", f"[peers.{name}]", f"address = {quoted(address)}"]
+    _write(folder, "\n".join(lines) + "\n", rules)
+    click.echo(f"{folder / FILE} and {STORE} are ready", err=True)
 
 
 def _write(folder: Path, text: str, rules: Path | None) -> None:
@@ -120,6 +130,6 @@ def _inside(file: Path, folder: Path) -> str:
     return absolute.relative_to(base).as_posix() if absolute.is_relative_to(base) else ""
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """Return a TOML string; JSON has the same escapes, but for one character."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from lace.cli.arguments import expose_option, field_option, read_fields, read_verifier
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_facts
+from lace.cli.room import read_room, room_options
 from lace.policy.audit import audit
 from lace.policy.executable import ExchangePolicy, Verdict
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
-from lace.selectors import room, with_support
+from lace.selectors import with_support
 from lace.settings import read_exposure, read_selector
 
 
@@ -32,31 +35,25 @@ def policy() -> None:
 @click.option(
     "--room", "authority", metavar="NAME|VERIFIER", help="A room whose members this key admits."
 )
-@click.option("--delegation", is_flag=True, help="In a room: members may admit members.")
-@click.option("--revocation", metavar="APP", help="In a room: the sub-app that ends memberships.")
+@room_options
 @click.option("--support", metavar="TAG", help="Also select what is linked to with this tag.")
 def show(
     selector_text: str,
     fields: tuple[str, ...],
     authority: str | None,
-    delegation: bool,
-    revocation: str | None,
     support: str | None,
+    **choices: Any,
 ) -> None:
     """Print the rules that SELECTOR (a coordinate, prefix, hash address or file) becomes.
 
     \b
     Example:
       lace policy show //notes-demo//notes//
-      lace policy show //notes-demo//notes// --room alice --revocation revoked
+      lace policy show //notes-demo//notes// --room alice --removed stays
     """
     if authority is not None:
-        module = room(
-            selector_text,
-            authority=read_verifier(authority, "--room"),
-            delegation=delegation,
-            revocation_app=revocation,
-        )
+        verifier = read_verifier(authority, "--room")
+        module = read_room(selector_text, verifier, choices).module
     else:
         module = read_selector(selector_text, fields=read_fields(fields))
     if support is not None:

@@ -42,6 +42,7 @@ _COMMANDS: Final = {
     "plumb": ("lace.cli.plumbing:plumb", "The stable surface for scripts and other programs."),
     "policy": ("lace.cli.policy:policy", "What a selector becomes, and what a peer can learn."),
     "record": ("lace.cli.record:record", "Make, seal, show and verify records."),
+    "room": ("lace.cli.room:room", "Keep a room: its members and their roles."),
     "scenario": ("lace.cli.scenario:scenario", "Run stories of laces that meet: run, test, list."),
     "serve": ("lace.cli.serve:serve", "Let others interlace with a store."),
     "status": ("lace.cli.status:status", "What is here, who was met when, what waits."),

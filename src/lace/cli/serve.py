@@ -84,8 +84,8 @@ def serve(
 ) -> int:
     """Let others interlace with STORE at each ADDRESS, until it is told to stop.
 
-    STORE is a store file, or the folder of a lace; its settings then say what is served and with
-    which key, where no flag does.
+    STORE is a store file, or the folder of a lace; its settings then say what is served, what rules
+    of peers may see, and with which key, where no flag does.
 
     An ADDRESS is tcp:host:port, unix:/path, ws:host:port, wss:host:port, or stdio for one peer on
     standard input and output. What happens is told on standard error, one JSON object a line.
@@ -157,7 +157,7 @@ async def _serve(
 
 def _policy(selectors: tuple[str, ...], file: str | None, settings: Place | None) -> ServePolicy:
     if settings is not None and settings.settings.select is not None and not (selectors or file):
-        return symmetric_policy(settings.module(None))
+        return symmetric_policy(settings.module(None), settings.exposure(()))
     if bool(selectors) == bool(file):
         raise click.UsageError("say what is served: give --select or --policy, one of them")
     if file:

@@ -19,6 +19,7 @@ from lace.errors import Code, LaceError, UsageError
 from lace.ids import Verifier, is_verifier
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule, module_from_rules, module_from_text, renamed
+from lace.policy.view import Exposure
 from lace.selectors import selector
 from lace.text import shown
 
@@ -27,6 +28,7 @@ _MOST_CACHED: Final = 1000
 _P, _S, _V, _ANY = Variable("P"), Variable("S"), Variable("V"), Anonymous()
 _ANYONE: Final = "anyone"
 _PROVEN: Final = "proven"
+_SELECTED: Final = Exposure(default="selected")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,8 @@ class ServePolicy:
     grants: tuple[Grant, ...]
     limits: ServerLimits = field(default_factory=ServerLimits)
     engine: Limits = DEFAULT_LIMITS
+    exposure: Exposure = _SELECTED
+    """What rules of peers may see: by default, what may be sent may be looked at."""
     _modules: dict[tuple[int, ...], PolicyModule] = field(default_factory=dict)
 
     def check(self, server: Verifier | None) -> None:
@@ -105,9 +109,12 @@ class ServePolicy:
         return self._modules[chosen]
 
 
-def symmetric_policy(module: PolicyModule) -> ServePolicy:
-    """Return the policy under which anyone gets and gives what one selector selects."""
-    return ServePolicy(grants=(Grant(who=_ANYONE, sync=(module,)),))
+def symmetric_policy(module: PolicyModule, exposure: Exposure = _SELECTED) -> ServePolicy:
+    """Return the policy under which anyone gets and gives what one selector selects.
+
+    ``exposure`` may show less of it to some.
+    """
+    return ServePolicy(grants=(Grant(who=_ANYONE, sync=(module,)),), exposure=exposure)
 
 
 def _module(grants: Iterable[Grant], server: Verifier | None) -> PolicyModule:

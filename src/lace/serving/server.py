@@ -28,7 +28,6 @@ from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.policy.module import PolicyModule
-from lace.policy.view import Exposure
 from lace.recordstore.base import RecordStore, StoredRecord
 from lace.recordstore.sqlite import SqliteStore
 from lace.serving.grants import ServePolicy
@@ -211,8 +210,8 @@ class Server:
         )
 
     def _answers(self, side: Side) -> StoreAnswers:
-        exposure = Exposure(default="selected")  # what may be sent is what may be looked at
-        return StoreAnswers.of(self._store, side, exposure, self._policy.engine, self._warm)
+        policy = self._policy
+        return StoreAnswers.of(self._store, side, policy.exposure, policy.engine, self._warm)
 
     def _module_for(self, peer: Verifier) -> PolicyModule:
         return self._policy.module_for(peer, self._verifier)

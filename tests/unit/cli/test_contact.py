@@ -43,7 +43,16 @@ def test_contacts_are_shown_and_taken(home: Path) -> None:
     assert lace("contact", "add", "bob", BOB, cwd=home).returncode == 0
     assert lace("init", "n", "--select", "//g//a//", "--room", "bob", cwd=home).returncode == 0
     assert BOB in (home / "n" / "lace.toml").read_text()
-    words = ("add", "//g//a/member//alice", "-f", "Member=bob", "--key", "alice")
+    words = (
+        "add",
+        "//g//a/member//alice",
+        "-f",
+        "Member=bob",
+        "-f",
+        "Role=writer",
+        "--key",
+        "alice",
+    )
     assert lace(*words, cwd=home / "n").returncode == 0
     listed = lace("list", "--all", "--columns", "Member", cwd=home / "n").stdout
     assert json.loads(listed)["Member"] == BOB

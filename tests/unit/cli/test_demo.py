@@ -34,7 +34,7 @@ def test_it_converges_after_a_kill_and_leaves_nothing_behind(tmp_path: Path) -> 
     assert had + fetched == 2502  # nothing twice, nothing lost
     assert "once more: 0 received, 0 sent" in text
     assert "each select the same 2,503 records" in text
-    assert "never left: my rules, no Member(V)" in text
+    assert "never left: my rules, no Member(V,'writer')" in text
     assert "&." not in text
     assert list(tmp_path.iterdir()) == []
 

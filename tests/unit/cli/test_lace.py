@@ -17,6 +17,7 @@ from lace.keyring import Keyring
 from lace.record import Seal, validate_record
 from lace.settings import load
 
+VERIFIER = demo_key("alice").verifier
 PLACE = "//notes-demo//notes/message//msg/1"
 
 
@@ -138,16 +139,18 @@ def test_a_grant_names_a_verifier_and_names_are_resolved(home: Path) -> None:
     """What is no verifier would match nothing, and nobody would be told."""
     Keyring().add("authority", demo=True)
     ok("init", "room", "--select", "//notes-demo//notes//", "--room", "authority",
-       "--revocation", "ended", "--key", "authority", cwd=home)  # fmt: skip
+       "--key", "authority", cwd=home)  # fmt: skip
     room = home / "room"
-    for app in ("member", "ended"):
-        place = f"//notes-demo//notes/{app}//bob"
-        wrong = lace("add", place, "-f", "Member=zzz", "--text", "", cwd=room)
-        assert wrong.returncode == 2
-        assert b"Member: 'zzz' is no verifier" in wrong.stderr
-        ok("add", place, "-f", "Member=bob", "--text", "", cwd=room)
-        (row,) = lines(ok("list", f"//notes-demo//notes/{app}//", "--columns", "Member", cwd=room))
-        assert row["Member"] == demo_key("bob").verifier
+    place = "//notes-demo//notes/member//bob"
+    wrong = lace("add", place, "-f", "Member=zzz", "-f", "Role=writer", cwd=room)
+    assert wrong.returncode == 2
+    assert b"Member: 'zzz' is no verifier" in wrong.stderr
+    half = lace("add", place, "-f", "Member=bob", cwd=room)
+    assert half.returncode == 2
+    assert b"lace room admit" in half.stderr
+    ok("add", place, "-f", "Member=bob", "-f", "Role=writer", cwd=room)
+    (row,) = lines(ok("list", "//notes-demo//notes/member//", "--columns", "Member", cwd=room))
+    assert row["Member"] == demo_key("bob").verifier
     ok("add", "//notes-demo//notes/message//m", "-f", "Member=zzz", "--text", "", cwd=room)
     by_name = ok("policy", "show", "//notes-demo//notes//", "--room", "authority", cwd=home)
     assert demo_key("authority").verifier.encode() in by_name
@@ -182,13 +185,13 @@ def test_a_lace_is_found_from_below_by_name_and_by_its_store(notes: Path, home: 
 def test_init_writes_what_can_be_used_and_never_over_anything(home: Path) -> None:
     ok(
         "init", "room", "--key", "bob", "--select", "//notes-demo//notes//", "--room", "alice",
-        "--delegation", "--revocation", "ended", "--peer", "server=tcp:localhost:4790", cwd=home,
+        "--peer", "server=tcp:localhost:4790", cwd=home,
     )  # fmt: skip
     made = load(home / "room")
     assert made.room is not None
     assert made.room.authority == demo_key("alice").verifier
-    assert (made.room.delegation, made.room.revocation) == (True, "ended")
-    assert "Revoked" in made.module().text
+    assert made.module() == made.room.module
+    assert made.exposure() == made.room.exposure
     assert made.peers["server"].address == "tcp:localhost:4790"
     before = (home / "room" / "lace.toml").read_bytes()
     again = lace("init", "room", cwd=home)
@@ -197,7 +200,7 @@ def test_init_writes_what_can_be_used_and_never_over_anything(home: Path) -> Non
     assert (home / "room" / "lace.toml").read_bytes() == before
     for wrong in (
         ("--select", "//notes-demo"), ("--select", "missing.lacegram"), ("--key", "nobody"),
-        ("--room", "alice"), ("--select", "all.lacegram", "--room", "alice"), ("--peer", "x"), ("--peer", "x=ftp:y"), ("--delegation",),
+        ("--room", "alice"), ("--select", "all.lacegram", "--room", "alice"), ("--peer", "x"), ("--peer", "x=ftp:y"),
         ("--select", "//g//a//", "--room", "nobody"),
     ):  # fmt: skip
         assert lace("init", "bad", *wrong, cwd=home).returncode in {1, 2}, wrong
@@ -262,7 +265,7 @@ def test_add_in_a_room_says_who_is_no_member(home: Path) -> None:
     room = home / "room"
     stray = lace("add", "//g//a/m//1", "--text", "x", "--key", "bob", cwd=room)
     assert b"does not select it; lace why-not" in stray.stderr
-    ok("add", "//g//a/member//bob", "-f", "Member=bob", "--key", "alice", cwd=room)
+    ok("room", "admit", "bob", "--key", "alice", cwd=room)
     again = lace("add", "//g//a/m//2", "--text", "x", "--key", "bob", cwd=room)
     assert b"select" not in again.stderr
 
@@ -276,7 +279,15 @@ def test_add_in_a_room_says_who_is_no_member(home: Path) -> None:
         ("[peers.x]\nexpect = 'V'", "address"),
         ("[peers]\nx = 1", "peers.x"),
         ("[peers.x]\naddress = 'tcp:h:1'\nexpect = 'bob'", "verifier"),
-        ("[room]\nauthority = 'me'", "verifier"),
+        ("[room]\nauthority = 'me'", "select"),
+        ("select = '//g//a//'\n[room]\nauthority = 'me'", "verifier"),
+        ("select = '//g//a//'\n[room]\nremoved = 1", "removed in room is a text"),
+        ("select = '//g//a//'\n[room]\ndelegation = true", "delegation in room is a number"),
+        ("select = '//g//a//'\n[room]\nroles = 1", "roles in room is a table"),
+        ("select = '//g//a//'\n[room.roles]\nx = 1", "text or a list of texts"),
+        (f"select = '//g//a//'\n[room]\nauthority = '{VERIFIER}'\nremoved = 'x'", "goes or stays"),
+        (f"select = '//g//a//'\n[room]\nauthority = '{VERIFIER}'\ndelegation = 9", "0 to 8"),
+        (f"select = '//g//a//x/'\n[room]\nauthority = '{VERIFIER}'", "whole app"),
         ("expose = [1]", "list of texts"),
         ("store = ", "lace.toml"),
         ("#" * ((1 << 20) + 1), "larger"),

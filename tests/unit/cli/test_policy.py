@@ -74,9 +74,10 @@ def test_policy_show(folder: Path) -> None:
         b"SelectHave(P) :- Have(P), Field(P,'Group',_,'u'), Field(P,'App',_,'ding')" in done.stdout
     )
     room = lace(
-        "policy", "show", "//n//notes//", "--room", ALICE, "--delegation", "--revocation", "ended"
+        "policy", "show", "//n//notes//", "--room", ALICE, "--delegation", "2", "--removed", "stays"
     )
-    assert b"Revoked(V)" in room.stdout
+    assert b"Admits(V,D)" in room.stdout
+    assert b"LexCompare(C,'<',U)" in room.stdout
     assert lace("policy", "show", "u", cwd=folder).stdout.decode() == SELECTOR
     assert b"Support(T)" in lace("policy", "show", "//u//d//", "--support", "evidence").stdout
     assert b"'Colour'" in lace("policy", "show", "//u//d//", "-f", "Colour=red").stdout

@@ -220,13 +220,13 @@ def test_a_batch_makes_many_records_at_once(folder: Path) -> None:
 def test_a_batch_names_members_of_a_room_as_add_does(folder: Path) -> None:
     done = lace("init", "room", "--key", "ann", "--select", PLACE, "--room", "ann", cwd=folder)
     assert done.returncode == 0, done.stderr
-    grant = {"place": "//club//people/member//ann", "fields": {"Member": "ann"}}
-    wrong = {"place": "//club//people/member//x", "fields": {"Member": "nobody"}}
+    grant = {"place": "//club//people/member//ann", "fields": {"Member": "ann", "Role": "writer"}}
+    wrong = {"place": "//club//people/member//x", "fields": {"Member": "nobody", "Role": "writer"}}
     text = f"{json.dumps(grant)}\n{json.dumps(wrong)}\n"
     done = lace("add", "--batch", "-", "--lace", "room", stdin=text, cwd=folder)
     assert (done.returncode, b"nobody is called so" in done.stderr) == (3, True)
     (row,) = rows_of(folder / "room")
-    assert row["fields"] == {"Member": [Keyring().get("ann").verifier]}
+    assert row["fields"] == {"Member": [Keyring().get("ann").verifier], "Role": ["writer"]}
 
 
 def test_tables_for_other_programs(folder: Path) -> None:

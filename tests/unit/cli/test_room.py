@@ -1,0 +1,146 @@
+"""The commands of rooms: made, admitted, removed, listed, and told what cannot be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import lace_inside as lace
+from terminal import on_a_terminal
+
+from lace.crypto.keys import demo_key
+from lace.keyring import Contacts, Keyring
+from lace.settings import load
+
+PREFIX = "//club//talk//"
+BOB = demo_key("bob").verifier
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LACE_KEYRING", str(tmp_path / "keyring.toml"))
+    monkeypatch.delenv("LACE", raising=False)
+    for name in ("ann", "bob", "cy"):
+        Keyring().add(name, demo=True)
+    return tmp_path
+
+
+def ok(*words: str, cwd: Path) -> bytes:
+    done = lace(*words, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows(*words: str, cwd: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ok(*words, cwd=cwd).splitlines()]
+
+
+def test_a_room_is_made_and_kept_by_its_authority(home: Path) -> None:
+    ok("room", "new", "club", PREFIX, "--key", "ann", cwd=home)
+    club = home / "club"
+    assert [row["member"] for row in rows("room", "members", cwd=club)] == [
+        demo_key("ann").verifier
+    ]
+    ok("add", f"{PREFIX[:-2]}/note//1", "--text", "mine", cwd=club)
+    ok("room", "admit", "bob", cwd=club)
+    ok("room", "admit", demo_key("cy").verifier, "--role", "reader", cwd=club)
+    assert (
+        b"select"
+        not in lace("add", "//club//talk/note//2", "--text", "x", "--key", "bob", cwd=club).stderr
+    )
+    reader = lace("add", "//club//talk/note//3", "--text", "x", "--key", "cy", cwd=club)
+    assert b"does not select it" in reader.stderr
+    assert [(row["role"], row["ended"]) for row in rows("room", "members", cwd=club)] == [
+        ("writer", None), ("writer", None), ("reader", None),
+    ]  # fmt: skip
+    ok("room", "remove", "bob", cwd=club)
+    assert [row["member"] for row in rows("room", "members", cwd=club) if row["ended"]] == [BOB]
+    assert len(rows("list", "//club//talk/note//", cwd=club)) == 3
+    assert len(rows("list", cwd=club)) == 5  # four statements and the note of the authority
+    ok("room", "admit", "bob", cwd=club)
+    assert len(rows("list", cwd=club)) == 7
+
+
+def test_choices_are_written_down_and_told(home: Path) -> None:
+    ok(
+        "room", "new", "club", PREFIX, "--key", "ann", "--removed", "stays", "--places", "own", "--reads", "anyone",
+        "--delegation", "2", "--writes", "chair=*", "--writes", "guest=question, answer", "--writes", "mute=",
+        "--peer", "hub=tcp:localhost:4790", cwd=home,
+    )  # fmt: skip
+    club = home / "club"
+    room = load(club).room
+    assert room is not None
+    assert (room.removed, room.places, room.reads, room.delegation) == ("stays", "own", "anyone", 2)
+    assert dict(room.roles) == {"chair": ("*",), "guest": ("question", "answer"), "mute": ()}
+    assert list(load(club).peers) == ["hub"]
+    (first,) = rows("room", "members", cwd=club)
+    assert (first["role"], first["under"], first["may_admit"]) == ("chair", "ann/", 2)
+    ok("room", "admit", "bob", "--under", "b", "--may-admit", "1", "--role", "guest", cwd=club)
+    told = on_a_terminal("room", "members", cwd=club, columns=100)
+    assert "under b/, admits 1 deep" in told
+    assert [row["writes"] for row in rows("room", "roles", cwd=club)] == [
+        ["*"],
+        ["question", "answer"],
+        [],
+    ]
+    roles = lace("room", "roles", "--table", cwd=club)
+    assert b"guest  //club//talk/question//, //club//talk/answer//" in roles.stdout
+    for sentence in (b"only under their own names", b"wrote before stays", b"Anyone", b"2 deep"):
+        assert sentence in roles.stderr
+    assert b"Member,Role,Since,By,Remarks" in ok("room", "members", "--csv", cwd=club)
+    assert b"Role,Writes" in ok("room", "roles", "--csv", cwd=club)
+
+
+def test_who_may_not_admit_is_told(home: Path) -> None:
+    ok("room", "new", "club", PREFIX, "--key", "ann", "--delegation", "1", cwd=home)
+    club = home / "club"
+    ok("room", "admit", "bob", "--may-admit", "1", cwd=club)
+    unheard = lace("room", "admit", "ann", "--key", "cy", cwd=club)
+    assert (unheard.returncode, b"do not hear this" in unheard.stderr) == (0, True)
+    ok("room", "admit", "cy", "--key", "bob", cwd=club)
+    ok("room", "admit", "cy", cwd=club)  # now by the authority too
+    kept = lace("room", "remove", "cy", "--key", "bob", cwd=club)
+    assert b"still a member, by somebody else's word" in kept.stderr
+
+
+def test_contacts_are_names_too(home: Path) -> None:
+    other = demo_key("dora").verifier
+    Contacts().add("dora", other)
+    ok("room", "new", "club", PREFIX, "--key", "ann", "--places", "own", cwd=home)
+    ok("room", "admit", "dora", cwd=home / "club")
+    assert rows("room", "members", cwd=home / "club")[1]["under"] == "dora/"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("admit", "nobody"), b"nobody is called so"),
+        (("admit", "bob", "--role", "king"), b"no role 'king'; it has writer, reader"),
+        (("admit", "bob", "--may-admit", "1"), b"0 deep, not 1"),
+        (("admit", "bob", "--under", "b"), b"write at any place"),
+        (("remove", "bob"), b"bob is no member"),
+        (("new", ".", PREFIX, "--key", "ann"), b"exists already"),
+        (("new", "x", "//club", "--key", "ann"), b"App is missing"),
+        (("new", "x", PREFIX, "--key", "ann", "--writes", "guest"), b"NAME=VALUE"),
+        (("new", "x", PREFIX, "--key", "ann", "--writes", "a=member"), b"cannot write in 'member'"),
+    ],
+)
+def test_what_cannot_be_is_told(home: Path, words: tuple[str, ...], reason: bytes) -> None:
+    ok("room", "new", "club", PREFIX, "--key", "ann", cwd=home)
+    done = lace("room", *words, cwd=home / "club")
+    assert done.returncode in {1, 2}
+    assert reason in done.stderr
+    assert not (home / "club" / "x").exists()
+
+
+def test_a_lace_that_is_no_room_says_so(home: Path) -> None:
+    ok("init", "plain", "--select", PREFIX, cwd=home)
+    for words in (("members",), ("roles",), ("admit", "bob"), ("remove", "bob")):
+        done = lace("room", *words, cwd=home / "plain")
+        assert done.returncode == 2
+        assert b"lace room new" in done.stderr
+    ok("init", "theirs", "--select", PREFIX, "--room", "ann", cwd=home)
+    done = lace("room", "admit", "bob", cwd=home / "theirs")
+    assert (done.returncode, b"no key" in done.stderr) == (2, True)
