@@ -12,17 +12,34 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing would slo
 if TYPE_CHECKING:
     from typing import Any
 
+    from lace.api.events import EventsMissed
     from lace.api.exporting import Exported, export_file
     from lace.api.handles import Lace, Peer, RecordKind, connect, open
     from lace.api.importing import Imported, Refused, RowMap, import_file
-    from lace.api.interlaces import OpenInterlace, SteppedInterlace, open_interlace, sync
+    from lace.api.interlaces import (
+        Opening,
+        OpenInterlace,
+        SteppedInterlace,
+        open_interlace,
+        sync,
+    )
     from lace.api.operations import count, for_each, forget, get, history, list, store
-    from lace.api.reasons import Explanation, explain
+    from lace.api.reasons import (
+        Explanation,
+        Question,
+        Step,
+        explain,
+    )
     from lace.api.rooms import Membership, admit, members, remove
+    from lace.api.serving import ServerEvent, Serving, serve
     from lace.clock import tai_now
     from lace.crypto.keys import SigningKey
     from lace.datalog.evaluate import Evaluation, evaluate
-    from lace.datalog.explain import Explainer
+    from lace.datalog.explain import (
+        Explainer,
+        FailedRule,
+        Proof,
+    )
     from lace.datalog.maintain import Maintained
     from lace.datalog.program import RuleProgram
     from lace.datalog.source import FactSource
@@ -33,11 +50,15 @@ if TYPE_CHECKING:
         InterlaceAborted,
         LaceError,
         LacegramError,
+        LakeError,
         LimitExceeded,
+        LocalProtocolError,
+        MissingExtra,
         Outcome,
         PolicyError,
         ProtocolError,
         RecordError,
+        Severity,
         Status,
         StoreError,
         TransportError,
@@ -47,6 +68,7 @@ if TYPE_CHECKING:
         Aborted,
         Blame,
         Closed,
+        Ending,
         Event,
         FixedPoint,
         InterlaceResult,
@@ -54,85 +76,138 @@ if TYPE_CHECKING:
         RecordRejected,
         RecordSaved,
     )
-    from lace.keyring import Keyring
+    from lace.keyring import (
+        Keyring,
+        NamedKey,
+    )
     from lace.limits import Limits
-    from lace.policy.audit import audit
-    from lace.policy.executable import ExchangePolicy
+    from lace.policy.audit import (
+        AuditReport,
+        Bait,
+        Declassified,
+        audit,
+    )
+    from lace.policy.executable import (
+        ExchangePolicy,
+        Verdict,
+    )
     from lace.policy.module import Facet, PolicyModule, module_from_text
-    from lace.policy.origin import Party, label_operands
+    from lace.policy.origin import (
+        Operand,
+        Party,
+        label_operands,
+    )
     from lace.policy.plan import ExchangePlan
     from lace.policy.view import Exposure
     from lace.projection import Projection
     from lace.record.build import build_blob, build_plex, seal
     from lace.record.bulk import validate_frames
     from lace.record.facts import facts
-    from lace.record.inspect import inspect_record
+    from lace.record.inspect import (
+        Check,
+        Inspection,
+        inspect_record,
+    )
     from lace.record.model import Blob, Plex, Record, Seal
-    from lace.record.split import RecordSplitter, split_records
+    from lace.record.split import (
+        BrokenFrame,
+        Frame,
+        RecordSplitter,
+        split_records,
+    )
     from lace.record.validate import validate_record
     from lace.rooms import Room
     from lace.rules import LocalFacts, MemorySource, check_lacegram, compile_program
     from lace.selectors import all_of, any_of, hashes, room, selector, with_support
-    from lace.urc import Coordinate, HashAddress, Prefix, parse_urc
+    from lace.serving.grants import Grant, ServerLimits
+    from lace.transport.address import (
+        Address,
+        Scheme,
+    )
+    from lace.transport.tls import Certificate
+    from lace.urc import (
+        Coordinate,
+        HashAddress,
+        Prefix,
+        VersionSelector,
+        parse_urc,
+    )
 
 _HOMES = {
+    "lace.api.events": ("EventsMissed",),
     "lace.api.exporting": ("Exported", "export_file"),
     "lace.api.importing": ("Imported", "Refused", "RowMap", "import_file"),
     "lace.api.handles": ("Lace", "Peer", "RecordKind", "connect", "open"),
-    "lace.api.interlaces": ("OpenInterlace", "SteppedInterlace", "open_interlace", "sync"),
+    "lace.api.interlaces": (
+        "OpenInterlace", "Opening", "SteppedInterlace", "open_interlace", "sync",
+    ),
     "lace.api.operations": ("count", "for_each", "forget", "get", "history", "list", "store"),
-    "lace.api.reasons": ("Explanation", "explain"),
+    "lace.api.reasons": ("Explanation", "Question", "Step", "explain"),
     "lace.api.rooms": ("Membership", "admit", "members", "remove"),
+    "lace.api.serving": ("ServerEvent", "Serving", "serve"),
     "lace.crypto.keys": ("SigningKey",),
     "lace.datalog.evaluate": ("Evaluation", "evaluate"),
-    "lace.datalog.explain": ("Explainer",),
+    "lace.datalog.explain": ("Explainer", "FailedRule", "Proof"),
     "lace.datalog.maintain": ("Maintained",),
     "lace.datalog.program": ("RuleProgram",),
     "lace.datalog.source": ("FactSource",),
     "lace.errors": (
         "Code", "Diagnostic", "EncodingError", "InterlaceAborted", "LaceError", "LacegramError",
-        "LimitExceeded", "Outcome", "PolicyError", "ProtocolError", "RecordError", "Status",
-        "StoreError", "TransportError", "UsageError",
+        "LakeError", "LimitExceeded", "LocalProtocolError", "MissingExtra", "Outcome",
+        "PolicyError", "ProtocolError", "RecordError", "Severity", "Status", "StoreError",
+        "TransportError", "UsageError",
     ),
     "lace.interlace.messages": (
-        "Aborted", "Blame", "Closed", "Event", "FixedPoint", "InterlaceResult", "RecordDuplicate",
-        "RecordRejected", "RecordSaved",
+        "Aborted", "Blame", "Closed", "Ending", "Event", "FixedPoint", "InterlaceResult",
+        "RecordDuplicate", "RecordRejected", "RecordSaved",
     ),
-    "lace.keyring": ("Keyring",),
+    "lace.keyring": ("Keyring", "NamedKey"),
     "lace.limits": ("Limits",),
-    "lace.policy.audit": ("audit",),
-    "lace.policy.executable": ("ExchangePolicy",),
+    "lace.policy.audit": ("AuditReport", "Bait", "Declassified", "audit"),
+    "lace.policy.executable": ("ExchangePolicy", "Verdict"),
     "lace.policy.module": ("Facet", "PolicyModule", "module_from_text"),
-    "lace.policy.origin": ("Party", "label_operands"),
+    "lace.policy.origin": ("Operand", "Party", "label_operands"),
     "lace.policy.plan": ("ExchangePlan",),
     "lace.policy.view": ("Exposure",),
     "lace.projection": ("Projection",),
     "lace.record.build": ("build_blob", "build_plex", "seal"),
     "lace.record.facts": ("facts",),
-    "lace.record.inspect": ("inspect_record",),
+    "lace.record.inspect": ("Check", "Inspection", "inspect_record"),
     "lace.record.model": ("Blob", "Plex", "Record", "Seal"),
-    "lace.record.split": ("RecordSplitter", "split_records"),
+    "lace.record.split": ("BrokenFrame", "Frame", "RecordSplitter", "split_records"),
     "lace.record.validate": ("validate_record",),
     "lace.rooms": ("Room",),
     "lace.rules": ("LocalFacts", "MemorySource", "check_lacegram", "compile_program"),
     "lace.record.bulk": ("validate_frames",),
     "lace.clock": ("tai_now",),
     "lace.selectors": ("all_of", "any_of", "hashes", "room", "selector", "with_support"),
-    "lace.urc": ("Coordinate", "HashAddress", "Prefix", "parse_urc"),
+    "lace.serving.grants": ("Grant", "ServerLimits"),
+    "lace.transport.address": ("Address", "Scheme"),
+    "lace.transport.tls": ("Certificate",),
+    "lace.urc": ("Coordinate", "HashAddress", "Prefix", "VersionSelector", "parse_urc"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Aborted",
+    "Address",
+    "AuditReport",
+    "Bait",
     "Blame",
     "Blob",
+    "BrokenFrame",
+    "Certificate",
+    "Check",
     "Closed",
     "Code",
     "Coordinate",
+    "Declassified",
     "Diagnostic",
     "EncodingError",
+    "Ending",
     "Evaluation",
     "Event",
+    "EventsMissed",
     "ExchangePlan",
     "ExchangePolicy",
     "Explainer",
@@ -141,22 +216,32 @@ __all__ = [
     "Exposure",
     "Facet",
     "FactSource",
+    "FailedRule",
     "FixedPoint",
+    "Frame",
+    "Grant",
     "HashAddress",
     "Imported",
+    "Inspection",
     "InterlaceAborted",
     "InterlaceResult",
     "Keyring",
     "Lace",
     "LaceError",
     "LacegramError",
+    "LakeError",
     "LimitExceeded",
     "Limits",
     "LocalFacts",
+    "LocalProtocolError",
     "Maintained",
     "Membership",
     "MemorySource",
+    "MissingExtra",
+    "NamedKey",
     "OpenInterlace",
+    "Opening",
+    "Operand",
     "Outcome",
     "Party",
     "Peer",
@@ -165,7 +250,9 @@ __all__ = [
     "PolicyModule",
     "Prefix",
     "Projection",
+    "Proof",
     "ProtocolError",
+    "Question",
     "Record",
     "RecordDuplicate",
     "RecordError",
@@ -177,13 +264,21 @@ __all__ = [
     "Room",
     "RowMap",
     "RuleProgram",
+    "Scheme",
     "Seal",
+    "ServerEvent",
+    "ServerLimits",
+    "Serving",
+    "Severity",
     "SigningKey",
     "Status",
+    "Step",
     "SteppedInterlace",
     "StoreError",
     "TransportError",
     "UsageError",
+    "Verdict",
+    "VersionSelector",
     "__version__",
     "admit",
     "all_of",
@@ -217,6 +312,7 @@ __all__ = [
     "room",
     "seal",
     "selector",
+    "serve",
     "split_records",
     "store",
     "sync",

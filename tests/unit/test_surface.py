@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import inspect
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 import lace
-from lace import errors
+from lace import api, blocking, errors
 from lace.errors import Code, LaceError, LimitExceeded, Outcome, RecordError, Status
 from lace.limits import Limits
 
@@ -22,6 +26,67 @@ def test_every_public_name_loads_and_nothing_else_is_public() -> None:
     assert set(lace.__all__) - {"__version__"} == set(lace._HOME_OF)
     with pytest.raises(AttributeError):
         _ = lace.nothing_of_this_name
+
+
+def test_what_a_module_offers_to_applications_the_package_offers_too() -> None:
+    """Upwards: each name of ``__all__`` in the modules of the API is a name of the package."""
+    modules = [f"lace.api.{found.name}" for found in pkgutil.iter_modules(api.__path__)]
+    assert len(modules) >= 9
+    for name in modules:
+        offered = importlib.import_module(name).__all__
+        assert sorted(offered) == sorted(lace._HOMES[name]), name
+    for name, names in vars(errors).items():
+        if isinstance(names, type) and names.__module__ == errors.__name__:
+            assert name in lace.__all__, name
+    for name in blocking.__dict__:
+        if inspect.isfunction(getattr(blocking, name)) and not name.startswith("_"):
+            assert name in {*lace.__all__, "table"}, name
+
+
+# Those of the rule engine are for tools, and their parts are found in its modules.
+ENGINE = (
+    "lace.datalog",
+    "lace.policy.executable",
+    "lace.policy.plan",
+    "lace.policy.module",
+    "lace.rules",
+)
+
+
+def test_what_an_application_is_given_it_can_name() -> None:
+    """Whatever a public function returns, and whatever a public value holds, is public too."""
+    public = {getattr(lace, name) for name in lace.__all__}
+    hidden = set()
+    for name in lace.__all__:
+        value = getattr(lace, name)
+        if not callable(value) or str(value.__module__).startswith(ENGINE):
+            continue
+        for what, hint in given_by(value):
+            hidden |= {(name, what, kind) for kind in classes_in(hint) if kind not in public}
+    assert not hidden
+
+
+def given_by(value: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, type):
+        yield "return", get_type_hints(value).get("return")
+        return
+    if dataclasses.is_dataclass(value):
+        hints = get_type_hints(value)
+        for part in dataclasses.fields(value):
+            if not part.name.startswith("_"):
+                yield part.name, hints[part.name]
+    for name, member in vars(value).items():
+        method = member.fget if isinstance(member, property) else member
+        if inspect.isfunction(method) and not name.startswith("_"):
+            yield name, get_type_hints(method).get("return")
+
+
+def classes_in(hint: Any) -> Iterator[type]:
+    home = hint.__module__ if isinstance(hint, type) else ""
+    if home.startswith("lace") and not home.startswith(ENGINE):
+        yield hint
+    for part in get_args(hint):
+        yield from classes_in(part)
 
 
 def test_no_public_name_is_hidden_by_a_module() -> None:

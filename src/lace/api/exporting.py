@@ -25,6 +25,8 @@ from lace.record.model import Record
 from lace.recordstore.base import RecordStore, StoreRecordId
 from lace.text import shown
 
+__all__ = ["Exported", "export_file"]
+
 BY_SUFFIX: Final[dict[str, Form]] = {
     ".records": "records",
     ".jsonl": "jsonl",

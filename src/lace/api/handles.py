@@ -23,11 +23,13 @@ from lace.record.model import Plex, Record, Seal
 from lace.recordstore.base import RecordStore
 from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
+from lace.rooms import Room
 from lace.transport.address import Address, parse_address
 
 if TYPE_CHECKING:
-    from lace.rooms import Room
     from lace.settings import Settings
+
+__all__ = ["Lace", "Peer", "RecordKind", "connect", "open"]
 
 T = TypeVar("T")
 

@@ -35,6 +35,8 @@ from lace.tai import Tai
 from lace.text import shown
 from lace.urc import Coordinate, Prefix, VersionSelector, parse_urc
 
+__all__ = ["Imported", "Refused", "RowMap", "import_file"]
+
 Form = Literal["records", "jsonl", "csv", "parquet"]
 
 _BATCH_RECORDS: Final = 1000

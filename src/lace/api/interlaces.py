@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from lace.answering.following import Position
 from lace.answering.store import StoreAnswers
+from lace.api.events import EventQueue, EventsMissed
 from lace.api.handles import (
     Lace,
     Peer,
@@ -35,6 +36,8 @@ from lace.policy.view import Expose, Exposure
 from lace.recordstore.base import RecordStore
 from lace.selectors import selector
 from lace.tai import NS_PER_SECOND, Tai, add_ns
+
+__all__ = ["OpenInterlace", "Opening", "SteppedInterlace", "open_interlace", "sync"]
 
 Policy = PolicyModule | str
 """A selector: as a module, as a coordinate or prefix, or as rules."""
@@ -167,25 +170,23 @@ class OpenInterlace:
     """An exchange that stays: iterate over its events, or ask for the next one."""
 
     def __init__(self) -> None:
-        self._events: asyncio.Queue[m.Event | None] = asyncio.Queue()
+        self._events: EventQueue[m.Event] = EventQueue()
         self._inputs: deque[m.Order] = deque()
         self._wanted = asyncio.Event()
-        self._told = False
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._run())
 
-    async def next_event(self) -> m.Event | None:
-        """Wait for the next event; None when the exchange is over and everything was told."""
-        if self._told:
-            return None
-        event = await self._events.get()
-        self._told = event is None
-        return event
+    async def next_event(self) -> m.Event | EventsMissed | None:
+        """Wait for the next event; None when the exchange is over and everything was told.
 
-    def __aiter__(self) -> AsyncIterator[m.Event]:
+        Who does not read finds the first ten thousand events, then how many were missed.
+        """
+        return await self._events.get()
+
+    def __aiter__(self) -> AsyncIterator[m.Event | EventsMissed]:
         return self._iterate()
 
-    async def _iterate(self) -> AsyncIterator[m.Event]:
+    async def _iterate(self) -> AsyncIterator[m.Event | EventsMissed]:
         while (event := await self.next_event()) is not None:
             yield event
 
@@ -193,6 +194,8 @@ class OpenInterlace:
         """Wait for the next fixed point; raise ``InterlaceAborted`` if it ends before."""
         ends = Ends()
         async for event in self:
+            if isinstance(event, EventsMissed):
+                continue
             if isinstance(event, m.FixedPoint):
                 return event.result
             ends(event)
@@ -228,13 +231,9 @@ class OpenInterlace:
     ) -> None:
         await self.close()
 
-    def waiting_events(self) -> Iterator[m.Event]:
+    def waiting_events(self) -> Iterator[m.Event | EventsMissed]:
         """Yield the events that are there, without waiting for more."""
-        while not self._events.empty():
-            event = self._events.get_nowait()
-            if event is None:
-                self._told = True
-                return
+        while (event := self._events.take()) is not None:
             yield event
 
     # --- driving ---
@@ -251,7 +250,13 @@ class OpenInterlace:
         try:
             await self._drive()
         finally:
-            self._events.put_nowait(None)
+            self._events.end()
+
+    def _put(self, event: m.Event) -> None:
+        if isinstance(event, m.Closed | m.Aborted):
+            self._events.put_last(event)
+        else:
+            self._events.put(event)
 
     async def _drive(self) -> None:
         """Run the exchange to its end."""
@@ -274,7 +279,7 @@ class _PairInterlace(OpenInterlace):
             while not pair.left.closed:
                 self._take_inputs()
                 moved = pair.step(tai_now())
-                _tell(pair.left, self._events.put_nowait)
+                _tell(pair.left, self._put)
                 if moved:
                     await asyncio.sleep(0)
                 elif pair.right.closed:
@@ -282,7 +287,7 @@ class _PairInterlace(OpenInterlace):
                 elif not pair.left.closed:
                     await self._rest()
             pair.end(tai_now())
-            _tell(pair.left, self._events.put_nowait)
+            _tell(pair.left, self._put)
         finally:
             for end in ends:
                 end()
@@ -327,7 +332,7 @@ class _PeerInterlace(OpenInterlace):
     async def close(self) -> None:
         """End the exchange; between two connections there is nothing to wait for."""
         if self._exchange is None and not self._task.done():
-            self._events.put_nowait(m.Closed(m.Ending.ASKED, m.InterlaceResult()))
+            self._put(m.Closed(m.Ending.ASKED, m.InterlaceResult()))
             self._task.cancel()
         await super().close()
 
@@ -355,7 +360,7 @@ class _PeerInterlace(OpenInterlace):
     def _hear(self, event: m.Event) -> None:
         if isinstance(event, m.Closed | m.Aborted):
             self._exchange = None
-        self._events.put_nowait(event)
+        self._put(event)
 
     def _begin(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -380,7 +385,34 @@ class _PeerInterlace(OpenInterlace):
                     self.wake()
 
 
-async def open_interlace(
+class Opening:
+    """An exchange that is about to begin: ``async with`` it, or await it and close it yourself."""
+
+    def __init__(self, begin: Callable[[], OpenInterlace]) -> None:
+        self._begin = begin
+        self._opened: OpenInterlace | None = None
+
+    async def __aenter__(self) -> OpenInterlace:
+        self._opened = self._begin()
+        return self._opened
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+
+    def __await__(self) -> Generator[Any, None, OpenInterlace]:
+        return self._open().__await__()
+
+    async def _open(self) -> OpenInterlace:
+        return self._begin()
+
+
+def open_interlace(
     left: Lace,
     right: Lace | Peer | str,
     policy: Policy | None = None,
@@ -390,18 +422,19 @@ async def open_interlace(
     their_expose: Exposes | None = None,
     reconnect: bool = True,
     retry: Callable[[float, str], None] | None = None,
-) -> OpenInterlace:
+) -> Opening:
     """Begin an exchange that stays open; what either side stores reaches the other if it belongs.
 
-    With a peer at an address, ``reconnect`` takes the exchange up again when the connection breaks;
-    ``retry`` is told how many seconds it waits before that, and why.
+    ``async with lace.open_interlace(…) as live`` ends it at the end of the block. With a peer at an
+    address, ``reconnect`` takes the exchange up again when the connection breaks; ``retry`` is told
+    how many seconds it waits before that, and why.
     """
-    right = other_of(as_lace(left), right)
-    if isinstance(right, Lace):
-        pair = _pair(left, right, (policy, their_policy), (expose, their_expose), stays=True)
-        return _PairInterlace(pair, (left, right))
-    client = client_of(left, right, policy, expose)
-    return _PeerInterlace(client, right, reconnect=reconnect, retry=retry)
+    other = other_of(as_lace(left), right)
+    if isinstance(other, Lace):
+        pair = _pair(left, other, (policy, their_policy), (expose, their_expose), stays=True)
+        return Opening(lambda: _PairInterlace(pair, (left, other)))
+    client = client_of(left, other, policy, expose)
+    return Opening(lambda: _PeerInterlace(client, other, reconnect=reconnect, retry=retry))
 
 
 class SteppedInterlace:
@@ -422,7 +455,7 @@ class SteppedInterlace:
         stays: bool = True,
         clock: Callable[[], Tai] = tai_now,
     ) -> None:
-        self._events: deque[m.Event] = deque()
+        self._events: deque[m.Event | EventsMissed] = deque()
         self._clock = clock
         self._pair: Pair | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -438,11 +471,21 @@ class SteppedInterlace:
             self._ends = [store_of(lace).subscribe(self._wake) for lace in (left, right)]
         else:
             self._loop = asyncio.new_event_loop()
-            self._opened = self._loop.run_until_complete(
-                open_interlace(left, right, policy, expose=expose, reconnect=False)
-            )
+            opening = open_interlace(left, right, policy, expose=expose, reconnect=False)
+            self._opened = self._loop.run_until_complete(opening._open())  # noqa: SLF001
 
-    def try_next_event(self) -> m.Event | None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def try_next_event(self) -> m.Event | EventsMissed | None:
         """Do one bounded piece of work; return an event if there is one to tell."""
         if self._pair is not None:
             self._step_pair(self._pair)

@@ -21,6 +21,8 @@ from lace.recordstore.base import RecordStore
 from lace.selectors import hashes
 from lace.urc import Coordinate, HashAddress, parse_urc, raw_tip_key
 
+__all__ = ["count", "for_each", "forget", "get", "history", "list", "store"]
+
 _POLL_SECONDS: Final = 1.0
 
 

@@ -25,6 +25,8 @@ from lace.record.model import Record
 from lace.rules import LocalFacts
 from lace.vocabulary import ADVERTISEMENT_FACTS, RECORD_FACTS
 
+__all__ = ["Explanation", "Question", "Step", "explain"]
+
 _MOST_PREMISES: Final = 10_000
 _ABOUT_RECORDS: Final = frozenset(p.name for p in RECORD_FACTS | ADVERTISEMENT_FACTS)
 

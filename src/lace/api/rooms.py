@@ -31,6 +31,8 @@ from lace.tai import Tai, add_ns
 from lace.text import shown
 from lace.urc import Coordinate, VersionSelector, path_fault
 
+__all__ = ["Membership", "admit", "members", "remove"]
+
 _ENDED: Final = "yes"
 
 

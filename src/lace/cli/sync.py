@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from lace.api.events import EventsMissed
 from lace.api.handles import Lace, Peer
 from lace.api.interlaces import open_interlace
 from lace.api.interlaces import sync as interlace_sync
@@ -174,6 +175,9 @@ async def _follow(meeting: _Meeting, settings: Settings, peer: str, form: str | 
     last: m.Event | None = None
     try:
         async for event in live:
+            if isinstance(event, EventsMissed):
+                click.echo(f"{event.count:,} events were not told in time", err=True)
+                continue
             last = event
             reporter.hear(event)
             await reporter.flush()

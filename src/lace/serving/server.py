@@ -71,6 +71,7 @@ class Server:
         key: SigningKey | None = None,
         names: tuple[str, ...] = (),
         trusts_local: bool = False,
+        threaded: bool = True,
         log: Log = lambda _entry: None,
     ) -> None:
         self._store = store
@@ -81,9 +82,10 @@ class Server:
         self._log = log
         self._verifier: Verifier | None = key.verifier if key else None
         policy.check(self._verifier)
-        # Only a store in a file may be used by several threads at once.
+        # Only a store in a file may be used by several threads at once. Without threads of its own
+        # the server works in the thread of its event loop, where nobody else is at the same time.
         threads = policy.limits.workers if isinstance(store, SqliteStore) else 1
-        self._worker = ThreadPoolExecutor(threads, thread_name_prefix="lace")
+        self._worker = ThreadPoolExecutor(threads, "lace") if threaded else None
         self._warm = WarmLinks()
         self._peers: dict[int, _Peer] = {}
         self._hosts: Counter[str] = Counter()
@@ -101,6 +103,11 @@ class Server:
             "lace_memory_bytes": self._memory,
             "lace_store_records": store.count,
         }
+
+    @property
+    def connections(self) -> int:
+        """How many peers are connected now."""
+        return len(self._peers)
 
     # --- life ---
 
@@ -173,7 +180,8 @@ class Server:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._worker.shutdown(wait=True, cancel_futures=True)
+        if self._worker is not None:
+            self._worker.shutdown(wait=True, cancel_futures=True)
         self._note("stopped")
 
     # --- connections ---

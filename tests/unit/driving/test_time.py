@@ -409,7 +409,7 @@ def test_a_driver_of_both_sides_takes_all_the_time_it_likes() -> None:
 
     with lace.open(records=notes(300)) as left, lace.open(records=notes(300, start=200)) as right:
         stepped = lace.SteppedInterlace(left, right, "//g//notes//", stays=False, clock=clock)
-        events: list[m.Event] = []
+        events: list[m.Event | lace.EventsMissed] = []
         while not events or not isinstance(events[-1], m.Closed | m.Aborted):
             events += filter(None, [stepped.try_next_event()])
         stepped.close()

@@ -1,0 +1,169 @@
+"""A server in an application: others interlace with its lace while it goes on with its own work."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from lace.api.events import EventQueue, EventsMissed
+from lace.api.handles import Lace, as_lace, store_of
+from lace.api.interlaces import Exposes, Policy, exposure_of, policy_of
+from lace.errors import Code, UsageError
+from lace.policy.view import Exposure
+from lace.recordstore.sqlite import SqliteStore
+from lace.serving.grants import Grant, ServePolicy, ServerLimits, symmetric_policy
+from lace.serving.server import Server
+from lace.tai import Tai
+from lace.transport.address import Scheme, parse_address
+from lace.transport.tls import Certificate
+
+__all__ = ["ServerEvent", "Serving", "serve"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """Something that happened at a server."""
+
+    event: str
+    """What: ``listening``, ``connected``, ``fixed-point``, ``closed`` and others."""
+    tai: Tai
+    connection: int | None
+    """The number of the connection that it is about, if it is about one."""
+    told: Mapping[str, Any]
+    """What else there is to tell of it, such as ``peer`` and ``received``."""
+
+
+class Serving:
+    """A server that runs for as long as its ``async with`` does; iterate over its events."""
+
+    def __init__(self, server: Server, places: Sequence[_Place], events: _Events) -> None:
+        self._server = server
+        self._places = places
+        self._events = events
+        self.addresses: tuple[str, ...] = ()
+        """Where it can be reached, with the ports that it really has."""
+
+    @property
+    def connections(self) -> int:
+        """How many peers are connected now."""
+        return self._server.connections
+
+    async def next_event(self) -> ServerEvent | EventsMissed | None:
+        """Wait for the next event; None when the server has stopped and everything was told."""
+        return await self._events.get()
+
+    def __aiter__(self) -> AsyncIterator[ServerEvent | EventsMissed]:
+        return self._iterate()
+
+    async def _iterate(self) -> AsyncIterator[ServerEvent | EventsMissed]:
+        while (event := await self.next_event()) is not None:
+            yield event
+
+    async def __aenter__(self) -> Self:
+        await self._server.start()
+        try:
+            self.addresses = tuple(
+                [
+                    await self._server.listen(place.address, place.certificate, place.origins)
+                    for place in self._places
+                ]
+            )
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stop()
+
+    async def _stop(self) -> None:
+        await self._server.shut_down()
+        self._events.end()
+
+
+def serve(
+    local: Lace,
+    *addresses: str,
+    policy: Policy | None = None,
+    expose: Exposes | None = None,
+    grants: Sequence[Grant] | None = None,
+    limits: ServerLimits | None = None,
+    names: Sequence[str] = (),
+    certificate: Certificate | None = None,
+    origins: Sequence[str] = (),
+    trusts_local: bool = False,
+) -> Serving:
+    """Return a server to be used with ``async with``: others interlace with the lace meanwhile.
+
+    An address is ``tcp:host:port``, ``unix:/path``, ``ws:host:port`` or ``wss:host:port``, which
+    needs a certificate; port 0 is any that is free. Anyone gets and gives what ``policy`` selects,
+    by default the selector of the settings; ``grants`` say instead who may see and store what.
+    ``names`` are other addresses that it is dialled by. What it stores, and what the application
+    stores through the same lace, reaches all who are connected and may have it.
+    """
+    if not addresses:
+        raise UsageError("say where to serve, such as tcp:127.0.0.1:0", code=Code.ADDRESS_MALFORMED)
+    if grants is not None and (policy is not None or expose is not None):
+        raise UsageError("give grants, or policy and expose, not both", code=Code.SERVE_POLICY)
+    store = store_of(as_lace(local))
+    bounds = limits or ServerLimits()
+    if grants is None:
+        rules = symmetric_policy(policy_of(local, policy), exposure_of(local, expose))
+    else:
+        rules = ServePolicy(grants=tuple(grants), exposure=Exposure(default="selected"))
+    rules.limits, rules.engine = bounds, local.limits
+    places = [_place(text, certificate, tuple(origins)) for text in addresses]
+    events = _Events()
+    server = Server(
+        store,
+        rules,
+        key=local.key,
+        names=tuple(str(parse_address(name)) for name in names),
+        trusts_local=trusts_local,
+        log=events.note,
+        # What is in memory belongs to the thread of the application.
+        threaded=isinstance(store, SqliteStore),
+    )
+    return Serving(server, places, events)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    address: Any
+    certificate: Certificate | None
+    origins: tuple[str, ...]
+
+
+def _place(text: str, certificate: Certificate | None, origins: tuple[str, ...]) -> _Place:
+    address = parse_address(text)
+    if address.scheme is Scheme.STDIO:
+        raise UsageError("stdio is for lace serve", code=Code.ADDRESS_MALFORMED)
+    is_wss = address.scheme is Scheme.WSS
+    if is_wss and certificate is None:
+        raise UsageError(
+            "wss needs a certificate",
+            code=Code.TRANSPORT_TLS,
+            hint="Give certificate=lace.Certificate(chain=…, key=…).",
+        )
+    return _Place(address, certificate if is_wss else None, origins)
+
+
+class _Events(EventQueue[ServerEvent]):
+    """Takes what a server notes."""
+
+    def note(self, entry: dict[str, Any]) -> None:
+        told = dict(entry)
+        made = ServerEvent(
+            told.pop("event"), Tai(told.pop("tai")), told.pop("connection", None), told
+        )
+        if made.event == "stopped":
+            self.put_last(made)
+        else:
+            self.put(made)

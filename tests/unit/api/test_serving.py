@@ -1,0 +1,168 @@
+"""Serving from an application: who may, what is told, and that it ends with its block."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from wires import notes
+
+import lace
+from lace import blocking
+from lace.api.events import EventQueue
+from lace.crypto.keys import demo_key
+from lace.errors import LaceError
+
+NOTES = "//g//notes//"
+ALICE, BOB, EVE = map(demo_key, ("alice", "bob", "eve"))
+HERE = "tcp:127.0.0.1:0"
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+@pytest.mark.parametrize("where", ["memory", "file"])
+def test_others_interlace_while_the_application_goes_on(where: str, tmp_path: Path) -> None:
+    async def test() -> None:
+        path = None if where == "memory" else tmp_path / "server.lace"
+        async with lace.open(path, records=notes(20), key=ALICE) as local:
+            async with lace.serve(local, HERE, f"unix:{tmp_path}/s", policy=NOTES) as server:
+                tcp, unix = server.addresses
+                async with lace.open(key=BOB) as bob:
+                    result = await lace.sync(bob, lace.connect(tcp, expected=ALICE.verifier), NOTES)
+                    assert len(result.received) == 20
+                    async with lace.open_interlace(bob, unix, NOTES) as live:
+                        await live.fixed_point()
+                        assert server.connections == 1
+                        await lace.store(local, notes(1, start=100))
+                        assert len((await live.fixed_point()).received) == 1
+                        await lace.store(bob, notes(1, start=200))
+                        while await lace.count(local, NOTES) < 22:
+                            await asyncio.sleep(0.01)
+                names = [await told(server) for _ in range(4)]
+                assert names[:2] == ["listening", "listening"]
+                assert "connected" in names
+            rest = [event.event async for event in server if isinstance(event, lace.ServerEvent)]
+            assert rest[-1] == "stopped"
+            assert await server.next_event() is None
+            assert server.connections == 0
+            async with lace.open() as late:
+                with pytest.raises(LaceError):
+                    await lace.sync(late, tcp, NOTES)
+
+    run(test)
+
+
+async def told(server: lace.Serving) -> str:
+    event = await server.next_event()
+    assert isinstance(event, lace.ServerEvent)
+    return event.event
+
+
+def test_grants_say_who_may_see_and_store() -> None:
+    async def test() -> None:
+        module = lace.selector(NOTES)
+        grants = [lace.Grant(who=frozenset([BOB.verifier]), see=(module,))]
+        async with (
+            lace.open(records=notes(5), key=ALICE) as local,
+            lace.serve(local, HERE, grants=grants) as server,
+        ):
+            for key, seen in ((BOB, 5), (EVE, 0)):
+                async with lace.open(records=notes(1, start=50), key=key) as other:
+                    result = await lace.sync(other, server.addresses[0], NOTES)
+                    assert (len(result.received), len(result.sent)) == (seen, 0)
+
+    run(test)
+
+
+def test_a_folder_is_served_as_its_settings_say(tmp_path: Path) -> None:
+    room = lace.Room(prefix=NOTES, authority=ALICE.verifier)
+    (tmp_path / "lace.toml").write_text(
+        f'select = "{NOTES}"\n[room]\nauthority = "{ALICE.verifier}"\n'
+    )
+
+    async def test() -> None:
+        async with lace.open(tmp_path, key=ALICE, records=notes(3, key=BOB)) as local:
+            await lace.admit(local, BOB.verifier)
+            async with lace.serve(local, HERE) as server:
+                for key, seen in ((BOB, 4), (EVE, 0)):
+                    async with lace.open(key=key) as other:
+                        result = await lace.sync(other, server.addresses[0], room.module)
+                        assert len(result.received) == seen
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "options", "reason"),
+    [
+        ((), {"policy": NOTES}, "say where"),
+        (("stdio",), {"policy": NOTES}, "stdio"),
+        (("nowhere",), {"policy": NOTES}, "nowhere"),
+        (("wss:localhost:0",), {"policy": NOTES}, "certificate"),
+        ((HERE,), {}, "which records belong"),
+        ((HERE,), {"policy": NOTES, "grants": []}, "not both"),
+    ],
+)
+def test_what_cannot_be_served_is_said_at_once(
+    addresses: tuple[str, ...], options: dict[str, str], reason: str
+) -> None:
+    with lace.open() as local, pytest.raises(LaceError, match=reason):
+        lace.serve(local, *addresses, **options)  # type: ignore[arg-type]
+
+
+def test_a_place_that_is_taken_leaves_nothing_behind() -> None:
+    async def test() -> None:
+        async with lace.open(key=ALICE) as local, lace.serve(local, HERE, policy=NOTES) as first:
+            taken = first.addresses[0]
+            with pytest.raises(lace.TransportError):
+                async with lace.serve(local, HERE, taken, policy=NOTES):
+                    pass
+            assert first.connections == 0
+
+    run(test)
+
+
+def test_events_that_nobody_reads_are_counted_and_the_end_is_kept() -> None:
+    async def test() -> None:
+        events: EventQueue[str] = EventQueue(most=3)
+        for number in range(10):
+            events.put(str(number))
+        events.put_last("end")
+        assert events.take() == "0"
+        events.put("late")  # there is room again, but not before what was missed
+        events.end()
+        found = [await events.get() for _ in range(6)]
+        assert found == [
+            "1", "2", lace.EventsMissed(7), "end", lace.EventsMissed(1), None,
+        ]  # fmt: skip
+
+    run(test)
+
+
+def test_an_open_interlace_that_nobody_reads_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lace.api.events.MOST_WAITING", 5)
+
+    async def test() -> None:
+        async with lace.open(records=notes(50)) as left, lace.open() as right:
+            async with lace.open_interlace(right, left, NOTES) as live:
+                while await lace.count(right, NOTES) < 50:
+                    await asyncio.sleep(0)
+            events = [event async for event in live]
+            assert len(events) <= 8
+            assert any(isinstance(event, lace.EventsMissed) for event in events)
+            assert isinstance(events[-1], lace.Closed)
+
+    run(test)
+
+
+def test_an_exchange_by_hand_ends_with_its_block() -> None:
+    with lace.open(records=notes(3)) as left, lace.open() as right:
+        with lace.SteppedInterlace(right, left, NOTES) as stepped:
+            while not isinstance(stepped.try_next_event(), lace.FixedPoint):
+                pass
+        assert isinstance(stepped.try_next_event(), lace.Closed)
+        assert blocking.count(right, NOTES) == 3
