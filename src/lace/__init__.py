@@ -12,6 +12,10 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing would slo
 if TYPE_CHECKING:
     from typing import Any
 
+    from lace.api.currents import (
+        current,
+        table,
+    )
     from lace.api.events import EventsMissed
     from lace.api.exporting import Exported, export_file
     from lace.api.handles import Lace, Peer, RecordKind, connect, open
@@ -99,7 +103,10 @@ if TYPE_CHECKING:
     )
     from lace.policy.plan import ExchangePlan
     from lace.policy.view import Exposure
-    from lace.projection import Projection
+    from lace.projection import (
+        Fault,
+        Projection,
+    )
     from lace.record.build import build_blob, build_plex, seal
     from lace.record.bulk import validate_frames
     from lace.record.facts import facts
@@ -169,7 +176,7 @@ _HOMES = {
     "lace.policy.origin": ("Operand", "Party", "label_operands"),
     "lace.policy.plan": ("ExchangePlan",),
     "lace.policy.view": ("Exposure",),
-    "lace.projection": ("Projection",),
+    "lace.projection": ("Fault", "Projection"),
     "lace.record.build": ("build_blob", "build_plex", "seal"),
     "lace.record.facts": ("facts",),
     "lace.record.inspect": ("Check", "Inspection", "inspect_record"),
@@ -184,6 +191,7 @@ _HOMES = {
     "lace.serving.grants": ("Grant", "ServerLimits"),
     "lace.transport.address": ("Address", "Scheme"),
     "lace.transport.tls": ("Certificate",),
+    "lace.api.currents": ("current", "table"),
     "lace.urc": ("Coordinate", "HashAddress", "Prefix", "VersionSelector", "parse_urc"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -217,6 +225,7 @@ __all__ = [
     "Facet",
     "FactSource",
     "FailedRule",
+    "Fault",
     "FixedPoint",
     "Frame",
     "Grant",
@@ -290,6 +299,7 @@ __all__ = [
     "compile_program",
     "connect",
     "count",
+    "current",
     "evaluate",
     "explain",
     "export_file",
@@ -316,6 +326,7 @@ __all__ = [
     "split_records",
     "store",
     "sync",
+    "table",
     "tai_now",
     "validate_frames",
     "validate_record",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from lace.api import exporting, importing, interlaces, operations, rooms
-from lace.api.handles import Lace, Peer
+from lace.api import currents, exporting, importing, interlaces, operations, rooms
+from lace.api.handles import Lace, Peer, RecordKind
 from lace.api.handles import connect as connect
 from lace.api.handles import open as open
 from lace.api.interlaces import Exposes, Policy
@@ -22,7 +22,7 @@ from lace.api.interlaces import SteppedInterlace as SteppedInterlace
 from lace.crypto.keys import SigningKey
 from lace.errors import Outcome
 from lace.interlace import messages as m
-from lace.projection import STANDARD, Projection
+from lace.projection import Newest, Projection, Type
 from lace.record.model import Record, Seal
 from lace.rooms import Room
 
@@ -152,11 +152,43 @@ def sync(
     )
 
 
+def current(
+    local: Lace,
+    place: str,
+    policy: Policy | None = None,
+    *,
+    author: str | None = None,
+    role: str | None = None,
+    room: Room | None = None,
+) -> Record | None:
+    """Return the newest record at a place that belongs, or None."""
+    return _run(currents.current(local, place, policy, author=author, role=role, room=room))
+
+
 def table(
-    target: Lace | Peer, policy: Policy | None = None, columns: Sequence[str] = STANDARD
+    target: Lace | Peer,
+    policy: Policy | RecordKind | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    newest: bool | Newest = False,
+    types: Mapping[str, Type] | None = None,
+    author: str | None = None,
+    role: str | None = None,
+    room: Room | None = None,
 ) -> Projection:
     """Return what a selector selects as a table."""
-    return Projection.of(list(target, policy), columns)
+    return _run(
+        currents.table(
+            target,
+            policy,
+            columns,
+            newest=newest,
+            types=types,
+            author=author,
+            role=role,
+            room=room,
+        )
+    )
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

@@ -1,17 +1,31 @@
-"""Records as rows: one row a record, chosen fields as columns, blanks where a record has none."""
+"""Records as rows: one row a record, chosen fields as columns, blanks where a record has none.
+
+Fields are texts and data are bytes, unless a type is declared for them. What is not of its declared
+type is blank, and told as a fault: a table of what others wrote must not break on one of them.
+"""
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
 from html import escape
-from typing import Any, Final
+from typing import Any, Final, Literal, cast
 
-from lace.dates import iso_date
+from lace.dates import iso_date, moment, read_instant
+from lace.errors import Code, LaceError, UsageError
 from lace.extras import require
+from lace.ids import RecordHash
 from lace.record.facts import fields
 from lace.record.model import Record
+from lace.text import shown
+
+Type = Literal["text", "bytes", "int", "decimal", "datetime", "json"]
+Newest = Literal["tip", "author"]
+"""Which versions count as the newest: one at each place, or one of each author at each place."""
 
 HASH: Final = "Hash"
 DATA: Final = "Data"
@@ -26,7 +40,23 @@ OWN: Final = frozenset(
 )
 """Fields that every record of its type has; they stand under names of their own."""
 
+_INT_BITS: Final = 63
+_MOST_DIGITS: Final = 38
+_MOST_FAULTS: Final = 1000
+
 Cell = str | bytes | None
+"""What stands in a record."""
+Value = Cell | int | Decimal | datetime | dict[str, Any] | list[Any] | float | bool
+"""The same, by its declared type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A value that is not of the type that is declared for its column."""
+
+    record: RecordHash
+    column: str
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,29 +64,61 @@ class Projection:
     """A table over records; rows never change, because records do not."""
 
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[Value, ...], ...]
+    types: tuple[Type, ...] = ()
+    """Of each column; text, and bytes for data, where nothing is declared."""
+    faults: tuple[Fault, ...] = ()
+    """Values that were left blank; the first thousand."""
 
     @classmethod
-    def of(cls, records: Iterable[Record], columns: Sequence[str] = STANDARD) -> Projection:
-        """Project records onto columns; of a field that occurs again, the first one counts."""
+    def of(
+        cls,
+        records: Iterable[Record],
+        columns: Sequence[str] = STANDARD,
+        *,
+        newest: bool | Newest = False,
+        types: Mapping[str, Type] | None = None,
+    ) -> Projection:
+        """Project records onto columns; of a field that occurs again, the first one counts.
+
+        ``newest`` leaves out what is not the newest version: at its place (True or ``tip``, by time
+        and then by hash), or of its author at its place (``author``). ``types`` declares what
+        columns hold: text, bytes, int, decimal, datetime (of ISO 8601 or TAI) or json.
+        """
         chosen = tuple(columns)
-        return cls(chosen, tuple(_row(record, chosen) for record in records))
+        declared = types or {}
+        for name in declared:
+            if declared[name] not in _READERS:
+                known = ", ".join(_READERS)
+                raise UsageError(
+                    f"{shown(str(declared[name]))} is no type; there are {known}",
+                    code=Code.INPUT_TYPE,
+                )
+        kinds = tuple(declared.get(name, "bytes" if name == DATA else "text") for name in chosen)
+        found = list(records) if newest is False else newest_of(records, newest)
+        faults: list[Fault] = []
+        rows = tuple(_row(record, chosen, kinds, faults) for record in found)
+        return cls(chosen, rows, kinds, tuple(faults[:_MOST_FAULTS]))
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[dict[str, Cell]]:
+    def __iter__(self) -> Iterator[dict[str, Value]]:
         for row in self.rows:
             yield dict(zip(self.columns, row, strict=True))
 
     def to_arrow(self) -> Any:
-        """Return a ``pyarrow.Table``."""
+        """Return a ``pyarrow.Table`` with the declared types; JSON stays text there."""
         require("arrow", "Projection.to_arrow")
         import pyarrow as pa
 
-        types = [pa.binary() if name == DATA else pa.string() for name in self.columns]
-        columns = [[row[place] for row in self.rows] for place in range(len(self.columns))]
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+        plain = {"text": pa.string(), "bytes": pa.binary(), "int": pa.int64(), "json": pa.string()}
+        plain["datetime"] = pa.timestamp("us", tz="UTC")
+        arrays = []
+        for place, kind in enumerate(self._types):
+            values = self._column(place, as_json=True)
+            made = pa.decimal128(_MOST_DIGITS, _scale(values)) if kind == "decimal" else plain[kind]
+            arrays.append(pa.array(values, made))
         return pa.table(arrays, names=list(self.columns))
 
     def to_pandas(self) -> Any:
@@ -64,16 +126,38 @@ class Projection:
         require("pandas", "Projection.to_pandas")
         import pandas as pd
 
-        frame = pd.DataFrame(list(self.rows), columns=list(self.columns))
+        dtypes = {"text": "string", "int": "Int64", "datetime": "datetime64[us, UTC]"}
+        frame = pd.DataFrame(
+            {
+                name: pd.Series(self._column(place), dtype=dtypes.get(kind, "object"))
+                for place, (name, kind) in enumerate(zip(self.columns, self._types, strict=True))
+            }
+        )
         return frame.set_index(HASH) if HASH in self.columns else frame
 
     def to_polars(self) -> Any:
-        """Return a ``polars.DataFrame``."""
+        """Return a ``polars.DataFrame`` with the declared types; JSON stays text there."""
         require("polars", "Projection.to_polars")
         import polars as pl
 
-        types = {name: pl.Binary if name == DATA else pl.String for name in self.columns}
-        return pl.DataFrame(list(self.rows), schema=types, orient="row")
+        plain: dict[str, Any] = {"text": pl.String, "bytes": pl.Binary, "int": pl.Int64}
+        plain |= {"json": pl.String, "datetime": pl.Datetime("us", "UTC")}
+        made = []
+        for place, (name, kind) in enumerate(zip(self.columns, self._types, strict=True)):
+            values = self._column(place, as_json=True)
+            type = pl.Decimal(_MOST_DIGITS, _scale(values)) if kind == "decimal" else plain[kind]
+            made.append(pl.Series(name, values, dtype=type))
+        return pl.DataFrame(made)
+
+    @property
+    def _types(self) -> tuple[Type, ...]:
+        return self.types or tuple("bytes" if name == DATA else "text" for name in self.columns)
+
+    def _column(self, place: int, *, as_json: bool = False) -> list[Any]:
+        values = [row[place] for row in self.rows]
+        if as_json and self._types[place] == "json":
+            return [None if value is None else json.dumps(value) for value in values]
+        return values
 
     def __str__(self) -> str:
         """The table as text, for terminals and scripts."""
@@ -92,7 +176,7 @@ class Projection:
         rest = "".join(f"<p>{escape(line)}</p>" for line in self._rest())
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
 
-    def _first(self) -> tuple[tuple[Cell, ...], ...]:
+    def _first(self) -> tuple[tuple[Value, ...], ...]:
         return self.rows[:_PRETTY_ROWS]
 
     def _rest(self) -> list[str]:
@@ -130,7 +214,25 @@ def field_names(record: Record) -> set[str]:
     return {name for name, _, _ in fields(record)} - OWN
 
 
-def _row(record: Record, columns: tuple[str, ...]) -> tuple[Cell, ...]:
+def newest_of(records: Iterable[Record], rule: bool | Newest = True) -> list[Record]:
+    """Return the newest versions by a rule, oldest first; what has no place is its own version."""
+    if rule not in {True, False, "tip", "author"}:
+        raise UsageError(
+            f"newest is {shown(str(rule))}", code=Code.INPUT_TYPE, hint="Say tip or author."
+        )
+    tips: dict[object, Record] = {}
+    for record in sorted(records, key=lambda one: (one.time or "", one.hash)):
+        place: object = record.place or record.hash
+        tips[(place, record.author) if rule == "author" else place] = record
+    return sorted(tips.values(), key=lambda one: (one.time or "", one.hash))
+
+
+def cell_of(record: Record, column: str) -> Cell:
+    """Return what a record has in a column, as it stands there."""
+    return _cells(record, (column,))[0]
+
+
+def _cells(record: Record, columns: tuple[str, ...]) -> tuple[Cell, ...]:
     first = {name: value for name, index, value in fields(record) if index == 0}
     return tuple(
         record.hash if name == HASH else record.data if name == DATA else first.get(name)
@@ -138,7 +240,83 @@ def _row(record: Record, columns: tuple[str, ...]) -> tuple[Cell, ...]:
     )
 
 
-def _shown(cell: Cell) -> str:
+def _row(
+    record: Record, columns: tuple[str, ...], types: tuple[Type, ...], faults: list[Fault]
+) -> tuple[Value, ...]:
+    values: list[Value] = []
+    for column, type, cell in zip(columns, types, _cells(record, columns), strict=True):
+        try:
+            values.append(None if cell is None else _READERS[type](cell))
+        except (ValueError, ArithmeticError, RecursionError, LaceError):
+            values.append(None)
+            if len(faults) < _MOST_FAULTS:
+                text = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell or ""
+                detail = f"{shown(text)} is not of type {type}"
+                faults.append(Fault(record.hash, column, detail))
+    return tuple(values)
+
+
+def read_value(text: str | bytes, type: Type) -> Value:
+    """Return a value of a declared type, or raise ``ValueError`` or ``LaceError``."""
+    return _READERS[type](text)
+
+
+def _text(cell: str | bytes) -> str:
+    return cell.decode() if isinstance(cell, bytes) else cell
+
+
+def _bytes(cell: str | bytes) -> bytes:
+    return cell if isinstance(cell, bytes) else cell.encode()
+
+
+def _int(cell: str | bytes) -> int:
+    text = _text(cell)
+    if len(text) > _MOST_DIGITS:
+        raise ValueError
+    number = int(text)
+    if not -(1 << _INT_BITS) <= number < 1 << _INT_BITS:
+        raise ValueError
+    return number
+
+
+def _decimal(cell: str | bytes) -> Decimal:
+    text = _text(cell)
+    if len(text) > _MOST_DIGITS:
+        raise ValueError
+    number = Decimal(text)
+    exponent = number.as_tuple().exponent
+    if not isinstance(exponent, int) or abs(exponent) > _MOST_DIGITS // 2:
+        raise InvalidOperation
+    return number
+
+
+def _datetime(cell: str | bytes) -> datetime:
+    found = moment(read_instant(_text(cell)))
+    if found is None:
+        raise ValueError
+    return found
+
+
+def _json(cell: str | bytes) -> Value:
+    return cast("Value", json.loads(_text(cell)))
+
+
+_READERS: Final[dict[str, Callable[[str | bytes], Value]]] = {
+    "text": _text,
+    "bytes": _bytes,
+    "int": _int,
+    "decimal": _decimal,
+    "datetime": _datetime,
+    "json": _json,
+}
+
+
+def _scale(values: list[Any]) -> int:
+    """Return how many digits behind the point a column of decimals needs."""
+    return max((-value.as_tuple().exponent for value in values if value is not None), default=0)
+
+
+def _shown(cell: Value) -> str:
     if cell is None:
         return ""
     if isinstance(cell, bytes):
@@ -147,6 +325,6 @@ def _shown(cell: Cell) -> str:
         except UnicodeDecodeError:
             return f"{len(cell)} bytes"
     else:
-        text = cell
+        text = json.dumps(cell) if isinstance(cell, dict | list) else str(cell)
     text = "".join(c if c.isprintable() else "·" for c in text[: _PRETTY_TEXT + 1])
     return text if len(text) <= _PRETTY_TEXT else text[: _PRETTY_TEXT - 1] + "…"

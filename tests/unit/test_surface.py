@@ -40,7 +40,7 @@ def test_what_a_module_offers_to_applications_the_package_offers_too() -> None:
             assert name in lace.__all__, name
     for name in blocking.__dict__:
         if inspect.isfunction(getattr(blocking, name)) and not name.startswith("_"):
-            assert name in {*lace.__all__, "table"}, name
+            assert name in lace.__all__, name
 
 
 # Those of the rule engine are for tools, and their parts are found in its modules.

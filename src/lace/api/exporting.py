@@ -20,7 +20,7 @@ from lace.api.handles import Lace, in_worker, store_of
 from lace.api.importing import Form
 from lace.api.interlaces import Policy, policy_of
 from lace.errors import Code, UsageError
-from lace.projection import DATA, HASH, Projection, entry_of, field_names
+from lace.projection import DATA, HASH, Projection, Value, entry_of, field_names
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore, StoreRecordId
 from lace.text import shown
@@ -187,13 +187,13 @@ _FORMS: Final[dict[Form, type[_Writer]]] = {
 }
 
 
-def _cell_text(cell: str | bytes | None) -> str:
+def _cell_text(cell: Value) -> str:
     if isinstance(cell, bytes):
         try:
             return cell.decode()
         except UnicodeDecodeError:
             return b64encode(cell).decode()
-    return cell or ""
+    return str(cell) if cell is not None else ""
 
 
 class _Draft:

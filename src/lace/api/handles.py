@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 from lace.answering.warm import WarmLinks
 from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
-from lace.errors import Code, UsageError
+from lace.errors import Code, LaceError, UsageError
 from lace.ids import Verifier, parse_verifier
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
+from lace.projection import DATA, Type, read_value
 from lace.record.build import build_plex, seal
 from lace.record.model import Plex, Record, Seal
 from lace.recordstore.base import RecordStore
 from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
 from lace.rooms import Room
+from lace.text import shown
 from lace.transport.address import Address, parse_address
 
 if TYPE_CHECKING:
@@ -45,6 +47,9 @@ class RecordKind:
     fields: tuple[str, ...] = ()
     """Indexed fields beyond the coordinate; others are refused."""
     required: tuple[str, ...] = ()
+    types: Mapping[str, Type] = field(default_factory=dict, hash=False)
+    """What fields, and ``Data``, hold: text, bytes, int, decimal, datetime or json. A value that is
+    not of its type is refused; ``lace.table`` and ``lace.Projection`` read by it."""
 
     def build(
         self,
@@ -59,6 +64,8 @@ class RecordKind:
         checked_key(key)
         pairs = list(fields.items()) if isinstance(fields, Mapping) else list(fields)
         self.check(name for name, _ in pairs)
+        for field_name, value in (*pairs, (DATA, data)):
+            self._check_type(field_name, value)
         plex = build_plex(
             group=self.group,
             app=self.app,
@@ -68,6 +75,24 @@ class RecordKind:
             data=data.encode() if isinstance(data, str) else data,
         )
         return plex if key is None else seal(plex, key)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a table of such records: the name, the fields, and the data."""
+        return ("Name", *dict.fromkeys((*self.required, *self.fields)), DATA)
+
+    def _check_type(self, name: str, value: str | bytes) -> None:
+        type = self.types.get(name)
+        if type is None:
+            return
+        try:
+            read_value(value, type)
+        except (ValueError, ArithmeticError, RecursionError, LaceError):
+            text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            raise UsageError(
+                f"{name} of {self.app} is of type {type}, and {shown(text)} is not",
+                code=Code.RECORD_KIND,
+            ) from None
 
     def check(self, names: Iterable[str]) -> None:
         """Raise ``UsageError`` unless these are fields that a record of this kind can have."""

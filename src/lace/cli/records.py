@@ -28,7 +28,7 @@ from lace.dates import local_date
 from lace.errors import Code, UsageError
 from lace.ids import is_verifier
 from lace.policy.module import PolicyModule
-from lace.projection import HASH, Cell, Projection, entry_of
+from lace.projection import HASH, Cell, cell_of, entry_of, newest_of
 from lace.record.model import Record
 from lace.settings import read_selector
 
@@ -168,7 +168,7 @@ def list_command(
     with _open(settings, peer_text) as local:
         found = blocking.list(_target(local, settings, peer_text, key_text), module)
     if newest:
-        found = list({record.place or record.hash: record for record in found}.values())
+        found = newest_of(found)
     found = [
         record
         for record in found
@@ -248,8 +248,7 @@ def _cell(record: Record, column: str) -> Cell:
         return None if record.time is None else local_date(record.time)
     if column == PLACE:
         return None if record.place is None else str(record.place)
-    (row,) = Projection.of([record], [column]).rows
-    return row[0]
+    return cell_of(record, column)
 
 
 def _module(settings: Place | None, text: str | None, fields: dict[str, str]) -> PolicyModule:
