@@ -16,6 +16,10 @@ if TYPE_CHECKING:
         current,
         table,
     )
+    from lace.api.differences import (
+        Difference,
+        diff,
+    )
     from lace.api.events import EventsMissed
     from lace.api.exporting import Exported, export_file
     from lace.api.handles import Lace, Peer, RecordKind, connect, open
@@ -79,6 +83,9 @@ if TYPE_CHECKING:
         RecordDuplicate,
         RecordRejected,
         RecordSaved,
+    )
+    from lace.invitations import (
+        Invitation,
     )
     from lace.keyring import (
         Keyring,
@@ -192,6 +199,8 @@ _HOMES = {
     "lace.transport.address": ("Address", "Scheme"),
     "lace.transport.tls": ("Certificate",),
     "lace.api.currents": ("current", "table"),
+    "lace.api.differences": ("Difference", "diff"),
+    "lace.invitations": ("Invitation",),
     "lace.urc": ("Coordinate", "HashAddress", "Prefix", "VersionSelector", "parse_urc"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -211,6 +220,7 @@ __all__ = [
     "Coordinate",
     "Declassified",
     "Diagnostic",
+    "Difference",
     "EncodingError",
     "Ending",
     "Evaluation",
@@ -234,6 +244,7 @@ __all__ = [
     "Inspection",
     "InterlaceAborted",
     "InterlaceResult",
+    "Invitation",
     "Keyring",
     "Lace",
     "LaceError",
@@ -300,6 +311,7 @@ __all__ = [
     "connect",
     "count",
     "current",
+    "diff",
     "evaluate",
     "explain",
     "export_file",

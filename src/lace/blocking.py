@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from lace.api import currents, exporting, importing, interlaces, operations, rooms
+from lace.api import currents, differences, exporting, importing, interlaces, operations, rooms
 from lace.api.handles import Lace, Peer, RecordKind
 from lace.api.handles import connect as connect
 from lace.api.handles import open as open
@@ -126,6 +126,17 @@ def remove(
 def members(local: Lace, room: Room | None = None) -> builtins.list[rooms.Membership]:
     """Return who is a member by what is here, then who was."""
     return _run(rooms.members(local, room))
+
+
+def diff(
+    left: Lace | Peer,
+    right: Lace | Peer,
+    policy: Policy | None = None,
+    *,
+    their_policy: Policy | None = None,
+) -> differences.Difference:
+    """Return what only one of two laces has of what a selector selects; nothing is exchanged."""
+    return _run(differences.diff(left, right, policy, their_policy=their_policy))
 
 
 def sync(

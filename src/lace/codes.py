@@ -869,6 +869,11 @@ class Code(StrEnum):
         "The settings of a lace cannot be used.",
         "Correct lace.toml; docs/reference/settings.md says what may stand in it.",
     )
+    SETTINGS_INVITATION = (
+        "settings.invitation",
+        "An invitation cannot be used.",
+        "Ask for the whole line again, as lace invite prints it.",
+    )
     INPUT_FILE = ("input.file", "A file cannot be read or written.", "Check its name and rights.")
     LIMIT_EXCEEDED = (
         "limit.exceeded",

@@ -89,7 +89,7 @@ def get(
         raise click.UsageError("give --data or --raw, not both")
     if output != "-" and not (only_data or raw):
         raise click.UsageError("--output needs --data or --raw")
-    settings = find(where) if peer_text is None else _settings_or_none(where)
+    settings = find(where) if peer_text is None else settings_or_none(where)
     with _open(settings, peer_text) as local:
         hash = whole_hash(local, address)
         asked = address if hash is None else f"////{hash}"
@@ -158,7 +158,7 @@ def list_command(
       lace list --newest --since 7d --author bob
       lace list | jq -r .hash
     """
-    settings = find(where) if peer_text is None else _settings_or_none(where)
+    settings = find(where) if peer_text is None else settings_or_none(where)
     if everything and (selector_text is not None or fields):
         raise click.UsageError("--all is everything: give no SELECTOR and no --field")
     module = _module(settings, EVERYTHING if everything else selector_text, read_fields(fields))
@@ -272,7 +272,7 @@ def _columns(text: str) -> tuple[str, ...]:
     return names
 
 
-def _settings_or_none(where: str | None) -> Place | None:
+def settings_or_none(where: str | None) -> Place | None:
     """A peer can be asked from anywhere; settings only add what they know of it."""
     if where is not None:
         return find(where)
