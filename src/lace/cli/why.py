@@ -213,7 +213,7 @@ def _lines(local: Lace, made: Explanation) -> Iterator[str]:
     for step in made.steps:
         yield f"  {_SIGNS[step.passed]} {step.name:13} {short(step.detail)}".rstrip()
     if made.obstacle is not None:
-        yield from map(short, _refusals(made))
+        yield from map(short, islice(_refusals(local, made), _MOST_LINES))
         return
     for title, proof in (("because", made.proof), ("and for them because", made.their_proof)):
         if proof is not None:
@@ -225,7 +225,7 @@ def _lines(local: Lace, made: Explanation) -> Iterator[str]:
                 yield short(line)
 
 
-def _refusals(made: Explanation) -> Iterator[str]:
+def _refusals(local: Lace, made: Explanation) -> Iterator[str]:
     """Yield how far the rules got: the one that came closest in full, the others in brief."""
     if not made.refusals:
         return
@@ -234,8 +234,10 @@ def _refusals(made: Explanation) -> Iterator[str]:
     yield f"  {made.rule(closest.id) or closest.id}"
     bound = ", ".join(f"{name} = {value}" for name, value in sorted(closest.bindings.items()))
     yield f"    fails at {closest.failed_atom}{f' with {bound}' if bound else ''}"
-    for near in closest.near_misses:
-        yield f"    there is {near}"
+    if closest.because is None and not closest.below:
+        for near in closest.near_misses:
+            yield f"    there is {near}"
+    yield from _deeper(local, made, closest, 2)
     if others:
         yield "and the others"
     for refusal in others:
@@ -243,9 +245,43 @@ def _refusals(made: Explanation) -> Iterator[str]:
         yield f"    fails at {refusal.failed_atom}"
 
 
+def _deeper(local: Lace, made: Explanation, failed: FailedRule, depth: int) -> Iterator[str]:
+    """Yield what is behind a failure: the fact that a negation denies, or what nobody derives."""
+    indent = "  " * depth
+    if failed.because is not None:
+        yield f"{indent}because"
+        for line in _proof(local, made, failed.because):
+            yield f"{indent}{line}"
+        return
+    if not failed.below:
+        return
+    yield f"{indent}and nobody derives that:"
+    closest = max(failed.below, key=lambda refusal: refusal.satisfied)
+    bound = ", ".join(f"{name} = {value}" for name, value in sorted(closest.bindings.items()))
+    yield f"{indent}  {made.rule(closest.id) or closest.id}"
+    yield f"{indent}    fails at {closest.failed_atom}{f' with {bound}' if bound else ''}"
+    if closest.because is None and not closest.below:
+        for near in closest.near_misses:
+            yield f"{indent}    there is {near}"
+    yield from _deeper(local, made, closest, depth + 2)
+
+
 def _by_reach(made: Explanation) -> list[FailedRule]:
     """Return the rules that failed, the one that came closest first."""
     return sorted(made.refusals, key=lambda refusal: -refusal.satisfied)
+
+
+def refusal_entry(made: Explanation, refusal: FailedRule) -> dict[str, Any]:
+    """Return how far a rule got as an object, with what is behind it."""
+    return {
+        "because": None if refusal.because is None else refusal.because.fact,
+        "below": [refusal_entry(made, deeper) for deeper in refusal.below],
+        "bindings": refusal.bindings,
+        "failed_atom": refusal.failed_atom,
+        "id": refusal.id,
+        "near_misses": list(refusal.near_misses),
+        "rule": made.rule(refusal.id),
+    }
 
 
 def _proof(local: Lace, made: Explanation, proof: Proof) -> Iterator[str]:
@@ -313,16 +349,7 @@ def _entry(made: Explanation) -> dict[str, Any]:
         "evidence": list(made.evidence),
         "question": str(made.question),
         "record": made.record,
-        "refusals": [
-            {
-                "bindings": refusal.bindings,
-                "failed_atom": refusal.failed_atom,
-                "id": refusal.id,
-                "near_misses": list(refusal.near_misses),
-                "rule": made.rule(refusal.id),
-            }
-            for refusal in _by_reach(made)
-        ],
+        "refusals": [refusal_entry(made, refusal) for refusal in _by_reach(made)],
         "rules": [{"id": id, "rule": made.rule(id)} for id in made.rule_ids],
         "steps": [
             {"detail": step.detail, "layer": step.name, "passed": step.passed}

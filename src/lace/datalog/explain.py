@@ -42,6 +42,8 @@ GroundFact = tuple[Predicate, Row]
 _MOST_FACTS = 200_000
 _NEAR_MISSES = 3
 _MOST_WAYS = 10_000
+_DEEPEST = 8
+_MOST_BELOW = 200
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -77,6 +79,19 @@ class FailedRule:
     """How many body atoms, in the author's order, could be satisfied together."""
     near_misses: tuple[str, ...] = ()
     """Facts of the failed predicate that differ in the fewest values."""
+    because: Proof | None = None
+    """Where a negation failed: the smallest proof of a fact that it denies."""
+    below: tuple[FailedRule, ...] = ()
+    """Where a derived fact is missing: how far each rule got that could derive it, and so on down
+    to what is missing in the end."""
+
+
+@dataclass(slots=True)
+class _Below:
+    """What was asked on the way down, so that nothing is asked twice."""
+
+    asked: set[tuple[Predicate, tuple[str | None, ...]]]
+    depth: int = 0
 
 
 @dataclass(slots=True)
@@ -295,10 +310,10 @@ class Explainer:
         for rule in rules:
             binding = _unify(rule.source.head.terms, row, {})
             if binding is not None:
-                failed.append(self._furthest(rule, binding))
+                failed.append(self._furthest(rule, binding, _Below({(predicate, row)})))
         return tuple(failed)
 
-    def _furthest(self, rule: CompiledRule, start: Binding) -> FailedRule:
+    def _furthest(self, rule: CompiledRule, start: Binding, below: _Below) -> FailedRule:
         """Follow the author's order, keeping all ways open, until no way is left."""
         body = rule.source.body
         ways: list[Binding] = [start]
@@ -312,11 +327,45 @@ class Explainer:
                     binding,
                     number,
                     tuple(self._near(part, binding)),
+                    self._denied(part, binding),
+                    self._missing(part, binding, below),
                 )
             ways = following
         # Tests are put off while their variables are open; the last one decides.
         binding = min(ways, key=lambda b: sorted(b.items()))
         return FailedRule(rule.id, canonical_part(body[-1]), binding, len(body) - 1)
+
+    def _denied(self, part: BodyAtom, binding: Binding) -> Proof | None:
+        """Return why a fact holds that a negation says does not; None if it is none."""
+        if not isinstance(part, Negated):
+            return None
+        atom = part.atom
+        rows = self._rows(atom, binding)
+        row = min((r for r in rows if _unify(atom.terms, r, binding) is not None), default=None)
+        if row is None:
+            return None
+        try:
+            return self.why(atom.predicate, row)
+        except LimitExceeded:
+            return Proof(_text((atom.predicate, row)))
+
+    def _missing(self, part: BodyAtom, binding: Binding, below: _Below) -> tuple[FailedRule, ...]:
+        """Return how far the rules got that could derive what an atom asks for."""
+        if not isinstance(part, Atom) or part.predicate not in self.evaluation.program.derived:
+            return ()
+        wanted = tuple(_value(term, binding) for term in part.terms)
+        asked = (part.predicate, wanted)
+        if asked in below.asked or below.depth >= _DEEPEST or len(below.asked) >= _MOST_BELOW:
+            return ()
+        below.asked.add(asked)
+        below.depth += 1
+        found = []
+        for rule in self.evaluation.program.rules_of[part.predicate]:
+            start = _unify_known(rule.source.head.terms, wanted)
+            if start is not None:
+                found.append(self._furthest(rule, start, below))
+        below.depth -= 1
+        return tuple(found)
 
     def _step(self, part: BodyAtom, ways: list[Binding]) -> list[Binding]:
         result: dict[tuple[tuple[str, str], ...], Binding] = {}
@@ -421,6 +470,19 @@ def _unify(terms: tuple[Term, ...], row: Row, binding: Binding) -> Binding | Non
             case Variable():
                 if new.setdefault(term.name, value) != value:
                     return None
+    return new
+
+
+def _unify_known(terms: tuple[Term, ...], values: tuple[str | None, ...]) -> Binding | None:
+    """Return the binding under which a head fits the values that are known; None if none does."""
+    new: Binding = {}
+    for term, value in zip(terms, values, strict=True):
+        if value is None:
+            continue
+        if isinstance(term, Constant) and term.value != value:
+            return None
+        if isinstance(term, Variable) and new.setdefault(term.name, value) != value:
+            return None
     return new
 
 

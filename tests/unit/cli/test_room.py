@@ -144,3 +144,24 @@ def test_a_lace_that_is_no_room_says_so(home: Path) -> None:
     ok("init", "theirs", "--select", PREFIX, "--room", "ann", cwd=home)
     done = lace("room", "admit", "bob", cwd=home / "theirs")
     assert (done.returncode, b"no key" in done.stderr) == (2, True)
+
+
+def test_why_not_follows_membership_down_to_the_record_that_decides(home: Path) -> None:
+    ok("room", "new", "club", PREFIX, "--key", "ann", cwd=home)
+    club = home / "club"
+    for name in ("bob", "cy"):
+        ok("add", f"//club//talk/note//{name}", "--text", "x", "--key", name, cwd=club)
+    ok("room", "admit", "bob", cwd=club)
+    end = ok("room", "remove", "bob", cwd=club).decode().strip()
+    removed = on_a_terminal("why-not", "//club//talk/note//bob", cwd=club, exit=6)
+    assert "fails at not Closed(G)" in removed
+    assert f"{end} //club//talk/member//bob: Ended = yes" in removed
+    stranger = on_a_terminal("why-not", "//club//talk/note//cy", cwd=club, exit=6)
+    assert "fails at Field(G,'Member',_,V)" in stranger
+    done = lace("why-not", "//club//talk/note//cy", cwd=club)
+    entry = json.loads(done.stdout)["refusals"][0]
+    depth = 0
+    while entry["below"]:
+        (entry,) = entry["below"]
+        depth += 1
+    assert (depth, entry["failed_atom"]) == (4, "Field(G,'Member',_,V)")
