@@ -36,7 +36,9 @@ if TYPE_CHECKING:
         Explanation,
         Question,
         Step,
+        Trial,
         explain,
+        try_rules,
     )
     from lace.api.rooms import Membership, admit, members, remove
     from lace.api.serving import ServerEvent, Serving, serve
@@ -131,6 +133,9 @@ if TYPE_CHECKING:
     )
     from lace.record.validate import validate_record
     from lace.rooms import Room
+    from lace.rulefiles import (
+        module_from_file,
+    )
     from lace.rules import LocalFacts, MemorySource, check_lacegram, compile_program
     from lace.selectors import all_of, any_of, hashes, room, selector, with_support
     from lace.serving.grants import Grant, ServerLimits
@@ -156,7 +161,7 @@ _HOMES = {
         "OpenInterlace", "Opening", "SteppedInterlace", "open_interlace", "sync",
     ),
     "lace.api.operations": ("count", "for_each", "forget", "get", "history", "list", "store"),
-    "lace.api.reasons": ("Explanation", "Question", "Step", "explain"),
+    "lace.api.reasons": ("Explanation", "Question", "Step", "Trial", "explain", "try_rules"),
     "lace.api.rooms": ("Membership", "admit", "members", "remove"),
     "lace.api.serving": ("ServerEvent", "Serving", "serve"),
     "lace.crypto.keys": ("SigningKey",),
@@ -201,6 +206,7 @@ _HOMES = {
     "lace.api.currents": ("current", "table"),
     "lace.api.differences": ("Difference", "diff"),
     "lace.invitations": ("Invitation",),
+    "lace.rulefiles": ("module_from_file",),
     "lace.urc": ("Coordinate", "HashAddress", "Prefix", "VersionSelector", "parse_urc"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -296,6 +302,7 @@ __all__ = [
     "SteppedInterlace",
     "StoreError",
     "TransportError",
+    "Trial",
     "UsageError",
     "Verdict",
     "VersionSelector",
@@ -326,6 +333,7 @@ __all__ = [
     "label_operands",
     "list",
     "members",
+    "module_from_file",
     "module_from_text",
     "open",
     "open_interlace",
@@ -340,6 +348,7 @@ __all__ = [
     "sync",
     "table",
     "tai_now",
+    "try_rules",
     "validate_frames",
     "validate_record",
     "with_support",

@@ -445,6 +445,11 @@ class Code(StrEnum):
         "The text is not a selector.",
         "Give a coordinate, a prefix, a hash address, or rules that define both facets.",
     )
+    POLICY_PARAMETER = (
+        "policy.parameter",
+        "A name in braces in rules has no value, or a value has no name there.",
+        "Give each name a value: --set NAME=VALUE, [parameters] in lace.toml, or name=… in Python.",
+    )
     POLICY_ROOM = (
         "policy.room",
         "A room cannot be as it is asked for.",

@@ -16,10 +16,10 @@ from lace.crypto.keys import SigningKey
 from lace.errors import Code, LaceError, UsageError
 from lace.ids import is_verifier
 from lace.keyring import Keyring, is_key_name, read_key_file
-from lace.limits import DEFAULT_LIMITS
-from lace.policy.module import Facet, PolicyModule, module_from_text
+from lace.policy.module import Facet, PolicyModule, filled, module_from_text, open_names
 from lace.policy.view import Expose, Exposure
 from lace.rooms import Room
+from lace.rulefiles import read_rules
 from lace.selectors import selector
 from lace.text import shown
 from lace.urc import Coordinate
@@ -57,6 +57,8 @@ class Settings:
     peers: Mapping[str, PeerSettings] = field(default_factory=dict)
     peer: str | None = None
     """Which of the peers is meant where none is said."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """What names in braces in files of rules stand for."""
 
     @property
     def default_peer(self) -> str | None:
@@ -77,13 +79,13 @@ class Settings:
             raise nothing_selects()
         if self.room is not None:
             return self.room.module
-        return read_selector(self.select, self.folder)
+        return read_selector(self.select, self.folder, parameters=self.parameters)
 
     def exposure(self) -> Exposure:
         """Return what a peer's rules may see: as it says, else as the room does."""
         if self.room is not None and not self.expose:
             return self.room.exposure
-        return read_exposure(self.expose, self.folder)
+        return read_exposure(self.expose, self.folder, self.parameters)
 
     def grants_at(self, place: Coordinate) -> bool:
         """Whether a record at a place says who is a member of the room, or is one no longer."""
@@ -120,17 +122,38 @@ def is_file(text: str) -> bool:
 
 
 def read_selector(
-    text: str, folder: Path | None = None, fields: Mapping[str, str] | None = None
+    text: str,
+    folder: Path | None = None,
+    fields: Mapping[str, str] | None = None,
+    parameters: Mapping[str, str] | None = None,
 ) -> PolicyModule:
-    """Return the module of a place, of rules, or of a file; a relative one is from ``folder``."""
+    """Return the module of a place, of rules, or of a file; a relative one is from ``folder``.
+
+    Of ``parameters``, a file is given those that it has names for.
+    """
     if not is_file(text):
         return selector(text, fields)
     if fields:
         raise UsageError("rules take no field filter", code=Code.POLICY_SELECTOR)
-    return module_from_text(_rules(text, folder))
+    return _from_file(text, folder, Facet.SELECTOR, parameters)
 
 
-def read_exposure(choices: tuple[str, ...], folder: Path | None = None) -> Exposure:
+def _from_file(
+    text: str, folder: Path | None, facet: Facet, parameters: Mapping[str, str] | None
+) -> PolicyModule:
+    path = (folder or Path()) / text.removeprefix("file:")
+    module = module_from_text(read_rules(path).text, facet)
+    names = open_names(module)
+    if not names:
+        return module
+    return filled(module, {k: v for k, v in (parameters or {}).items() if k in names})
+
+
+def read_exposure(
+    choices: tuple[str, ...],
+    folder: Path | None = None,
+    parameters: Mapping[str, str] | None = None,
+) -> Exposure:
     """Return the exposure of words and files of expose modules; of nothing, what is selected."""
     words = [choice for choice in choices if choice in _WORDS]
     files = [choice for choice in choices if choice not in _WORDS]
@@ -139,19 +162,9 @@ def read_exposure(choices: tuple[str, ...], folder: Path | None = None) -> Expos
             f"{' and '.join(words)} cannot both be exposed", code=Code.POLICY_FACET,
             hint="Give one of none, selected, everything.",
         )  # fmt: skip
-    modules = tuple(module_from_text(_rules(file, folder), Facet.EXPOSE) for file in files)
+    modules = tuple(_from_file(file, folder, Facet.EXPOSE, parameters) for file in files)
     default: Expose = "none" if choices else "selected"
     return Exposure(modules, next((word for word in _WORDS if word in words), default))
-
-
-def _rules(text: str, folder: Path | None) -> bytes:
-    path = (folder or Path()) / text.removeprefix("file:")
-    try:
-        with path.open("rb") as file:
-            # One byte more than may be: whoever reads the rules says that it is too much.
-            return file.read(DEFAULT_LIMITS.lacegram_bytes + 1)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", code=Code.INPUT_FILE) from None
 
 
 # --- the file ---
@@ -186,6 +199,7 @@ def parse(table: Mapping[str, Any], folder: Path) -> Settings:
         expose=taken.texts("expose"),
         peers=taken.tables("peers", _peer),
         peer=taken.text("peer"),
+        parameters=taken.named_texts("parameters"),
     )
     choices = taken.table("room", _RoomChoices)
     taken.finish()
@@ -264,6 +278,13 @@ class _Table:
 
     def flag(self, name: str) -> bool:
         return self._take(name, bool, "true or false") or False
+
+    def named_texts(self, name: str) -> dict[str, str]:
+        value = self._take(name, dict, "a table") or {}
+        for key, entry in value.items():
+            if not isinstance(entry, str):
+                _wrong(f"{name}.{key} is a text")
+        return value
 
     def number(self, name: str) -> int | None:
         value = self._take(name, int, "a number")

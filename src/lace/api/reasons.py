@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -22,10 +22,11 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record.facts import fields
 from lace.record.model import Record
+from lace.recordstore.base import StoreRecordId
 from lace.rules import LocalFacts
 from lace.vocabulary import ADVERTISEMENT_FACTS, RECORD_FACTS
 
-__all__ = ["Explanation", "Question", "Step", "explain"]
+__all__ = ["Explanation", "Question", "Step", "Trial", "explain", "try_rules"]
 
 _MOST_PREMISES: Final = 10_000
 _ABOUT_RECORDS: Final = frozenset(p.name for p in RECORD_FACTS | ADVERTISEMENT_FACTS)
@@ -160,33 +161,91 @@ def explain(
     exposure = Exposure(default="everything")
     if their_policy is not None:
         exposure = exposure_of(local, expose)
-    decided = _decide(local, hash, module, theirs, peer, exposure, offered)
+    made = _policy(local, module, theirs, peer, exposure, () if offered is None else (offered,))
     is_here = store_of(local).has(hash)
     if their_policy is not None:
         question = Question.SEND if is_here else Question.REQUEST
     else:
         question = Question.HERE if is_here or offered is None else Question.REQUEST
+    return _explanation(made, hash, question, is_here=is_here, alone=their_policy is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What rules would do with the records of a lace, were there an exchange."""
+
+    here: tuple[Explanation, ...]
+    """Of each record that is here, oldest first: whether it belongs, or may be sent."""
+    offered: tuple[Explanation, ...]
+    """Of each record that a peer would offer: whether it may be asked for."""
+    left_out: int = 0
+    """How many more records there are, beyond those that were looked at."""
+
+
+def try_rules(
+    local: Lace,
+    policy: Policy,
+    *,
+    their_policy: Policy | None = None,
+    peer: Verifier | None = None,
+    expose: Exposes | None = None,
+    offered: Iterable[Record] = (),
+    at: str | None = None,
+    limit: int = 1000,
+) -> Trial:
+    """Say what rules would select, send and ask for, record by record, without an exchange.
+
+    With ``their_policy`` a peer is met who brings that policy, proven to be ``peer``, and offers
+    the records of ``offered``. ``at`` is the time that rules are told, by default now.
+    """
+    module = policy_of(as_lace(local), policy)
+    alone = their_policy is None
+    theirs = module if their_policy is None else as_module(their_policy)
+    exposure = Exposure(default="everything") if alone else exposure_of(local, expose)
+    store = store_of(local)
+    given = {record.hash: record for record in offered if not store.has(record.hash)}
+    made = _policy(local, module, theirs, peer, exposure, given.values(), at)
+    stored = store.read(StoreRecordId(0), limit)
+    question = Question.HERE if alone else Question.SEND
+    return Trial(
+        here=tuple(
+            _explanation(made, record.hash, question, is_here=True, alone=alone)
+            for record in stored
+        ),
+        offered=tuple(
+            _explanation(made, hash, Question.REQUEST, is_here=False, alone=alone)
+            for hash in list(given)[:limit]
+        ),
+        left_out=store.count() - len(stored) + max(0, len(given) - limit),
+    )
+
+
+def _explanation(
+    made: ExchangePolicy, hash: RecordHash, question: Question, *, is_here: bool, alone: bool
+) -> Explanation:
+    decided = made.explain_send(hash) if is_here else made.explain_request(hash)
     return Explanation(
         record=hash,
         question=question,
         steps=tuple(_steps(question, decided, is_here=is_here)),
         proof=decided.mine,
-        their_proof=None if their_policy is None else decided.theirs,
+        their_proof=None if alone else decided.theirs,
         refusals=decided.refusals,
-        module=module,
-        their_module=theirs,
+        module=made.local.module,
+        their_module=made.peer.module,
     )
 
 
-def _decide(
+def _policy(
     local: Lace,
-    hash: RecordHash,
     module: PolicyModule,
     theirs: PolicyModule,
     peer: Verifier | None,
     exposure: Exposure,
-    offered: Record | None,
-) -> Verdict:
+    offered: Iterable[Record],
+    at: str | None = None,
+) -> ExchangePolicy:
+    """Return the same policy that an exchange would follow, over the records that are here."""
     operands = label_operands(
         Party(index=0, module=module, verifier=local.verifier),
         Party(index=1, module=theirs, verifier=peer),
@@ -195,18 +254,17 @@ def _decide(
     modules = [module, theirs, *exposure.modules_for(operands[1].viewer)]
     with store_of(local).snapshot() as snapshot:
         Mentions.of(modules).load(snapshot, source)
-    now = tai_now()
+    now = at or tai_now()
     for fact in (("StartTAI", now), ("TickTAI", now), ("ClockSkewSeconds", "0")):
         source.add(fact)
     for name, verifier in (("Here", local.verifier), ("Peer", peer)):
         if verifier is not None:
             source.add((name, verifier))
-    if offered is not None:
-        advert = advertise(offered.hash, operands[1].source_label, fields(offered), None)
+    for record in offered:
+        advert = advertise(record.hash, operands[1].source_label, fields(record), None)
         for advertised in advert.facts():
             source.add(advertised)
-    made = ExchangePolicy(ExchangePlan(operands), 0, source, exposure, local.limits)
-    return made.explain_send(hash) if store_of(local).has(hash) else made.explain_request(hash)
+    return ExchangePolicy(ExchangePlan(operands), 0, source, exposure, local.limits)
 
 
 def _steps(question: Question, decided: Verdict, *, is_here: bool) -> Iterator[Step]:

@@ -77,6 +77,15 @@ field_option: Final = click.option(
 )
 
 
+set_option: Final = click.option(
+    "--set",
+    "assigned",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="What {NAME} in a file of rules stands for; repeatable.",
+)
+
+
 def is_address(text: str) -> bool:
     """Whether a text is meant as an address of a peer, and not as a path."""
     return text.partition(":")[0] in _SCHEMES

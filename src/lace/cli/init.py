@@ -10,9 +10,17 @@ from typing import Final
 import click
 
 from lace.api.handles import open as open_lace
-from lace.cli.arguments import key_option, read_signing_key, read_verifier, select_option
+from lace.cli.arguments import (
+    key_option,
+    read_fields,
+    read_signing_key,
+    read_verifier,
+    select_option,
+    set_option,
+)
 from lace.errors import Code, UsageError
 from lace.keyring import is_key_name
+from lace.rulefiles import read_rules
 from lace.settings import FILE, STORE, is_file, parse, read_selector
 from lace.transport.address import parse_address
 
@@ -30,12 +38,14 @@ peer_option: Final = click.option(
     metavar="NAME|VERIFIER",
     help="The place is a room, and this is its authority; lace room new makes one of your own.",
 )
+@set_option
 @peer_option
 def init(
     path: str,
     key_text: str | None,
     select_text: str | None,
     room: str | None,
+    assigned: tuple[str, ...],
     peers: tuple[str, ...],
 ) -> None:
     """Make a lace in the folder PATH: a store for records, and lace.toml with its settings.
@@ -56,6 +66,10 @@ def init(
     table = []
     if room is not None:
         table = ["", "[room]", f"authority = {quoted(read_verifier(room, '--room'))}"]
+    values = read_fields(assigned)
+    if values:
+        table += ["", "[parameters]"]
+        table += [f"{quoted(name)} = {quoted(value)}" for name, value in values.items()]
     make_lace(Path(path), key_text, select_text, table, peers)
 
 
@@ -94,7 +108,8 @@ def _write(folder: Path, text: str, rules: Path | None) -> None:
     made = parse(tomllib.loads(text), folder)
     copy = None if rules is None or _inside(rules, folder) else folder / rules.name
     if rules is not None:
-        read_selector(str(rules))  # what cannot be used is not written down
+        # What cannot be used is not written down.
+        read_selector(str(rules), parameters=made.parameters)
     elif made.select is not None:
         made.module()
     for path in (folder / FILE, copy):
@@ -106,7 +121,8 @@ def _write(folder: Path, text: str, rules: Path | None) -> None:
             )
     folder.mkdir(parents=True, exist_ok=True)
     if rules is not None and copy is not None:
-        copy.write_bytes(rules.read_bytes())  # the folder can be moved, and brings its rules along
+        # The folder can be moved, and brings its rules along, with all that they include.
+        copy.write_text(read_rules(rules).text, encoding="utf-8")
         click.echo(f"{rules} is copied to {copy}, which counts from now on", err=True)
     open_lace(made.store).close()
     with (folder / FILE).open("x", encoding="utf-8") as file:

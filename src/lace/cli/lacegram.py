@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from lace.cli.exitcodes import Exit
-from lace.cli.files import read_at_most, write_output
+from lace.cli.files import STANDARD_INPUT, read_at_most, write_output
 from lace.datalog.ast import Rule
 from lace.datalog.canonical import canonical_atom, canonical_part, canonical_rule
 from lace.datalog.check import CheckedText
@@ -17,6 +17,7 @@ from lace.datalog.parse import parse_lacegram
 from lace.datalog.roles import Role
 from lace.errors import Diagnostic, Severity
 from lace.limits import DEFAULT_LIMITS
+from lace.rulefiles import RuleText, read_rules
 from lace.rules import check_lacegram
 from lace.text import redact
 from lace.vocabulary import (
@@ -51,10 +52,14 @@ def check(files: tuple[str, ...], role: str | None) -> int:
     """
     failed = False
     for file in files:
-        source = _read(file)
+        if file == STANDARD_INPUT:
+            source, origins = _read(file), None
+        else:
+            origins = read_rules(Path(file))
+            source = origins.text.encode()
         checked = check_lacegram(source, _role(source, role))
         failed = failed or bool(checked.errors)
-        _show(file, source, checked)
+        _show(file, source, checked, origins)
     return Exit.BAD_INPUT if failed else Exit.OK
 
 
@@ -121,10 +126,12 @@ def _read(file: str) -> bytes:
     return read_at_most(file, DEFAULT_LIMITS.lacegram_bytes + 1)
 
 
-def _show(file: str, source: bytes, checked: CheckedText) -> None:
+def _show(file: str, source: bytes, checked: CheckedText, origins: RuleText | None = None) -> None:
     lines = source.decode("utf-8", "replace").split("\n")
     for diagnostic in checked.diagnostics:
-        click.echo("\n".join(_caret(Path(file).name, lines, diagnostic)), err=True)
+        line = lines[diagnostic.line - 1] if diagnostic.line <= len(lines) else ""
+        path, there = (Path(file), diagnostic) if origins is None else origins.located(diagnostic)
+        click.echo("\n".join(_caret(path.name, line, there)), err=True)
     errors = len(checked.errors)
     warnings = _counted(len(checked.diagnostics) - errors, "warning")
     if errors:
@@ -138,11 +145,10 @@ def _counted(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def _caret(file: str, lines: list[str], diagnostic: Diagnostic) -> list[str]:
+def _caret(file: str, line: str, diagnostic: Diagnostic) -> list[str]:
     """Return the message, the line with a caret under the fault, and how to mend it."""
     word = "error" if diagnostic.severity is Severity.ERROR else "warning"
     place = f"{file}:{diagnostic.line}:{diagnostic.column}"
-    line = lines[diagnostic.line - 1] if diagnostic.line <= len(lines) else ""
     number = f"{diagnostic.line:>5} | "
     carets = "^" * max(1, min(diagnostic.length, len(line) - diagnostic.column + 1))
     indent = " " * (len(number) + diagnostic.column - 1)

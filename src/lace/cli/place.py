@@ -44,11 +44,15 @@ class Place:
 
     def module(self, text: str | None) -> PolicyModule:
         """Return the selector of a flag or argument, else the one of the settings."""
-        return self.settings.module() if text is None else read_selector(text)
+        if text is None:
+            return self.settings.module()
+        return read_selector(text, parameters=self.settings.parameters)
 
     def exposure(self, choices: tuple[str, ...]) -> Exposure:
         """Return the exposure of flags, else the one of the settings."""
-        return read_exposure(choices) if choices else self.settings.exposure()
+        if not choices:
+            return self.settings.exposure()
+        return read_exposure(choices, parameters=self.settings.parameters)
 
     def peer(
         self,

@@ -6,7 +6,13 @@ from typing import Any
 
 import click
 
-from lace.cli.arguments import expose_option, field_option, read_fields, read_verifier
+from lace.cli.arguments import (
+    expose_option,
+    field_option,
+    read_fields,
+    read_verifier,
+    set_option,
+)
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_facts
 from lace.cli.room import read_room, room_options
@@ -36,11 +42,13 @@ def policy() -> None:
     "--room", "authority", metavar="NAME|VERIFIER", help="A room whose members this key admits."
 )
 @room_options
+@set_option
 @click.option("--support", metavar="TAG", help="Also select what is linked to with this tag.")
 def show(
     selector_text: str,
     fields: tuple[str, ...],
     authority: str | None,
+    assigned: tuple[str, ...],
     support: str | None,
     **choices: Any,
 ) -> None:
@@ -55,7 +63,8 @@ def show(
         verifier = read_verifier(authority, "--room")
         module = read_room(selector_text, verifier, choices).module
     else:
-        module = read_selector(selector_text, fields=read_fields(fields))
+        given = read_fields(assigned)
+        module = read_selector(selector_text, fields=read_fields(fields), parameters=given)
     if support is not None:
         module = with_support(module, support)
     click.echo(module.text, nl=False)

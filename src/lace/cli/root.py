@@ -51,6 +51,7 @@ _COMMANDS: Final = {
     "status": ("lace.cli.status:status", "What is here, who was met when, what waits."),
     "store": ("lace.cli.store:store", "Look after a record store: info, check, forget."),
     "sync": ("lace.cli.sync:sync", "Interlace with a peer until nothing is left to exchange."),
+    "try": ("lace.cli.trial:try_command", "See what rules would do, without an exchange."),
     "why": ("lace.cli.why:why", "Say why a record belongs, or may travel."),
     "why-not": ("lace.cli.why:why_not", "Say what stands in a record's way."),
     "workbench": ("lace.cli.workbench:workbench", "See laces converge, in a browser."),

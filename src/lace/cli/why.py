@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from lace import blocking
-from lace.api.handles import Lace
+from lace.api.handles import Lace, store_of
 from lace.api.reasons import Explanation, explain
 from lace.cli.arguments import expose_option, is_address, key_option, lace_option, select_option
 from lace.cli.exitcodes import Exit
@@ -23,7 +23,7 @@ from lace.cli.shape import whole_hash
 from lace.datalog.explain import FailedRule, Proof
 from lace.datalog.source import parse_fact
 from lace.errors import Code, LacegramError, UsageError
-from lace.ids import Verifier, is_verifier
+from lace.ids import RecordHash, Verifier, is_verifier
 from lace.policy.module import PolicyModule
 from lace.record.model import Record, Versioned
 from lace.record.split import Frame
@@ -53,7 +53,8 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="What the peer selects.  [default: the peer's select in lace.toml, else yours]",
         ),
         click.option(
-            "--peer", "peer_text", metavar="NAME|VERIFIER|ADDRESS", help="Whom it is to meet."
+            "--peer", "peer_text", metavar="NAME|VERIFIER|ADDRESS|FOLDER",
+            help="Whom it is to meet: also another lace on this machine, by its folder.",
         ),
         click.argument("record", metavar="RECORD"),
     ):  # fmt: skip
@@ -73,6 +74,7 @@ def why(**flags: Any) -> int:
     Example:
       lace why //notes-demo//notes/message//msg/1
       lace why S.….H3 --peer bob
+      lace why S.….H3 --peer ../bob
     """
     return _explain(**flags)
 
@@ -107,8 +109,14 @@ def _explain(
     where: str | None,
 ) -> int:
     settings = find(where)
-    verifier, known = _peer(settings, peer_text)
-    theirs = _theirs(settings, known, their_text)
+    there = folder_of(settings, peer_text)
+    if there is None:
+        verifier, known = _peer(settings, peer_text)
+        theirs = _theirs(settings, known, their_text)
+    else:
+        key = there.signing_key(None, warns=False)
+        verifier = None if key is None else key.verifier
+        theirs = read_selector(their_text) if their_text else selected_by(there)
     module = settings.module(select_text)
     if theirs is None and peer_text is not None:
         click.echo("what the peer selects is not known: taken to be what you select", err=True)
@@ -117,6 +125,9 @@ def _explain(
         hash, given = _record(local, record)
         if ask:
             given = _asked(settings, local, peer_text, hash)
+        elif there is not None and given is None and not store_of(local).has(RecordHash(hash)):
+            with there.open() as other:
+                given = blocking.get(other, f"////{hash}")
         made = explain(
             local,
             hash,
@@ -162,6 +173,20 @@ def _record(local: Lace, text: str) -> tuple[str, Record | None]:
     return given.hash, given
 
 
+def folder_of(settings: Place, peer: str | None) -> Place | None:
+    """Return the lace on this machine that a peer is, if it is the path of one."""
+    if peer is None or peer in settings.settings.peers or is_verifier(peer) or is_address(peer):
+        return None
+    if "/" not in peer and (peer in verifiers_by_name() or not Path(peer).is_dir()):
+        return None
+    return find(peer)
+
+
+def selected_by(place: Place) -> PolicyModule | None:
+    """Return what the settings of a lace select, if they say it."""
+    return None if place.settings.select is None else place.module(None)
+
+
 def _peer(settings: Place, text: str | None) -> tuple[Verifier | None, PeerSettings | None]:
     """Return whom --peer means, as far as it is known."""
     if text is None:
@@ -178,7 +203,8 @@ def _peer(settings: Place, text: str | None) -> tuple[Verifier | None, PeerSetti
             return named[text], None
         there = ", ".join(settings.settings.peers) or "none"
         raise UsageError(
-            f"{shown(text)} is no peer of lace.toml (there are: {there}), no verifier, no address",
+            f"{shown(text)} is no peer of lace.toml (there are: {there}), no verifier, no address, "
+            "and no folder of a lace",
             code=Code.ADDRESS_MALFORMED,
         )
     if known is not None and known.expect is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -12,10 +13,14 @@ from lace.datalog.ast import (
     Atom,
     BodyAtom,
     Cardinality,
+    Compare,
     Constant,
     Negated,
+    NotEqual,
     Predicate,
     Rule,
+    Term,
+    TextShape,
     Variable,
     atom_of,
 )
@@ -27,6 +32,7 @@ from lace.datalog.roles import Role
 from lace.errors import Code, Diagnostic, LacegramError, PolicyError, Severity
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.rules import check_lacegram, compile_program
+from lace.text import line_fault
 from lace.vocabulary import (
     ADVERTISED_FIELD,
     ADVERTISEMENT_FACTS,
@@ -38,6 +44,7 @@ from lace.vocabulary import (
 )
 
 _NAME: Final = 2
+_BRACES: Final = re.compile(r"\{([a-z0-9]+(?:[_-][a-z0-9]+)*)\}")
 
 
 class Facet(StrEnum):
@@ -145,14 +152,86 @@ def facet_of(text: str) -> Facet:
 
 
 def module_from_text(
-    source: str | bytes, facet: Facet = Facet.SELECTOR, limits: Limits = DEFAULT_LIMITS
+    source: str | bytes,
+    facet: Facet = Facet.SELECTOR,
+    limits: Limits = DEFAULT_LIMITS,
+    **parameters: str,
 ) -> PolicyModule:
-    """Return the module of an author's text; raise ``LacegramError`` with everything wrong."""
+    """Return the module of an author's text; raise ``LacegramError`` with everything wrong.
+
+    ``parameters`` fill in names in braces: with ``owner=…`` the constant ``'{owner}'`` has that
+    value. Where any is given, all that the rules name must be, and no others.
+    """
     checked = check_lacegram(source, _ROLES[facet], limits=limits)
     problems = (*checked.errors, *_missing_exports(checked.parsed.rules, facet))
     if problems:
         raise LacegramError(problems)
-    return PolicyModule(facet, checked.lacegram)
+    if not parameters:
+        return PolicyModule(facet, checked.lacegram)
+    return filled(PolicyModule(facet, checked.lacegram), parameters, limits)
+
+
+def open_names(module: PolicyModule) -> frozenset[str]:
+    """Return the names in braces that constants of a module have."""
+    found: set[str] = set()
+
+    def look(constant: Constant) -> Constant:
+        found.update(_BRACES.findall(constant.value))
+        return constant
+
+    for rule in module.lacegram.rules:
+        _with_constants(rule, look)
+    return frozenset(found)
+
+
+def filled(
+    module: PolicyModule, parameters: Mapping[str, str], limits: Limits = DEFAULT_LIMITS
+) -> PolicyModule:
+    """Return a module with its names in braces filled in; raise ``PolicyError`` if they differ."""
+    names = open_names(module)
+    for name in sorted(names - set(parameters)):
+        raise PolicyError(f"the rules leave {{{name}}} open", code=Code.POLICY_PARAMETER)
+    for name in sorted(set(parameters) - names):
+        known = ", ".join(f"{{{known}}}" for known in sorted(names)) or "none"
+        raise PolicyError(
+            f"the rules have no {{{name}}}; they have {known}", code=Code.POLICY_PARAMETER
+        )
+
+    def fill(constant: Constant) -> Constant:
+        value = _BRACES.sub(lambda found: parameters[found[1]], constant.value)
+        code = line_fault(value)
+        if code is not None:
+            raise PolicyError(f"a parameter cannot be used: {code.meaning}", code=code)
+        return Constant(value)
+
+    rules = tuple(_with_constants(rule, fill) for rule in module.lacegram.rules)
+    return module_from_rules(rules, module.facet, limits)
+
+
+def _with_constants(rule: Rule, change: Callable[[Constant], Constant]) -> Rule:
+    """Return a rule with each constant changed."""
+
+    def term(old: Term) -> Term:
+        return change(old) if isinstance(old, Constant) else old
+
+    def atom(old: Atom) -> Atom:
+        return replace(old, terms=tuple(map(term, old.terms)))
+
+    def part(old: BodyAtom) -> BodyAtom:
+        match old:
+            case Atom():
+                return atom(old)
+            case Negated():
+                return replace(old, atom=atom(old.atom))
+            case Cardinality():
+                return replace(old, atom=atom(old.atom), bound=term(old.bound))
+            case TextShape():
+                return replace(old, text=term(old.text), start=term(old.start), end=term(old.end))
+            case NotEqual() | Compare():
+                return replace(old, left=term(old.left), right=term(old.right))
+        return old
+
+    return Rule(atom(rule.head), tuple(map(part, rule.body)), rule.span)
 
 
 def module_from_peer(

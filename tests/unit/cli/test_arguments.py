@@ -96,6 +96,7 @@ EXPOSING = [
     ("follow", "tcp:127.0.0.1:1"),
     ("why", notes(1)[0].hash),
     ("why-not", notes(1)[0].hash),
+    ("try", PLACE),
     ("policy", "audit", "--local", PLACE, "--peer", PLACE, "--records", "records"),
     ("lake", "serve", "x.lake", "--select", PLACE),
     ("lake", "sync", "x.lake", "tcp:127.0.0.1:1", "--select", PLACE),
@@ -125,6 +126,7 @@ def test_a_selector_is_a_place_rules_or_a_file_everywhere(home: Path, text: str)
     for words in (
         ("list", text),
         ("policy", "show", text),
+        ("try", text),
         ("store", "forget", "records.lace", text),
         ("why", notes(1)[0].hash, "--select", text),
         ("policy", "audit", "--local", text, "--peer", text, "--records", "records"),
