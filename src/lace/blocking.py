@@ -148,6 +148,7 @@ def sync(
     expose: Exposes | None = None,
     their_expose: Exposes | None = None,
     listen: Callable[[m.Event], None] | None = None,
+    journal: str | Path | None = None,
 ) -> m.InterlaceResult:
     """Interlace until the current fixed point."""
     return _run(
@@ -159,6 +160,7 @@ def sync(
             expose=expose,
             their_expose=their_expose,
             listen=listen,
+            journal=journal,
         )
     )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -27,6 +28,7 @@ from lace.clock import tai_now
 from lace.driving.client import Client
 from lace.driving.connection import Connection, MakeAnswers, Timer
 from lace.driving.exchange import Exchange
+from lace.driving.journal import Journal, JournalFile
 from lace.driving.pair import Pair
 from lace.errors import Code, InterlaceAborted, LaceError, StoreError, UsageError
 from lace.interlace import messages as m
@@ -141,18 +143,37 @@ async def sync(
     expose: Exposes | None = None,
     their_expose: Exposes | None = None,
     listen: Callable[[m.Event], None] | None = None,
+    journal: str | Path | None = None,
 ) -> m.InterlaceResult:
     """Interlace until the current fixed point; raise ``InterlaceAborted`` if it ends early.
 
     ``right`` is a lace, a peer, the name of a peer in the settings, or an address such as
     ``tcp:host:port``. Without ``policy`` and ``expose`` the settings of the lace hold.
     ``their_policy`` and ``their_expose`` are for a peer in this process, and by default those of
-    its settings, else the same as here; any other peer brings its own.
+    its settings, else the same as here; any other peer brings its own. ``journal`` is a new file
+    for every input and effect of this side, which ``lace plumb journal replay`` runs again; it
+    holds the records that came.
     """
     right = other_of(as_lace(left), right)
-    hear = Ends(listen)
+    with ExitStack() as stack:
+        kept = None if journal is None else JournalFile(Path(journal))
+        if kept is not None:
+            stack.callback(kept.close)
+        hear = Ends(listen)
+        await _sync(left, right, (policy, their_policy), (expose, their_expose), hear, kept)
+    return hear.result()
+
+
+async def _sync(
+    left: Lace,
+    right: Lace | Peer,
+    policies: tuple[Policy | None, Policy | None],
+    exposes: tuple[Exposes | None, Exposes | None],
+    hear: Ends,
+    journal: Journal | None,
+) -> None:
     if isinstance(right, Lace):
-        pair = _pair(left, right, (policy, their_policy), (expose, their_expose))
+        pair = _pair(left, right, policies, exposes, journal=journal)
         now = tai_now()
         pair.start(now)
         while pair.step(now):
@@ -162,8 +183,9 @@ async def sync(
         pair.end(now)
         _tell(pair.left, hear)
     else:
-        await client_of(left, right, policy, expose).sync(right.address, hear)
-    return hear.result()
+        client = client_of(left, right, policies[0], exposes[0])
+        client.journal = lambda: journal
+        await client.sync(right.address, hear)
 
 
 class OpenInterlace:
@@ -547,6 +569,7 @@ def _pair(
     exposes: tuple[Exposes | None, Exposes | None],
     *,
     stays: bool = False,
+    journal: Journal | None = None,
 ) -> Pair:
     """Join two laces of this process. Each holds its own key, so each is proven to the other.
 
@@ -572,7 +595,8 @@ def _pair(
             # Whoever steps both sides may take all the time in the world.
             limits=replace(lace.limits, round_seconds=_FOREVER),
         )
-        sides.append(Connection(side, _answers_of(lace, exposures[index])))
+        kept = journal if index == 0 else None
+        sides.append(Connection(side, _answers_of(lace, exposures[index]), journal=kept))
     return Pair(sides[0], sides[1], direct=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -99,13 +100,15 @@ def serve(
     certificate: Certificate | None = None,
     origins: Sequence[str] = (),
     trusts_local: bool = False,
+    journals: str | Path | None = None,
 ) -> Serving:
     """Return a server to be used with ``async with``: others interlace with the lace meanwhile.
 
     An address is ``tcp:host:port``, ``unix:/path``, ``ws:host:port`` or ``wss:host:port``, which
     needs a certificate; port 0 is any that is free. Anyone gets and gives what ``policy`` selects,
     by default the selector of the settings; ``grants`` say instead who may see and store what.
-    ``names`` are other addresses that it is dialled by. What it stores, and what the application
+    ``names`` are other addresses that it is dialled by. ``journals`` is a folder in which each
+    connection gets a journal of its own. What it stores, and what the application
     stores through the same lace, reaches all who are connected and may have it.
     """
     if not addresses:
@@ -128,10 +131,22 @@ def serve(
         names=tuple(str(parse_address(name)) for name in names),
         trusts_local=trusts_local,
         log=events.note,
+        journals=None if journals is None else journal_folder(Path(journals)),
         # What is in memory belongs to the thread of the application.
         threaded=isinstance(store, SqliteStore),
     )
     return Serving(server, places, events)
+
+
+def journal_folder(path: Path) -> Path:
+    """Return a folder for journals, made if it is not there; only its owner reads it."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot keep journals in {path}: {error.strerror}", code=Code.INPUT_FILE
+        ) from None
+    return path
 
 
 @dataclass(frozen=True, slots=True)

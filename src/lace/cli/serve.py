@@ -8,13 +8,15 @@ import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
+from lace.api.serving import journal_folder
 from lace.cli.arguments import key_option, read_signing_key, select_option
 from lace.cli.exitcodes import Exit
 from lace.cli.place import Place, find
+from lace.dates import iso_date
 from lace.errors import Code, UsageError
 from lace.recordstore.sqlite import SqliteStore
 from lace.serving.grants import ServePolicy, load_policy, symmetric_policy
@@ -24,6 +26,19 @@ from lace.settings import read_selector
 from lace.text import redact
 from lace.transport.address import Address, Scheme, parse_address
 from lace.transport.tls import Certificate, development_certificate
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+_LEVEL_OF: Final = {
+    "connected": "debug",
+    "closed": "debug",
+    "warning": "warning",
+    "rejected": "warning",
+    "refused": "warning",
+    "aborted": "warning",
+    "watch-failed": "warning",
+    "journal-failed": "warning",
+    "failed": "error",
+}
 
 
 @click.command()
@@ -66,6 +81,19 @@ from lace.transport.tls import Certificate, development_certificate
     help="Answer Prometheus at http://127.0.0.1:PORT/metrics.",
 )
 @click.option(
+    "--journal",
+    "journals",
+    metavar="FOLDER",
+    help="Write every step of each exchange into a file of its own in FOLDER.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    default="debug",
+    show_default=True,
+    help="Tell only what is at least this important.",
+)
+@click.option(
     "--local-is-encrypted", is_flag=True, help="Let rules take unix and stdio for encrypted."
 )
 def serve(
@@ -80,6 +108,8 @@ def serve(
     dev_cert: str | None,
     origins: tuple[str, ...],
     metrics_port: int | None,
+    journals: str | None,
+    log_level: str,
     local_is_encrypted: bool,
 ) -> int:
     """Let others interlace with STORE at each ADDRESS, until it is told to stop.
@@ -89,7 +119,9 @@ def serve(
 
     An ADDRESS is tcp:host:port, unix:/path, ws:host:port, wss:host:port, or stdio for one peer on
     standard input and output. What happens is told on standard error, one JSON object a line.
-    SIGTERM and Ctrl-C stop it in order: exchanges come to rest first.
+    Each has its time as TAI and as a date, and a level. SIGTERM and Ctrl-C stop it in order:
+    exchanges come to rest first. Journals hold the records that came; lace plumb journal replay
+    runs them again.
 
     \b
     Example:
@@ -98,6 +130,7 @@ def serve(
       lace serve notes.lace wss:0.0.0.0 --name wss:notes.example.org --policy notes.toml \\
           --key server.key --cert chain.pem --cert-key cert.key --metrics 9100
     """
+    log = _Log(log_level)
     places = [parse_address(text) for text in addresses]
     settings = find(store) if Path(store).is_dir() else None
     policy = _policy(select_texts, policy_file, settings)
@@ -113,13 +146,19 @@ def serve(
         own += ("stdio",)
     if not own and any(place.is_wild for place in places):
         detail = "peers cannot prove themselves until --name says how this server is dialled"
-        _log({"event": "warning", "detail": detail})
+        log({"event": "warning", "detail": detail})
     with SqliteStore(store if settings is None else settings.settings.store) as opened:
         server = Server(
-            opened, policy, key=key, names=own, trusts_local=local_is_encrypted, log=_log
+            opened,
+            policy,
+            key=key,
+            names=own,
+            trusts_local=local_is_encrypted,
+            journals=None if journals is None else journal_folder(Path(journals)),
+            log=log,
         )
         _allow_many_files()
-        asyncio.run(_serve(server, places, certificate, origins, metrics_port))
+        asyncio.run(_serve(server, places, certificate, origins, metrics_port, log))
     return Exit.OK
 
 
@@ -129,6 +168,7 @@ async def _serve(
     certificate: Certificate | None,
     origins: tuple[str, ...],
     metrics: int | None,
+    log: _Log,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -139,7 +179,7 @@ async def _serve(
         if metrics is not None:
             answering = await serve_metrics(server.metrics, metrics)
             port = answering.sockets[0].getsockname()[1]
-            _log({"event": "metrics", "address": f"http://127.0.0.1:{port}/metrics"})
+            log({"event": "metrics", "address": f"http://127.0.0.1:{port}/metrics"})
         if places[0].scheme is Scheme.STDIO:
             from lace.transport.stdio import open_stdio
 
@@ -199,7 +239,19 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _log(entry: dict[str, Any]) -> None:
-    line = json.dumps(entry, ensure_ascii=False, sort_keys=True)
-    sys.stderr.write(redact(line) + "\n")
-    sys.stderr.flush()
+class _Log:
+    """Writes what happens as one JSON object a line, from a level on."""
+
+    def __init__(self, level: str) -> None:
+        self._least = LEVELS.index(level)
+
+    def __call__(self, entry: dict[str, Any]) -> None:
+        level = _LEVEL_OF.get(entry["event"], "info")
+        if LEVELS.index(level) < self._least:
+            return
+        told = entry | {"level": level}
+        if "tai" in entry:
+            told["date"] = iso_date(entry["tai"])
+        line = json.dumps(told, ensure_ascii=False, sort_keys=True)
+        sys.stderr.write(redact(line) + "\n")
+        sys.stderr.flush()

@@ -66,8 +66,10 @@ def _exchange_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
+@click.option("--journal", metavar="FILE", help="Write every step of this side into a new FILE.")
 @_exchange_options
 def sync(
+    journal: str | None,
     peer_text: str | None,
     select_text: str | None,
     expect: str | None,
@@ -82,7 +84,8 @@ def sync(
     PEER is a name of lace.toml, an address (tcp:host:port, unix:/path, ws:…, wss:…), or the path of
     another lace on this machine. Without one it is the peer of lace.toml, or the only one there. A
     terminal shows what travelled; a pipe gets one JSON object for
-    each event. Exit code 3 if records were rejected, 4 if it ended early, 5 if a limit ended it;
+    each event. A journal can be run again with lace plumb journal replay; it holds the records that
+    came. Exit code 3 if records were rejected, 4 if it ended early, 5 if a limit ended it;
     what was stored stays stored, and the next sync goes on from there.
 
     \b
@@ -95,10 +98,12 @@ def sync(
     settings = find(where)
     peer = _peer_or_default(settings, peer_text)
     with _meeting(settings, peer, select_text, expect, trust, exposed, key_text) as meeting:
-        return asyncio.run(_sync(meeting, settings.settings, peer, form))
+        return asyncio.run(_sync(meeting, settings.settings, peer, form, journal))
 
 
-async def _sync(meeting: _Meeting, settings: Settings, peer: str, form: str | None) -> int:
+async def _sync(
+    meeting: _Meeting, settings: Settings, peer: str, form: str | None, journal: str | None
+) -> int:
     reporter = Reporter(meeting.local, form=chosen_form(form))
     try:
         async with reporter.progress():
@@ -110,6 +115,7 @@ async def _sync(meeting: _Meeting, settings: Settings, peer: str, form: str | No
                 expose=meeting.exposure,
                 their_expose=meeting.their_exposure,
                 listen=reporter.hear,
+                journal=journal,
             )
     except InterlaceAborted as error:
         await reporter.flush()

@@ -17,6 +17,7 @@ from lace.crypto.keys import SigningKey
 from lace.driving.backoff import Backoff
 from lace.driving.connection import Connection
 from lace.driving.exchange import Exchange, Listen
+from lace.driving.journal import Journal
 from lace.errors import Code, TransportError
 from lace.ids import Verifier
 from lace.interlace import messages as m
@@ -65,6 +66,8 @@ class Client:
     limits: Limits = DEFAULT_LIMITS
     warm: WarmLinks | None = field(default_factory=WarmLinks)
     """What exchanges left behind for later ones over the same links."""
+    journal: Callable[[], Journal | None] = lambda: None
+    """Gives each connection the journal that it is to keep, if it is to keep one."""
     worker: Executor | None = None
     """Where evaluation and storing run. None runs them in the event loop: the server hears nothing
     meanwhile."""
@@ -103,6 +106,7 @@ class Client:
             self._answers,
             base=Side(index=1, module=self.module, open=stays, limits=self.limits),
             limits=self.limits,
+            journal=self.journal(),
         )
         return Exchange(stream, connection, limits=self.limits, listen=listen, worker=self.worker)
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from pathlib import Path
 from typing import IO, Any, Final
 
 from lace import b64a
@@ -23,7 +25,7 @@ from lace.interlace.advertise import Advertisement
 from lace.interlace.machine import InterlaceMachine, Side
 from lace.interlace.parameters import Parameters
 from lace.interlace.partition import Partitions
-from lace.limits import Limits
+from lace.limits import MIB, Limits
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.origin import SourceLabel
 from lace.policy.plan import ExchangePlan
@@ -32,6 +34,8 @@ from lace.record.validate import validate_record
 from lace.tai import Tai, parse_tai
 
 VERSION: Final = 2
+MOST_BYTES: Final = 256 * MIB
+"""So long a journal becomes, and no longer."""
 _TEXTS: Final = frozenset(("content",))  # bytes that are text wherever they are honest
 
 _CODES: Final = {str(code): code for code in Code}
@@ -57,6 +61,44 @@ class Journal:
 
     def _line(self, content: Json) -> None:
         self.write(json.dumps(content, ensure_ascii=False, sort_keys=True) + "\n")
+
+
+class JournalFile(Journal):
+    """A journal in a file of its own, which a later one never replaces; whole steps, and bounded.
+
+    Beyond the limit nothing more is written: what is there can be run again as far as it goes. A
+    disk that is full ends the journal, and not the exchange.
+    """
+
+    __slots__ = ("_file", "_left")
+
+    def __init__(self, path: Path, most: int = MOST_BYTES) -> None:
+        try:
+            self._file: IO[str] | None = path.open("x", encoding="utf-8", newline="\n")
+        except OSError as error:
+            what = "exists already" if isinstance(error, FileExistsError) else error.strerror
+            raise UsageError(f"cannot write {path}: {what}", code=Code.INPUT_FILE) from None
+        self._left = most
+        super().__init__(self._take)
+
+    def close(self) -> None:
+        """Let go of the file; closing twice does nothing."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                file.close()
+
+    def _take(self, line: str) -> None:
+        self._left -= len(line)
+        if self._file is None:
+            return
+        if self._left < 0:
+            self.close()
+            return
+        try:
+            self._file.write(line)
+        except OSError:
+            self.close()
 
 
 def encode_step(given: m.Input, now: Tai, effects: Iterable[m.Effect]) -> Json:

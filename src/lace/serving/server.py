@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from lace.answering.following import Position
@@ -22,6 +23,7 @@ from lace.crypto.keys import SigningKey
 from lace.driving.client import new_nonce
 from lace.driving.connection import Connection
 from lace.driving.exchange import Exchange
+from lace.driving.journal import JournalFile
 from lace.driving.ratelimit import RateLimit
 from lace.errors import Code, LaceError, TransportError
 from lace.ids import Verifier
@@ -58,6 +60,7 @@ class _Peer:
     exchange: Exchange
     idle: asyncio.TimerHandle | None = None
     told: dict[str, Any] = field(default_factory=dict)
+    journal: JournalFile | None = None
 
 
 class Server:
@@ -72,6 +75,7 @@ class Server:
         names: tuple[str, ...] = (),
         trusts_local: bool = False,
         threaded: bool = True,
+        journals: Path | None = None,
         log: Log = lambda _entry: None,
     ) -> None:
         self._store = store
@@ -79,6 +83,7 @@ class Server:
         self._key = key
         self._names = set(names)
         self._trusts_local = trusts_local
+        self._journals = journals
         self._log = log
         self._verifier: Verifier | None = key.verifier if key else None
         policy.check(self._verifier)
@@ -144,13 +149,16 @@ class Server:
             return
         self.metrics.add("lace_connections_total")
         number = self.metrics.counts["lace_connections_total"]
-        peer = _Peer(number, host, self._exchange(stream, number))
+        journal = self._journal(number)
+        peer = _Peer(number, host, self._exchange(stream, number, journal), journal=journal)
         self._peers[number] = peer
         self._hosts[host] += 1
         self._note("connected", number, host=host, address=stream.address)
         try:
             await self._run(peer)
         finally:
+            if journal is not None:
+                journal.close()
             self._set_idle(peer, None)
             del self._peers[number]
             self._hosts[host] -= 1
@@ -186,7 +194,18 @@ class Server:
 
     # --- connections ---
 
-    def _exchange(self, stream: ByteStream, number: int) -> Exchange:
+    def _journal(self, number: int) -> JournalFile | None:
+        """Return a new journal for a connection; what cannot be written is told, and not kept."""
+        if self._journals is None:
+            return None
+        name = f"{tai_now().replace(':', '-')}-{number:06d}.jsonl"
+        try:
+            return JournalFile(self._journals / name)
+        except LaceError as error:
+            self._note("journal-failed", number, detail=error.message)
+            return None
+
+    def _exchange(self, stream: ByteStream, number: int, journal: JournalFile | None) -> Exchange:
         policy = self._policy
         address = stream.address
         local = self._trusts_local and address.startswith(_LOCAL)
@@ -207,6 +226,7 @@ class Server:
             base=Side(index=0, module=module, open=True, limits=policy.engine),
             limits=policy.engine,
             module_for=self._module_for,
+            journal=journal,
         )
         return Exchange(
             stream,
