@@ -12,6 +12,9 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing would slo
 if TYPE_CHECKING:
     from typing import Any
 
+    from lace.api.backups import (
+        backup,
+    )
     from lace.api.currents import (
         current,
         table,
@@ -40,7 +43,13 @@ if TYPE_CHECKING:
         explain,
         try_rules,
     )
-    from lace.api.rooms import Membership, admit, members, remove
+    from lace.api.rooms import (
+        Membership,
+        admit,
+        members,
+        move,
+        remove,
+    )
     from lace.api.serving import ServerEvent, Serving, serve
     from lace.clock import tai_now
     from lace.crypto.keys import SigningKey
@@ -162,7 +171,7 @@ _HOMES = {
     ),
     "lace.api.operations": ("count", "for_each", "forget", "get", "history", "list", "store"),
     "lace.api.reasons": ("Explanation", "Question", "Step", "Trial", "explain", "try_rules"),
-    "lace.api.rooms": ("Membership", "admit", "members", "remove"),
+    "lace.api.rooms": ("Membership", "admit", "members", "move", "remove"),
     "lace.api.serving": ("ServerEvent", "Serving", "serve"),
     "lace.crypto.keys": ("SigningKey",),
     "lace.datalog.evaluate": ("Evaluation", "evaluate"),
@@ -207,6 +216,7 @@ _HOMES = {
     "lace.api.differences": ("Difference", "diff"),
     "lace.invitations": ("Invitation",),
     "lace.rulefiles": ("module_from_file",),
+    "lace.api.backups": ("backup",),
     "lace.urc": ("Coordinate", "HashAddress", "Prefix", "VersionSelector", "parse_urc"),
 }  # fmt: skip
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -311,6 +321,7 @@ __all__ = [
     "all_of",
     "any_of",
     "audit",
+    "backup",
     "build_blob",
     "build_plex",
     "check_lacegram",
@@ -335,6 +346,7 @@ __all__ = [
     "members",
     "module_from_file",
     "module_from_text",
+    "move",
     "open",
     "open_interlace",
     "parse_urc",

@@ -13,7 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from lace.api import currents, differences, exporting, importing, interlaces, operations, rooms
+from lace.api import (
+    backups,
+    currents,
+    differences,
+    exporting,
+    importing,
+    interlaces,
+    operations,
+    rooms,
+)
 from lace.api.handles import Lace, Peer, RecordKind
 from lace.api.handles import connect as connect
 from lace.api.handles import open as open
@@ -123,9 +132,25 @@ def remove(
     return _run(rooms.remove(local, member, room=room, key=key))
 
 
+def move(local: Lace, to: str, *, room: Room | None = None, key: SigningKey | None = None) -> Seal:
+    """Store that another verifier stands for the member of this key from now on; return it."""
+    return _run(rooms.move(local, to, room=room, key=key))
+
+
 def members(local: Lace, room: Room | None = None) -> builtins.list[rooms.Membership]:
     """Return who is a member by what is here, then who was."""
     return _run(rooms.members(local, room))
+
+
+def backup(
+    local: Lace,
+    target: str | Path,
+    *,
+    overwrite: bool = False,
+    listen: Callable[[int, int], None] | None = None,
+) -> int:
+    """Write the whole store of a lace into one new file; return how many records it has."""
+    return _run(backups.backup(local, target, overwrite=overwrite, listen=listen))
 
 
 def diff(

@@ -2,7 +2,8 @@
 
 The authority of a room says who is a member, with records at ``//group//app/member//``: a grant
 names a member and a role, an end names a member. Of what one signer said about one member, the
-newest counts, so that whoever was removed can be admitted again.
+newest counts, so that whoever was removed can be admitted again. A member may hand its place on to
+another key of its own, with a record there that the old key signs.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ ROLE_FIELD: Final = "Role"
 ENDED_FIELD: Final = "Ended"
 UNDER_FIELD: Final = "Under"
 ADMITS_FIELD: Final = "May-Admit"
+NEXT_FIELD: Final = "Next"
 
 GRANT: Final = Predicate("Grant", 3)
 """``Grant(verifier,role,record)``: the newest grant of somebody whose word counts."""
@@ -63,6 +65,12 @@ MEMBER: Final = Predicate("Member", 2)
 ADMITS: Final = Predicate("Admits", 2)
 """``Admits(verifier,depth)``: the verifier may admit others, and let them do so depth - 1 deep."""
 
+MOVED: Final = Predicate("Moved", 3)
+"""``Moved(old,new,instant)``: the old key says that the new one stands for it from then on."""
+
+_SPLIT: Final = Predicate("Split", 1)
+_GONE: Final = Predicate("Gone", 1)
+_LATE: Final = Predicate("Late", 1)
 _SAID: Final = Predicate("Said", 4)
 _GRANTED: Final = Predicate("Granted", 4)
 _OLDER: Final = Predicate("Older", 1)
@@ -155,7 +163,8 @@ class Room:
             for rule in self._selected()
             if rule.head.predicate == SELECT_HAVE
         ]
-        viewers = ((_V, (PEER(_V), MEMBER(_V, _ANY))), (self._owner, (PEER(self._owner),)))
+        member = (PEER(_V), MEMBER(_V, _ANY), Negated(_GONE(_V)))
+        viewers = ((_V, member), (self._owner, (PEER(self._owner),)))
         allowed = [
             Rule(ALLOW_QUERY_RECORD(viewer, _P), (*is_there, _BELONGS(_P)))
             for viewer, is_there in viewers
@@ -199,6 +208,7 @@ class Room:
         has_role = Filter(((ROLE_FIELD, _R),)).here(_G)[1:]
         by_owner = (_GRANTED(self._owner, _V, _T, _G), Negated(_OUTDATED(_G)), *has_role)
         yield Rule(GRANT(_V, _R, _G), by_owner)
+        yield from self._moved()
         if self.delegation:
             depth = Filter(((ADMITS_FIELD, _D),)).here(_G)[1:]
             most = (_int(Constant("1"), "<=", _D), _int(_D, "<=", Constant(str(self.delegation))))
@@ -206,15 +216,33 @@ class Room:
             yield Rule(ADMITS(_V, _D), (*by_owner, stands, *depth, *most))
             yield Rule(_RULED(_V), (_SAID(self._owner, _V, _ANY, _ANY),))
             # Nobody gives a role that they do not have, and the authority's word goes first.
-            by_member = (*newest, *has_role, MEMBER(_W, _R), Negated(_RULED(_V)))
+            by_member = (*newest, Negated(_LATE(_G)), *has_role, MEMBER(_W, _R))
+            by_member += (Negated(_RULED(_V)),)
+            yield Rule(_LATE(_G), (_SAID(_W, _V, _T, _G), MOVED(_W, _ANY, _U), _lex(_U, "<=", _T)))
             yield Rule(GRANT(_V, _R, _G), (*by_member, ADMITS(_W, _ANY)))
             deeper = (ADMITS(_W, _E), _int(Constant("1"), "<=", _D), _int(_D, "<", _E))
             yield Rule(ADMITS(_V, _D), (*by_member, stands, *depth, *deeper))
+
+    def _moved(self) -> Iterator[Rule]:
+        """Yield who stands for whom. Two heirs of one key are none: then somebody has stolen it."""
+        # What only such a record has stands first: else a grant would look almost like one.
+        said = Filter(((NEXT_FIELD, _N), *self._statements.fields)).and_also(
+            **{MEMBER_FIELD: _V, "Signed_By": _V, "TAI": _T}
+        )
+        yield Rule(MOVED(_V, _N, _T), said.here(_H))
+        other = Variable("M")
+        twice = (MOVED(_V, _N, _ANY), MOVED(_V, other, _ANY), NotEqual(_N, other))
+        yield Rule(_SPLIT(_V), twice)
+        yield Rule(_GONE(_V), (MOVED(_V, _ANY, _ANY),))
+        heir = (MOVED(_V, _N, _ANY), GRANT(_V, _R, _G), Negated(_SPLIT(_V)))
+        yield Rule(GRANT(_N, _R, _G), heir)
 
     # --- what belongs ---
 
     def _selected(self) -> Iterator[Rule]:
         yield from _both(self._statements.and_also(Signed_By=self._owner))
+        moves = self._statements.and_also(**{MEMBER_FIELD: _V, "Signed_By": _V, NEXT_FIELD: _N})
+        yield from _both(moves, GRANT(_V, _ANY, _ANY))
         if self.delegation:
             yield from _both(self._statements.and_also(Signed_By=_V), ADMITS(_V, _ANY))
         for role, apps in self.roles.items():
@@ -242,16 +270,21 @@ class Room:
             now: tuple[BodyAtom, ...] = (GRANT(_V, role, _G), Negated(_CLOSED(_G)), *own)
         else:
             now = (MEMBER(_V, role),)
-        yield from _both(content, *now)
+        yield from _both(content, *now, Negated(_GONE(_V)))
+        moved = MOVED(_V, _ANY, _T)
+        yield from _both(content, *now, moved, then=Filter((("TAI", _C),), (_lex(_C, "<", _T),)))
         if self.removed == "stays":
-            before = (GRANT(_V, role, _G), ENDS(_G, _U), *own, _lex(_C, "<", _U))
-            yield from _both(content.and_also(TAI=_C), *before)
+            before = (GRANT(_V, role, _G), ENDS(_G, _U), *own)
+            yield from _both(content, *before, then=Filter((("TAI", _C),), (_lex(_C, "<", _U),)))
 
 
-def _both(filter: Filter, *conditions: BodyAtom) -> Iterator[Rule]:
-    """Yield the two facets for the records that pass a filter and further conditions."""
-    yield Rule(SELECT_HAVE(_P), (*filter.here(_P), *conditions))
-    yield Rule(SELECT_ADVERTISED(_P, _S), (*filter.advertised(_P, _S), *conditions))
+def _both(filter: Filter, *conditions: BodyAtom, then: Filter | None = None) -> Iterator[Rule]:
+    """Yield the two facets for the records that pass a filter, further conditions, and another."""
+    last = then or Filter()
+    here = (*filter.here(_P), *conditions, *last.here(_P)[1:])
+    yield Rule(SELECT_HAVE(_P), here)
+    there = (*filter.advertised(_P, _S), *conditions, *last.advertised(_P, _S)[1:])
+    yield Rule(SELECT_ADVERTISED(_P, _S), there)
 
 
 def _lex(left: Term, operator: Operator, right: Term) -> Compare:

@@ -21,6 +21,8 @@ from lace.rooms import (
     ENDED_FIELD,
     ENDS,
     GRANT,
+    MOVED,
+    NEXT_FIELD,
     ROLE_FIELD,
     UNDER_FIELD,
     Room,
@@ -31,7 +33,7 @@ from lace.tai import Tai, add_ns
 from lace.text import shown
 from lace.urc import Coordinate, VersionSelector, path_fault
 
-__all__ = ["Membership", "admit", "members", "remove"]
+__all__ = ["Membership", "admit", "members", "move", "remove"]
 
 _ENDED: Final = "yes"
 
@@ -52,6 +54,10 @@ class Membership:
     """How far the right to admit can be handed on from here; 0 for none."""
     ended: Tai | None = None
     """When the membership ended; None as long as it lasts."""
+    granted: Verifier
+    """Whom the grant names: another verifier if this one took its place."""
+    moved: Verifier | None = None
+    """Who stands for this one now, if it handed its place on."""
 
 
 async def admit(
@@ -102,7 +108,33 @@ async def remove(
     The authority ends any membership; another member ends those that it granted itself. What the
     member wrote before stays or goes, as the room says.
     """
-    return await _say(local, room_of(local, room), member, [(ENDED_FIELD, _ENDED)], key)
+    rules = room_of(local, room)
+    # A key that took another's place has its grant: it is what ends.
+    granted = {one.verifier: one.granted for one in await members(local, rules)}
+    about = granted.get(Verifier(member), member)
+    return await _say(local, rules, about, [(ENDED_FIELD, _ENDED)], key)
+
+
+async def move(
+    local: Lace, to: str, *, room: Room | None = None, key: SigningKey | None = None
+) -> Seal:
+    """Store that another verifier stands for the member of this key from now on; return it.
+
+    What the old key signed before belongs as it did; what it signs afterwards does not. The grant
+    goes over, the right to admit does not. A key that named two heirs has none.
+    """
+    rules = room_of(local, room)
+    signer = key or as_lace(local).key
+    if signer is None:
+        raise UsageError("there is no key to sign with", code=Code.KEY_UNKNOWN)
+    if not is_verifier(to) or to == signer.verifier:
+        raise UsageError(f"{shown(to)} cannot take the place of this key", code=Code.ID_MALFORMED)
+    if signer.verifier == rules.authority:
+        raise UsageError(
+            "the authority of a room is what the room is known by, and cannot be exchanged",
+            code=Code.POLICY_ROOM,
+        )
+    return await _say(local, rules, signer.verifier, [(NEXT_FIELD, to)], signer)
 
 
 async def members(local: Lace, room: Room | None = None) -> list[Membership]:
@@ -175,9 +207,10 @@ def _members(store: RecordStore, room: Room, local: Lace) -> list[Membership]:
     source = LocalFacts(limits=local.limits)
     with store.snapshot() as snapshot:
         Mentions.of([room.module]).load(snapshot, source)
-    outputs = (GRANT, ENDS, ADMITS)
+    outputs = (GRANT, ENDS, ADMITS, MOVED)
     made = evaluate_own(room.module.program, source, outputs=outputs, limits=local.limits)
     ended = {grant: Tai(instant) for grant, instant in made.rows(ENDS)}
+    moved = {old: Verifier(new) for old, new, _ in sorted(made.rows(MOVED))}
     depth: dict[str, int] = {}
     for verifier, number in made.rows(ADMITS):
         depth[verifier] = max(int(number), depth.get(verifier, 0))
@@ -196,6 +229,8 @@ def _members(store: RecordStore, room: Room, local: Lace) -> list[Membership]:
                 under=grant.fields.get(UNDER_FIELD) if room.places == "own" else None,
                 may_admit=0 if end is not None else depth.get(verifier, 0),
                 ended=end,
+                granted=Verifier(grant.fields[MEMBER_FIELD]),
+                moved=moved.get(verifier),
             )
         )
     return sorted(found, key=lambda one: (one.ended is not None, one.since, one.verifier))

@@ -23,7 +23,7 @@ from lace.errors import Code, Status, UsageError
 from lace.limits import DEFAULT_LIMITS
 from lace.policy.module import PolicyModule
 from lace.record import Record, build_plex, seal
-from lace.rooms import ENDED_FIELD, ROLE_FIELD
+from lace.rooms import ENDED_FIELD, NEXT_FIELD, ROLE_FIELD
 from lace.selectors import MEMBER_FIELD
 from lace.tai import NS_PER_SECOND, difference_ns
 from lace.urc import Coordinate, parse_urc
@@ -151,7 +151,7 @@ def _by_verifier(
     """Yield extra headers; in a grant, the member by verifier, whatever it was called."""
     names_members = settings.settings.grants_at(place)
     given = list(pairs)
-    if names_members and not {name for name, _ in given} & {ROLE_FIELD, ENDED_FIELD}:
+    if names_members and not {name for name, _ in given} & {ROLE_FIELD, ENDED_FIELD, NEXT_FIELD}:
         # The rules would pass over it, and nobody would be told.
         raise UsageError(
             f"a grant says {ROLE_FIELD}, the end of one says {ENDED_FIELD}",

@@ -316,6 +316,7 @@ def _entry(one: Membership) -> dict[str, Any]:
         "ended_date": None if one.ended is None else iso_date(one.ended),
         "may_admit": one.may_admit,
         "member": one.verifier,
+        "moved": one.moved,
         "role": one.role,
         "since": one.since,
         "since_date": iso_date(one.since),
@@ -329,6 +330,8 @@ def _remarks(one: Membership) -> str:
         parts.append(f"removed {local_date(one.ended)}")
     if one.under is not None:
         parts.append(f"under {one.under}")
+    if one.moved is not None:
+        parts.append(f"now {key_names().get(one.moved, one.moved)}")
     if one.may_admit:
         parts.append(f"admits {one.may_admit} deep")
     return ", ".join(parts)

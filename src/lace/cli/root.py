@@ -23,6 +23,7 @@ from lace.text import redact
 # Loaded when used: a command pays for its own imports only. Module, attribute, one line of help.
 _COMMANDS: Final = {
     "add": ("lace.cli.add:add", "Make a record, sign it, store it."),
+    "backup": ("lace.cli.backup:backup", "Write the whole store into one file."),
     "check": ("lace.cli.lacegram:check", "Say everything that is wrong with rules."),
     "completion": ("lace.cli.completion:completion", "Let a shell complete lace's words."),
     "contact": ("lace.cli.contact:contact", "Names for other people."),
@@ -45,6 +46,7 @@ _COMMANDS: Final = {
     "plumb": ("lace.cli.plumbing:plumb", "The stable surface for scripts and other programs."),
     "policy": ("lace.cli.policy:policy", "What a selector becomes, and what a peer can learn."),
     "record": ("lace.cli.record:record", "Make, seal, show and verify records."),
+    "restore": ("lace.cli.backup:restore", "Make a store from a backup."),
     "room": ("lace.cli.room:room", "Keep a room: its members and their roles."),
     "scenario": ("lace.cli.scenario:scenario", "Run stories of laces that meet: run, test, list."),
     "serve": ("lace.cli.serve:serve", "Let others interlace with a store."),

@@ -282,7 +282,7 @@ def _deeper(local: Lace, made: Explanation, failed: FailedRule, depth: int) -> I
     if not failed.below:
         return
     yield f"{indent}and nobody derives that:"
-    closest = max(failed.below, key=lambda refusal: refusal.satisfied)
+    closest = max(failed.below, key=_reach)
     bound = ", ".join(f"{name} = {value}" for name, value in sorted(closest.bindings.items()))
     yield f"{indent}  {made.rule(closest.id) or closest.id}"
     yield f"{indent}    fails at {closest.failed_atom}{f' with {bound}' if bound else ''}"
@@ -295,6 +295,11 @@ def _deeper(local: Lace, made: Explanation, failed: FailedRule, depth: int) -> I
 def _by_reach(made: Explanation) -> list[FailedRule]:
     """Return the rules that failed, the one that came closest first."""
     return sorted(made.refusals, key=lambda refusal: -refusal.satisfied)
+
+
+def _reach(refusal: FailedRule) -> int:
+    """Return how much held of a rule, and of what was to derive what it lacks."""
+    return refusal.satisfied + max(map(_reach, refusal.below), default=0)
 
 
 def refusal_entry(made: Explanation, refusal: FailedRule) -> dict[str, Any]:

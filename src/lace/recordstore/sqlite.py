@@ -7,9 +7,10 @@ Every failure of the file becomes a ``StoreError`` with a code; what is stored s
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final
@@ -35,6 +36,7 @@ from lace.urc import Coordinate
 
 _APPLICATION: Final = 0x4C616365  # "Lace"
 _VARIABLES: Final = 500  # in one query
+_BACKUP_PAGES: Final = 1024  # between two looks at how far it is
 _WITH_FORGETS: Final = 2  # the versions of the file that brought these
 _WITH_MEMORY: Final = 4
 
@@ -124,6 +126,38 @@ class SqliteStore(Closes):
     def snapshot(self) -> SqliteSnapshot:
         with errors(self.path):
             return SqliteSnapshot(self.path)
+
+    def back_up(self, target: Path, listen: Callable[[int, int], None] | None = None) -> int:
+        """Write the store of this moment into a new file, whoever writes meanwhile; return how
+        many records it has. The file has its name once it is complete.
+        """
+        draft = target.with_name(f".{target.name}.part")
+        draft.unlink(missing_ok=True)
+
+        def tell(_status: int, remaining: int, total: int) -> None:
+            if listen is not None:
+                listen(total - remaining, total)
+
+        try:
+            # A connection of its own holds on to one moment; nobody waits for it.
+            with (
+                errors(self.path),
+                closing(connect(self.path, "ro")) as source,
+                closing(sqlite3.connect(draft)) as copy,
+            ):
+                source.execute("BEGIN")
+                (count,) = source.execute("SELECT count(*) FROM record").fetchone()
+                source.backup(copy, pages=_BACKUP_PAGES, progress=tell)
+                source.execute("ROLLBACK")
+            with draft.open("rb") as file:
+                os.fsync(file.fileno())
+            draft.replace(target)
+        except OSError as error:
+            message = f"cannot write {target}: {error.strerror}"
+            raise StoreError(message, code=Code.STORE_FULL) from None
+        finally:
+            draft.unlink(missing_ok=True)
+        return int(count)
 
     def forget(self, hashes: Iterable[RecordHash]) -> int:
         gone = 0

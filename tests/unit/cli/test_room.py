@@ -162,6 +162,37 @@ def test_why_not_follows_membership_down_to_the_record_that_decides(home: Path) 
     entry = json.loads(done.stdout)["refusals"][0]
     depth = 0
     while entry["below"]:
-        (entry,) = entry["below"]
+        entry = entry["below"][-1]
         depth += 1
     assert (depth, entry["failed_atom"]) == (4, "Field(G,'Member',_,V)")
+
+
+def test_a_key_is_exchanged_for_another_by_a_record(home: Path) -> None:
+    ok("room", "new", "club", PREFIX, "--key", "ann", cwd=home)
+    ok("room", "admit", "bob", "--lace", "club", cwd=home)
+    ok("init", "mine", "--key", "bob", "--select", PREFIX, "--room", "ann", cwd=home)
+    mine = home / "mine"
+    ok("sync", "../club", cwd=mine)
+    ok("add", "//club//talk/note//1", "--text", "before", cwd=mine)
+    done = lace("key", "rotate", "bob-2", cwd=mine)
+    assert done.returncode == 0, done.stderr
+    assert 'key = "bob-2"' in (mine / "lace.toml").read_text()
+    ok("add", "//club//talk/note//2", "--text", "after", cwd=mine)
+    stolen = lace("add", "//club//talk/note//3", "--text", "stolen", "--key", "bob", cwd=mine)
+    assert b"does not select it" in stolen.stderr
+    assert b"lace sync --key" in done.stderr
+    ok("sync", "../club", "--key", "bob", cwd=mine)  # nobody knows the new key yet
+    ok("sync", "../club", cwd=mine)
+    told = [row["data"] for row in rows("list", cwd=home / "club") if row["data"]]
+    assert told == ["before", "after"]
+    new = Keyring().get("bob-2").verifier
+    assert {row["member"]: row["moved"] for row in rows("room", "members", cwd=mine)} == {
+        demo_key("ann").verifier: None, BOB: new, new: None,
+    }  # fmt: skip
+    ok("room", "remove", "bob-2", "--key", "ann", cwd=home / "club")
+    assert [row["data"] for row in rows("list", cwd=home / "club") if row["data"]] == []
+    assert b"hand on" in lace("key", "rotate", "bob-3", "--key", "cy", cwd=mine).stderr
+    assert lace("key", "rotate", "ann-2", cwd=home / "club").returncode == 2  # the authority
+    assert "ann-2" not in {entry.name for entry in Keyring().entries()}
+    ok("init", "plain", "--key", "bob", cwd=home)
+    assert b"no room" in lace("key", "rotate", "x", cwd=home / "plain").stderr

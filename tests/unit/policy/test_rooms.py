@@ -190,6 +190,51 @@ def test_two_who_admit_each_other_do_not_hold_each_other_up() -> None:
     assert notes(room(delegation=8), story) == []
 
 
+def moved(old: lace.SigningKey, new: lace.SigningKey, when: int) -> Seal:
+    return statement(old, when, old, Next=new.verifier)
+
+
+def test_a_key_hands_its_place_on() -> None:
+    story = [grant(BOB, 1, Under="bob/"), moved(BOB, CAROL, 10), moved(CAROL, DAN, 20)]
+    early, late = said(BOB, 5, "bob/1"), said(BOB, 15, "bob/2")
+    heir, heirs_heir, too_late = (
+        said(CAROL, 15, "bob/3"),
+        said(DAN, 25, "bob/4"),
+        said(CAROL, 25, "bob/5"),
+    )
+    written = [early, late, heir, heirs_heir, too_late]
+    for rules in (room(), room(places="own"), room(delegation=2), room(removed="stays")):
+        assert notes(rules, [*story, *written]) == [early, heir, heirs_heir]
+        assert {r.hash for r in story} <= belongs(rules, story)
+    assert notes(room(), [*story, end(BOB, 30), *written]) == []
+
+
+def test_a_key_with_two_heirs_has_none() -> None:
+    """Whoever stole it may name an heir too: then the authority decides anew."""
+    story = [grant(BOB, 1), moved(BOB, CAROL, 10), moved(BOB, EVE, 9)]
+    mine, hers = said(CAROL, 15), said(EVE, 15)
+    assert notes(room(), [*story, mine, hers]) == []
+    assert notes(room(), [*story, mine, hers, grant(CAROL, 20)]) == [mine]
+
+
+def test_nobody_is_moved_by_another_and_no_stranger_moves_in() -> None:
+    story = [grant(BOB, 1), statement(BOB, 10, EVE, Next=EVE.verifier), moved(EVE, DAN, 10)]
+    assert notes(room(), [*story, said(BOB, 15), said(EVE, 15), said(DAN, 15)]) == [said(BOB, 15)]
+    assert not {story[1].hash, story[2].hash} & belongs(room(), story)
+
+
+def test_an_old_key_admits_nobody_any_more() -> None:
+    rules = room(delegation=1)
+    story = [
+        grant(BOB, 1, May_Admit="1"),
+        grant(CAROL, 5, by=BOB),
+        moved(BOB, EVE, 10),
+        grant(DAN, 15, by=BOB),
+    ]
+    written = [said(CAROL, 20, "c"), said(DAN, 20, "d")]
+    assert notes(rules, [*story, *written]) == written[:1]
+
+
 @pytest.mark.parametrize("depth", ["0", "-1", "x", "9999999999", "1.5", " 1"])
 def test_a_depth_that_is_none_gives_nothing(depth: str) -> None:
     story = [grant(BOB, 1, May_Admit=depth), grant(EVE, 2, by=BOB), said(EVE, 3)]
@@ -297,6 +342,9 @@ def test_what_cannot_be_granted_says_why() -> None:
             ),
             (lambda: blocking.admit(keyless, BOB.verifier, room=room()), "no key"),
             (lambda: blocking.members(local), "no room"),
+            (lambda: blocking.move(local, BOB.verifier, room=room()), "cannot be exchanged"),
+            (lambda: blocking.move(local, "bob", room=room()), "cannot take the place"),
+            (lambda: blocking.move(keyless, BOB.verifier, room=room()), "no key"),
         ):
             with pytest.raises(UsageError, match=reason):
                 wrong()

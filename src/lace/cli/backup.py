@@ -1,0 +1,91 @@
+"""``lace backup`` and ``lace restore``: the whole store in one file, and back again."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+
+from lace import blocking
+from lace.cli.arguments import lace_option
+from lace.cli.exitcodes import Exit
+from lace.cli.init import make_lace
+from lace.cli.place import find
+from lace.cli.progress import ProgressLine
+from lace.errors import Code, UsageError
+from lace.recordstore.sqlite import SqliteStore
+from lace.settings import FILE, load
+
+_BESIDE = ("-wal", "-shm")
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+@lace_option
+def backup(file: str, force: bool, where: str | None) -> int:
+    """Write all records of this lace into one FILE, as they are at one moment.
+
+    Others may go on writing meanwhile, a server too. To copy the store file instead is no backup:
+    what was stored last may stand in another file beside it (…-wal), and two files that are copied
+    at two moments fit together by luck. FILE is a store itself, and can be looked at like one. Keep
+    lace.toml and your keys with it; they are not in there.
+
+    \b
+    Example:
+      lace backup /backups/notes-monday.lace
+      lace store check /backups/notes-monday.lace
+    """
+    with find(where).open() as local, ProgressLine("pages") as line:
+
+        def tell(written: int, of: int) -> None:
+            line.tell(written, written / of if of else None)
+
+        count = blocking.backup(local, file, overwrite=force, listen=tell)
+    click.echo(f"{count:,} record{'' if count == 1 else 's'} in {file}", err=True)
+    return Exit.OK
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.argument("folder", metavar="FOLDER")
+def restore(file: str, folder: str) -> int:
+    """Make the store of the lace in FOLDER from a backup, after every record in it was checked.
+
+    FOLDER is new, or the folder of a lace whose store is empty or gone; its settings stay. Nothing
+    that is there is replaced: to bring two stores together, lace sync or lace import does. Peers
+    send what came after the backup, at the next lace sync.
+
+    \b
+    Example:
+      lace restore /backups/notes-monday.lace notes
+    """
+    place = Path(folder)
+    with SqliteStore(file, read_only=True, create=False) as opened:
+        problems = list(opened.check())
+        count = opened.count()
+    if problems:
+        for problem in problems[:20]:
+            click.echo(problem)
+        raise UsageError(
+            f"{file} has {len(problems)} problems, and was not restored", code=Code.STORE_CORRUPT
+        )
+    if not (place / FILE).is_file():
+        make_lace(place, None, None, [])
+    store = load(place).store
+    if store.exists():
+        with SqliteStore(store) as there:
+            if there.count():
+                raise UsageError(
+                    f"{store} has {there.count():,} records already",
+                    code=Code.STORE_OPEN,
+                    hint="Restore into another folder, or bring both together with lace sync.",
+                )
+    for name in ("", *_BESIDE):
+        store.with_name(store.name + name).unlink(missing_ok=True)
+    draft = store.with_name(f".{store.name}.part")
+    shutil.copyfile(file, draft)
+    draft.replace(store)
+    click.echo(f"{count:,} record{'' if count == 1 else 's'} in {store}", err=True)
+    return Exit.OK
