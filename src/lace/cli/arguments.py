@@ -7,7 +7,7 @@ the keyring or a file. A verifier may be given by a name that it has here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import click
@@ -30,6 +30,46 @@ _SCHEMES: Final = tuple(Scheme)
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+
+def complete_keys(_: click.Context, __: click.Parameter, begin: str) -> list[str]:
+    """Return the names of the keyring that begin so."""
+    return _beginning(begin, lambda: (entry.name for entry in Keyring().entries()))
+
+
+def complete_people(_: click.Context, __: click.Parameter, begin: str) -> list[str]:
+    """Return the names that verifiers have here: of the keyring, and contacts."""
+    return _beginning(begin, verifiers_by_name)
+
+
+def complete_peers(context: click.Context, _: click.Parameter, begin: str) -> list[str]:
+    """Return the names of peers in the settings of the lace that is meant."""
+
+    def names() -> Iterable[str]:
+        from lace.cli.place import find  # it reads arguments itself
+
+        return find(context.params.get("where")).settings.peers
+
+    return _beginning(begin, names)
+
+
+def complete_scenarios(_: click.Context, __: click.Parameter, begin: str) -> list[str]:
+    """Return the names of the scenarios that come with Lace."""
+
+    def names() -> Iterable[str]:
+        from lace.scenario.library import library  # only this needs it
+
+        return library()
+
+    return _beginning(begin, names)
+
+
+def _beginning(begin: str, names: Callable[[], Iterable[str]]) -> list[str]:
+    try:
+        return sorted(name for name in names() if name.startswith(begin))
+    except (LaceError, OSError):
+        return []  # whoever completes wants no complaint
+
+
 lace_option: Final = click.option(
     "--lace",
     "where",
@@ -43,7 +83,14 @@ def key_option(
     help: str = "Your key.  [default: the one in lace.toml]", *, required: bool = False
 ) -> Decorator:
     """Return the option that names a key."""
-    return click.option("--key", "key_text", metavar="NAME|FILE", help=help, required=required)
+    return click.option(
+        "--key",
+        "key_text",
+        metavar="NAME|FILE",
+        help=help,
+        required=required,
+        shell_complete=complete_keys,
+    )
 
 
 def select_option(
@@ -67,7 +114,10 @@ expose_option: Final = click.option(
     help="What the peer's rules may see; files are expose modules.  [default: selected]",
 )
 expect_option: Final = click.option(
-    "--expect", metavar="NAME|VERIFIER", help="Whom the peer must prove to be."
+    "--expect",
+    metavar="NAME|VERIFIER",
+    help="Whom the peer must prove to be.",
+    shell_complete=complete_people,
 )
 trust_option: Final = click.option(
     "--trust", metavar="FILE", help="One more certificate to believe, for wss."

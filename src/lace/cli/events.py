@@ -14,6 +14,7 @@ import click
 from lace.api.handles import Lace
 from lace.api.operations import get
 from lace.cli.names import named
+from lace.cli.progress import ProgressLine
 from lace.cli.render import print_json
 from lace.cli.shape import short_hashes
 from lace.interlace import messages as m
@@ -23,10 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 _MOST_SHOWN: Final = 20
-_PATIENCE_SECONDS: Final = 1.0
 _FRAME_SECONDS: Final = 0.1
-_FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_CLEAR: Final = "\r\x1b[K"
 
 
 @dataclass(slots=True)
@@ -42,7 +40,6 @@ class Reporter:
     _waiting: list[tuple[str, str]] = field(default_factory=list)
     """Records to be shown, with the arrow before them."""
     _left_out: int = 0
-    _ticked: bool = False
 
     def hear(self, event: m.Event) -> None:
         """Tell an event: an object at once, words with ``flush``."""
@@ -87,26 +84,17 @@ class Reporter:
     @asynccontextmanager
     async def progress(self) -> AsyncIterator[None]:
         """Show on standard error that work goes on, once it has taken a second."""
-        if not sys.stderr.isatty():
-            yield
-            return
-        ticking = asyncio.create_task(self._tick())
-        try:
-            yield
-        finally:
-            ticking.cancel()
-            if self._ticked:
-                click.echo(_CLEAR, nl=False, err=True)
+        with ProgressLine("records received") as line:
+            ticking = asyncio.create_task(self._tick(line))
+            try:
+                yield
+            finally:
+                ticking.cancel()
 
-    async def _tick(self) -> None:
-        await asyncio.sleep(_PATIENCE_SECONDS)
-        frame = 0
-        self._ticked = True
+    async def _tick(self, line: ProgressLine) -> None:
         while True:
-            frame += 1
-            sign = _FRAMES[frame % len(_FRAMES)]
-            click.echo(f"{_CLEAR}{sign} {self.received:,} records received", nl=False, err=True)
             await asyncio.sleep(_FRAME_SECONDS)
+            line.tell(self.received)
 
 
 def as_entries(event: m.Event) -> Iterator[dict[str, Any]]:

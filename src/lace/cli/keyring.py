@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from lace.cli.arguments import complete_keys
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_key
 from lace.cli.names import warn_of_demo
@@ -78,7 +79,7 @@ def list_command(form: str | None) -> None:
 
 
 @keyring.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_keys)
 @click.option("--secret", is_flag=True, help="Print the secret instead. Keep it to yourself.")
 def show(name: str, secret: bool) -> None:
     """Print the verifier of the key called NAME.
@@ -92,7 +93,7 @@ def show(name: str, secret: bool) -> None:
 
 
 @keyring.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_keys)
 @click.option("--yes", is_flag=True, help="Really remove it; nothing can bring it back.")
 def remove(name: str, yes: bool) -> int:
     """Forget the key called NAME for ever; what it signed stays valid.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from types import TracebackType
 from typing import Final, Self
 
 import click
+
+from lace.cli.loudness import shows_progress
 
 _PATIENCE_SECONDS: Final = 1.0
 _FRAME_SECONDS: Final = 0.1
@@ -18,9 +19,9 @@ _CLEAR: Final = "\r\x1b[K"
 class ProgressLine:
     """Shows that work goes on, once it has taken a second; it leaves nothing behind."""
 
-    def __init__(self, what: str, *, quiet: bool = False) -> None:
+    def __init__(self, what: str) -> None:
         self._what = what
-        self._wanted = sys.stderr.isatty() and not quiet
+        self._wanted = shows_progress()
         self._begun = self._shown = time.monotonic()
         self._frame = 0
 

@@ -10,6 +10,8 @@ import click
 from lace import blocking
 from lace.api.handles import Lace, Peer
 from lace.cli.arguments import (
+    complete_peers,
+    complete_people,
     field_option,
     key_option,
     lace_option,
@@ -52,6 +54,7 @@ from_option = click.option(
     "peer_text",
     metavar="NAME|ADDRESS",
     help="Ask this peer instead; nothing is stored here.",
+    shell_complete=complete_peers,
 )
 
 
@@ -112,7 +115,12 @@ def get(
 @click.option(
     "--since", metavar="TIME", help="Only what is not older: 2026-01-31, 12h, 7d, or TAI."
 )
-@click.option("--author", metavar="NAME|VERIFIER", help="Only what this one signed.")
+@click.option(
+    "--author",
+    metavar="NAME|VERIFIER",
+    help="Only what this one signed.",
+    shell_complete=complete_people,
+)
 @click.option("--limit", type=click.IntRange(1), metavar="NUMBER", help="At most so many.")
 @click.option(
     "--sort",

@@ -11,7 +11,7 @@ import click
 
 from lace import blocking
 from lace.api.rooms import Membership, room_of
-from lace.cli.arguments import key_option, lace_option, read_verifier
+from lace.cli.arguments import complete_people, key_option, lace_option, read_verifier
 from lace.cli.files import name_and_value
 from lace.cli.init import make_lace, peer_option
 from lace.cli.names import key_names
@@ -123,7 +123,7 @@ def new(path: str, prefix: str, key_text: str, peers: tuple[str, ...], **choices
 
 
 @room.command()
-@click.argument("member", metavar="NAME|VERIFIER")
+@click.argument("member", metavar="NAME|VERIFIER", shell_complete=complete_people)
 @click.option("--role", metavar="ROLE", help="What they may do.  [default: the first of the room]")
 @click.option("--under", metavar="NAME", help="Their own names: all that begin with NAME/.")
 @click.option(
@@ -172,7 +172,7 @@ def admit(
 
 
 @room.command()
-@click.argument("member", metavar="NAME|VERIFIER")
+@click.argument("member", metavar="NAME|VERIFIER", shell_complete=complete_people)
 @key_option()
 @lace_option
 def remove(member: str, key_text: str | None, where: str | None) -> None:

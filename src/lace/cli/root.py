@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Final
 
@@ -10,6 +12,7 @@ import click.shell_completion
 
 from lace._version import __version__
 from lace.cli.exitcodes import Exit
+from lace.cli.loudness import loudness, with_loudness
 from lace.errors import (
     Code,
     InterlaceAborted,
@@ -108,8 +111,19 @@ def root() -> None:
     """
 
 
+with_loudness(root, hidden=False)
+
+
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; every error is one line and a hint."""
+    loudness.begin()
+    try:
+        return _run(arguments)
+    finally:
+        loudness.end()
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
         result: Any = root.main(args=arguments, prog_name="lace", standalone_mode=False)
     except click.exceptions.Abort:
@@ -122,20 +136,40 @@ def run(arguments: list[str] | None = None) -> int:
             if isinstance(error, click.UsageError) and error.ctx
             else ""
         )
-        click.echo(f"{where}lace: {redact(error.format_message())}", err=True)
+        _complain(error, f"{where}lace: {redact(error.format_message())}{_meant(error)}")
         return Exit.USAGE
     except SystemExit:
         # Click leaves this way when the reader of a pipe went away: nobody is left to tell.
         return Exit.OK
     except LaceError as error:
-        click.echo(f"lace: {redact(error.message)} [{error.code}]\n  {error.hint}", err=True)
+        _complain(error, f"lace: {redact(error.message)} [{error.code}]\n  {error.hint}")
         return _exit_code(error)
     except (OSError, UnicodeError, RecursionError) as error:
-        click.echo(
-            f"lace: {redact(str(error))} [{Code.INPUT_FILE}]\n  {Code.INPUT_FILE.fix}", err=True
-        )
+        _complain(error, f"lace: {redact(str(error))} [{Code.INPUT_FILE}]\n  {Code.INPUT_FILE.fix}")
         return Exit.BAD_INPUT
     return result if isinstance(result, int) else Exit.OK
+
+
+def _complain(error: Exception, message: str) -> None:
+    """Tell an error, however quiet it is to be; with -v also where it arose."""
+    if loudness.verbose:
+        import traceback  # only then
+
+        trace = "".join(traceback.format_exception(error))
+        click.echo(redact(trace), file=loudness.stderr, nl=False)
+    click.echo(message, file=loudness.stderr)
+
+
+def _meant(error: click.ClickException) -> str:
+    """Return which command was perhaps meant by one that there is not."""
+    if not isinstance(error, click.UsageError) or error.ctx is None:
+        return ""
+    group = error.ctx.command
+    found = re.match(r"No such command '(.*)'\.", error.message)
+    if found is None or not isinstance(group, click.Group):
+        return ""
+    near = get_close_matches(found[1], group.list_commands(error.ctx), n=2, cutoff=0.5)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
 def _exit_code(error: LaceError) -> Exit:

@@ -7,6 +7,7 @@ import textwrap
 
 import click
 
+from lace.cli.arguments import complete_scenarios
 from lace.cli.exitcodes import Exit
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
 from lace.errors import Code
@@ -52,7 +53,7 @@ def list_command(form: str | None) -> None:
 
 
 @scenario.command()
-@click.argument("name", metavar="NAME|FILE")
+@click.argument("name", metavar="NAME|FILE", shell_complete=complete_scenarios)
 def run(name: str) -> int:
     """Tell what happens in a scenario, step by step, and check what it expects.
 
@@ -72,7 +73,7 @@ def run(name: str) -> int:
 
 
 @scenario.command()
-@click.argument("names", nargs=-1, metavar="[NAME|FILE]...")
+@click.argument("names", nargs=-1, metavar="[NAME|FILE]...", shell_complete=complete_scenarios)
 def test(names: tuple[str, ...]) -> int:
     """Check that scenarios keep their word; all that come with Lace, unless some are named.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ import click
 from lace.api.serving import journal_folder
 from lace.cli.arguments import key_option, read_signing_key, select_option
 from lace.cli.exitcodes import Exit
+from lace.cli.loudness import loudness
 from lace.cli.place import Place, find
 from lace.dates import iso_date
 from lace.errors import Code, UsageError
@@ -243,7 +243,7 @@ class _Log:
     """Writes what happens as one JSON object a line, from a level on."""
 
     def __init__(self, level: str) -> None:
-        self._least = LEVELS.index(level)
+        self._least = max(LEVELS.index(level), LEVELS.index("warning") if loudness.quiet else 0)
 
     def __call__(self, entry: dict[str, Any]) -> None:
         level = _LEVEL_OF.get(entry["event"], "info")
@@ -253,5 +253,5 @@ class _Log:
         if "tai" in entry:
             told["date"] = iso_date(entry["tai"])
         line = json.dumps(told, ensure_ascii=False, sort_keys=True)
-        sys.stderr.write(redact(line) + "\n")
-        sys.stderr.flush()
+        loudness.stderr.write(redact(line) + "\n")
+        loudness.stderr.flush()

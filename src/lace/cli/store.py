@@ -6,6 +6,7 @@ import click
 
 from lace.cli.exitcodes import Exit
 from lace.cli.place import store_file
+from lace.cli.progress import ProgressLine
 from lace.ids import RecordHash
 from lace.policy.own import evaluate_own
 from lace.recordstore.sqlite import SqliteStore
@@ -51,8 +52,12 @@ def check(file: str) -> int:
       lace store check notes.lace
     """
     problems = 0
-    with SqliteStore(store_file(file), read_only=True) as opened:
-        for problem in opened.check():
+    with (
+        SqliteStore(store_file(file), read_only=True) as opened,
+        ProgressLine("records checked") as line,
+    ):
+        count = opened.count()
+        for problem in opened.check(lambda number: line.tell(number, number / count)):
             problems += 1
             click.echo(problem)
         click.echo(f"{opened.count()} records checked, {problems} problems", err=True)

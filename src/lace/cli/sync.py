@@ -16,6 +16,7 @@ from lace.api.handles import Lace, Peer
 from lace.api.interlaces import open_interlace
 from lace.api.interlaces import sync as interlace_sync
 from lace.cli.arguments import (
+    complete_peers,
     expect_option,
     expose_option,
     is_address,
@@ -26,6 +27,7 @@ from lace.cli.arguments import (
 )
 from lace.cli.events import Reporter, summary
 from lace.cli.exitcodes import Exit
+from lace.cli.loudness import loudness
 from lace.cli.met import note_meeting
 from lace.cli.place import Place, find
 from lace.cli.render import chosen_form, words_option
@@ -59,7 +61,9 @@ def _exchange_options(command: Callable[..., Any]) -> Callable[..., Any]:
         trust_option,
         expect_option,
         select_option(),
-        click.argument("peer_text", metavar="[PEER]", required=False),
+        click.argument(
+            "peer_text", metavar="[PEER]", required=False, shell_complete=complete_peers
+        ),
     ):
         command = option(command)
     return command
@@ -104,7 +108,7 @@ def sync(
 async def _sync(
     meeting: _Meeting, settings: Settings, peer: str, form: str | None, journal: str | None
 ) -> int:
-    reporter = Reporter(meeting.local, form=chosen_form(form))
+    reporter = Reporter(meeting.local, brief=not loudness.verbose, form=chosen_form(form))
     try:
         async with reporter.progress():
             result = await interlace_sync(

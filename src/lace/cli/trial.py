@@ -14,6 +14,8 @@ from lace.api.handles import Lace
 from lace.api.handles import open as open_lace
 from lace.api.reasons import Explanation, Question, Trial, try_rules
 from lace.cli.arguments import (
+    complete_people,
+    complete_scenarios,
     expose_option,
     lace_option,
     read_fields,
@@ -59,8 +61,10 @@ class _World:
 
 @click.command("try")
 @click.argument("rules", metavar="RULES")
-@click.option("--scenario", metavar="NAME|FILE", help="Try them on the records of a scenario.")
-@click.option("--as", "viewer", metavar="NAME|VERIFIER", help="Meet this one, who has proven it.")
+@click.option("--scenario", metavar="NAME|FILE", shell_complete=complete_scenarios,
+              help="Try them on the records of a scenario.")  # fmt: skip
+@click.option("--as", "viewer", metavar="NAME|VERIFIER", shell_complete=complete_people,
+              help="Meet this one, who has proven it.")  # fmt: skip
 @click.option("--theirs", "their_text", metavar="SELECTOR",
               help="What they select.  [default: the same RULES]")  # fmt: skip
 @click.option("--peer", "peer_text", metavar="FOLDER",

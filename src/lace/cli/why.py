@@ -13,7 +13,14 @@ import click
 from lace import blocking
 from lace.api.handles import Lace, store_of
 from lace.api.reasons import Explanation, explain
-from lace.cli.arguments import expose_option, is_address, key_option, lace_option, select_option
+from lace.cli.arguments import (
+    complete_peers,
+    expose_option,
+    is_address,
+    key_option,
+    lace_option,
+    select_option,
+)
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_frames
 from lace.cli.names import key_names, verifiers_by_name
@@ -55,6 +62,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--peer", "peer_text", metavar="NAME|VERIFIER|ADDRESS|FOLDER",
             help="Whom it is to meet: also another lace on this machine, by its folder.",
+            shell_complete=complete_peers,
         ),
         click.argument("record", metavar="RECORD"),
     ):  # fmt: skip

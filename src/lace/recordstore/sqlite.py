@@ -245,8 +245,11 @@ class SqliteStore(Closes):
 
     # --- beyond the contract ---
 
-    def check(self) -> Iterator[str]:
-        """Yield what is wrong with the file: its pages, its records, or the facts beside them."""
+    def check(self, listen: Callable[[int], None] | None = None) -> Iterator[str]:
+        """Yield what is wrong with the file: its pages, its records, or the facts beside them.
+
+        ``listen`` is told how many records were looked at.
+        """
         with errors(self.path):
             for (line,) in self._all("PRAGMA integrity_check", ()):
                 if line != "ok":
@@ -254,7 +257,7 @@ class SqliteStore(Closes):
             for table, *_ in self._all("PRAGMA foreign_key_check", ()):
                 yield f"file: a row of {table} belongs to nothing"
             with self.snapshot() as snapshot:
-                yield from snapshot.faults()
+                yield from snapshot.faults(listen)
 
     # --- writing ---
 

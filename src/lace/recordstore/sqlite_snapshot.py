@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -163,10 +163,15 @@ class SqliteSnapshot(Closes):
         with errors(self._path):
             yield from self._connection.execute("SELECT hash, raw FROM record ORDER BY id")
 
-    def faults(self) -> Iterator[str]:
-        """Yield what is wrong with the records, or with what stands beside them."""
+    def faults(self, listen: Callable[[int], None] | None = None) -> Iterator[str]:
+        """Yield what is wrong with the records, or with what stands beside them.
+
+        ``listen`` is told how many were looked at.
+        """
         placed = 0
-        for hash, raw in self.raw_records():
+        for number, (hash, raw) in enumerate(self.raw_records()):
+            if listen is not None:
+                listen(number)
             record = validate_record(raw)
             if record.value is None or record.value.hash != hash:
                 yield f"record {hash}: {record.detail or 'stored under another hash'}"

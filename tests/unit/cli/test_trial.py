@@ -207,8 +207,8 @@ def test_includes_have_limits(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="more than 64"):
         read_rules(tmp_path / "0")
     (tmp_path / "large").write_text("#" * (1 << 20) + "\n#")
-    with pytest.raises(UsageError, match="longer than"):
-        read_rules(tmp_path / "large")
+    with pytest.raises(LacegramError, match="longer than"):
+        api.module_from_file(tmp_path / "large")
     (tmp_path / "bytes").write_bytes(b"\xff")
     with pytest.raises(UsageError, match="not UTF-8"):
         read_rules(tmp_path / "bytes")
