@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from exchanges import NOW
 from meeting import client, within
@@ -16,22 +17,31 @@ from lace.answering.store import StoreAnswers
 from lace.driving.connection import Connection
 from lace.driving.pair import interlace
 from lace.interlace import messages as m
+from lace.interlace.advertise import advertise
 from lace.interlace.machine import Side
+from lace.lake import facts as facts_module
 from lace.lake import peer as peer_module
 from lace.lake.ingest import ingest
 from lace.lake.peer import LakeAnswers, LakeStore, Mirror, lake_answers
+from lace.lake.plan import PeerAdverts, PlanOverLake
 from lace.lake.serve import LakeHost
-from lace.lake.tables import Lake
+from lace.lake.tables import Lake, local_frame
 from lace.policy.module import Facet, PolicyModule, module_from_text
+from lace.policy.origin import Operand, Origin
+from lace.policy.own import evaluate_own
+from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
+from lace.record.facts import fields
 from lace.record.model import Record
 from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
+from lace.rules import MemorySource
 from lace.selectors import room, selector, with_support
 from lace.transport.address import parse_address
+from lace.vocabulary import SELECT_ADVERTISED
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 RECORDS = room_records(120, seed=31, members=4, chain=1)
 ROOM = room(PREFIX, authority=AUTHORITY.verifier, delegation=True)
@@ -150,6 +160,59 @@ def test_a_large_lake_answers_with_spark_and_a_spool(
     assert fixed_point(other).received == fixed_point(right).received
     spool = tmp_path / "lake" / "spool"
     assert not spool.exists() or not list(spool.iterdir())
+
+
+SAME_TAG = module_from_text(
+    "SelectHave(P) :- Have(P), Field(P,'Group',_,'notes-demo').\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'App',_,'notes').\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Signed-By',_,V), "
+    "AdvertisedField(G,S,'App',_,'notes/member'), AdvertisedField(G,S,'Member',_,V).\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Tag',_,T), "
+    "AdvertisedField(Q,S,'Tag',_,T), AdvertisedField(Q,S,'App',_,'other').\n",
+)
+
+
+@pytest.mark.parametrize("most", [1 << 20, 500], ids=["held", "staged"])
+def test_what_a_peer_advertises_goes_to_spark_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """However many patterns of however many rules of both operands ask for it."""
+    lake = lake_of(spark, tmp_path / "lake", RECORDS[:60])
+    plan = ExchangePlan((
+        Operand(index=0, module=SAME_TAG, origin=Origin("O.left")),
+        Operand(index=1, module=SAME_TAG, origin=Origin("O.right")),
+    ))  # fmt: skip
+    schema = plan.required_fields
+    peer = plan.operands[1].source_label
+    adverts = {r.hash: advertise(r.hash, peer, fields(r), schema) for r in RECORDS}
+    source = MemorySource(f for a in adverts.values() for f in a.facts())
+    selected = evaluate_own(SAME_TAG.program, source).rows(SELECT_ADVERTISED)
+    sent: list[int] = []
+    held = local_frame
+
+    def counted(session: SparkSession, table: pa.Table) -> DataFrame:
+        sent.append(table.nbytes)
+        return held(session, table)
+
+    monkeypatch.setattr(facts_module, "local_frame", counted)
+    monkeypatch.setattr(facts_module, "STAGED_BYTES", most)
+    over = PlanOverLake(
+        snapshot=lake.snapshot(),
+        plan=plan,
+        index=0,
+        exposure=SELECTED,
+        adverts=PeerAdverts(
+            listed={r.hash: adverts[r.hash] for r in RECORDS[60:]},
+            adopted=frozenset(r.hash for r in RECORDS[:60]),
+        ),
+        schema=schema,
+    )
+    assert over.may_request() == {row[0] for row in selected}
+    large = [size for size in sent if size > 500]
+    # Two predicates and the adopted hashes, or none of them where the workers read them.
+    assert len(large) == (3 if most > 500 else 0), sent
+    over.close()
+    assert list(tmp_path.glob("lake/staged/*")) == []
 
 
 def test_what_is_saved_is_committed_once(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from lace.datalog.source import Fact, Row
 from lace.errors import Code, LimitExceeded, UsageError
 from lace.lake.expressions import all_of, test_column
 from lace.lake.rows import PROMOTED
+from lace.lake.staging import STAGED_BYTES, Staging
 from lace.lake.tables import Snapshot, all_fields, local_frame
 from lace.limits import Limits
 from lace.vocabulary import ADVERTISEMENT_FACTS, FIELD, HAVE, RECORD_FACTS
@@ -36,13 +37,25 @@ def columns_of(arity: int) -> list[str]:
     return [f"c{number}" for number in range(arity)] or [EMPTY_COLUMN]
 
 
-def frame_of_rows(spark: SparkSession, rows: Collection[Row], arity: int) -> DataFrame:
-    """Return facts that are held here as a frame."""
+def table_of_rows(rows: Collection[Row], arity: int) -> pa.Table:
+    """Return facts as a table of text."""
     values = zip(*rows, strict=True) if rows and arity else [[]] * arity
     arrays = [pa.array(column, pa.string()) for column in values]
     if not arity:
         arrays = [pa.array(["" for _ in rows], pa.string())]
-    return local_frame(spark, pa.table(arrays, names=columns_of(arity)))
+    return pa.table(arrays, names=columns_of(arity))
+
+
+def frame_of_rows(spark: SparkSession, rows: Collection[Row], arity: int) -> DataFrame:
+    """Return facts that are held here as a frame."""
+    return local_frame(spark, table_of_rows(rows, arity))
+
+
+def frame_of_table(spark: SparkSession, table: pa.Table, staging: Staging | None) -> DataFrame:
+    """Return a table that is held here as a frame; a large one is written down, if it can be."""
+    if staging is None or table.nbytes <= STAGED_BYTES:
+        return local_frame(spark, table)
+    return staging.frame(spark, table)
 
 
 class FactFrames(Protocol):
@@ -79,20 +92,30 @@ class GivenFacts:
 
     spark: SparkSession
     rows: Mapping[Predicate, Collection[Row]]
+    staging: Staging | None = None
+    """Where many of them are written down for the workers; None: Spark's driver holds them."""
+    _frames: dict[Predicate, DataFrame] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, spark: SparkSession, facts: Iterable[Fact]) -> GivenFacts:
+    def of(
+        cls, spark: SparkSession, facts: Iterable[Fact], staging: Staging | None = None
+    ) -> GivenFacts:
         rows: dict[Predicate, dict[Row, None]] = {}
         for fact in facts:
             rows.setdefault(Predicate(fact[0], len(fact) - 1), {})[fact[1:]] = None
-        return cls(spark, rows)
+        return cls(spark, rows, staging)
 
     def predicates(self) -> Iterable[Predicate]:
         return self.rows.keys()
 
     def frame(self, pattern: Pattern) -> DataFrame:
-        rows = self.rows.get(pattern.predicate, ())
-        return frame_of_rows(self.spark, rows, pattern.predicate.arity)
+        """Return the facts of a predicate; they go to Spark once, however many ask for them."""
+        predicate = pattern.predicate
+        if predicate not in self._frames:
+            rows = self.rows.get(predicate, ())
+            table = table_of_rows(rows, predicate.arity)
+            self._frames[predicate] = frame_of_table(self.spark, table, self.staging)
+        return self._frames[predicate]
 
     def rows_here(self, predicate: Predicate) -> Collection[Row] | None:
         return self.rows.get(predicate, ())
@@ -115,7 +138,8 @@ class GivenFacts:
 class Adopted:
     """Records of the lake that a peer advertises in the same words as the lake would."""
 
-    hashes: Collection[str]
+    hashes: DataFrame
+    """In one column ``hash``."""
     source: str
     schema: frozenset[str] | None
 
@@ -129,14 +153,16 @@ class LakeFacts:
     """
 
     snapshot: Snapshot
-    given: Iterable[Fact] = ()
+    given: Iterable[Fact] | GivenFacts = ()
+    """``GivenFacts`` can be shared: what one evaluation sent to Spark is there for the next."""
     visible: DataFrame | None = None
     adopted: Adopted | None = None
     spark: SparkSession = field(init=False)
 
     def __post_init__(self) -> None:
         self.spark = self.snapshot.spark
-        self._given = GivenFacts.of(self.spark, self.given)
+        given = self.given
+        self._given = given if isinstance(given, GivenFacts) else GivenFacts.of(self.spark, given)
         mixed = [predicate for predicate in self._given.rows if predicate in RECORD_FACTS]
         if mixed:
             raise UsageError(
@@ -155,8 +181,7 @@ class LakeFacts:
     def _adverts(self, pattern: Pattern, adopted: Adopted) -> DataFrame:
         """Return given advertisement facts, and those of records that were adopted."""
         given = self._given.frame(pattern)
-        names = frame_of_rows(self.spark, [(hash,) for hash in adopted.hashes], 1)
-        records = self.snapshot.records.join(names.toDF("hash"), "hash", "left_semi")
+        records = self.snapshot.records.join(adopted.hashes, "hash", "left_semi")
         source = F.lit(adopted.source)
         if pattern.predicate.arity == 2:
             return given.union(records.select("hash", source))

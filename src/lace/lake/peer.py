@@ -29,11 +29,13 @@ from lace.lake.bundle import filesystem, read_range
 from lace.lake.delta import DATA, Conflict, DataFile
 from lace.lake.evaluate import LAKE_LIMITS
 from lace.lake.export import export_bundles
+from lace.lake.facts import frame_of_table
 from lace.lake.jobs import job
 from lace.lake.plan import PeerAdverts, PlanOverLake, sending_depends_on_adverts
 from lace.lake.rows import RECORDS_SCHEMA, RowBatch
+from lace.lake.staging import Staging
 from lace.lake.summarize import Advertising, adverts_here, digest_pairs
-from lace.lake.tables import Lake, Snapshot, local_frame
+from lace.lake.tables import Lake, Snapshot
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record.facts import fields
@@ -198,6 +200,10 @@ class LakeAnswers:
     _spool: _Spool | None = None
     _spool_folder: str = ""
     _loaded: int = 0
+    _staging: Staging = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._staging = Staging(self.lake.root)
 
     @property
     def lake(self) -> Lake:
@@ -229,6 +235,15 @@ class LakeAnswers:
             schema=asked.schema,
             limits=LAKE_LIMITS,
         )
+        try:
+            yield from self._evaluate(asked, snapshot, over)
+        finally:
+            over.close()
+            self._staging.close()
+
+    def _evaluate(
+        self, asked: m.Evaluate, snapshot: Snapshot, over: PlanOverLake
+    ) -> Iterator[m.Evaluated]:
         is_new_plan = self._plan is None or self._plan.id != asked.plan.id
         is_new_lake = (
             self._snapshot is None or self._snapshot.version.number != snapshot.version.number
@@ -246,7 +261,6 @@ class LakeAnswers:
         self._plan, self._schema, self._runtime = asked.plan, asked.schema, asked.runtime
         self._snapshot = snapshot
         requests = over.may_request()
-        over.close()
         added, removed = requests - self._requests, self._requests - requests
         self._requests = requests
         here = self._here(snapshot, added)
@@ -276,7 +290,7 @@ class LakeAnswers:
 
     def _chosen(self, snapshot: Snapshot, hashes: Iterable[str]) -> DataFrame:
         names = pa.table({"hash": pa.array(sorted(hashes), pa.string())})
-        wanted = local_frame(self.lake.spark, names)
+        wanted = frame_of_table(self.lake.spark, names, self._staging)
         return snapshot.records.join(wanted, "hash", "left_semi")
 
     def _refresh_sendable(self, over: PlanOverLake, snapshot: Snapshot, asked: m.Evaluate) -> None:
@@ -361,6 +375,7 @@ class LakeAnswers:
             system, path = filesystem(self._spool_folder)
             system.delete_dir(path)
             self._spool, self._spool_folder = None, ""
+        self._staging.close()
 
 
 def _bounded(records: Iterator[Record | None], most: int) -> Iterator[Record | None]:

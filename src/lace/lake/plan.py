@@ -7,11 +7,13 @@ made in one place, from the records that are visible to it and from what is publ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -20,8 +22,9 @@ from lace.datalog.program import RuleProgram
 from lace.datalog.source import Fact
 from lace.interlace.advertise import Advertisement
 from lace.lake.evaluate import LAKE_LIMITS, evaluate_on_spark, needed_predicates
-from lace.lake.facts import Adopted, FrameFacts, LakeFacts
+from lace.lake.facts import Adopted, FrameFacts, GivenFacts, LakeFacts, frame_of_table
 from lace.lake.jobs import job
+from lace.lake.staging import Staging
 from lace.lake.tables import Snapshot
 from lace.limits import Limits
 from lace.policy.plan import ExchangePlan
@@ -48,8 +51,8 @@ class PeerAdverts:
     adopted: frozenset[str] = frozenset()
     """Records that it advertises exactly as this side would."""
 
-    def facts(self) -> list[Fact]:
-        return [fact for advert in self.listed.values() for fact in advert.facts()]
+    def facts(self) -> Iterator[Fact]:
+        return (fact for advert in self.listed.values() for fact in advert.facts())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,12 +69,20 @@ class PlanOverLake:
     schema: frozenset[str] | None = None
     limits: Limits = LAKE_LIMITS
     _kept: dict[str, DataFrame] = field(default_factory=dict)
+    _given: GivenFacts | None = None
+    _adopted: Adopted | None = None
+    _staging: Staging = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._staging = Staging(self.snapshot.lake_root)
 
     def close(self) -> None:
         """Give back what was kept on disk."""
         for frame in self._kept.values():
             frame.unpersist()
         self._kept.clear()
+        self._given = self._adopted = None
+        self._staging.close()
 
     def _keep(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         """Return a frame that is computed once, because much is made from it."""
@@ -112,12 +123,17 @@ class PlanOverLake:
         )
 
     def _facts(self, visible: DataFrame | None) -> LakeFacts:
-        label = self.plan.operands[1 - self.index].source_label
-        adopted = None
-        if self.adverts.adopted:
-            adopted = Adopted(self.adverts.adopted, label, self.schema)
-        given = [*self.runtime, *self.adverts.facts()]
-        return LakeFacts(self.snapshot, given, visible, adopted)
+        # Both operands look at the same facts: they go to Spark once for all of the plan.
+        spark = self.snapshot.spark
+        if self._given is None:
+            facts = chain(self.runtime, self.adverts.facts())
+            self._given = GivenFacts.of(spark, facts, self._staging)
+        if self._adopted is None and self.adverts.adopted:
+            label = self.plan.operands[1 - self.index].source_label
+            names = pa.table({"hash": pa.array(sorted(self.adverts.adopted), pa.string())})
+            hashes = frame_of_table(spark, names, self._staging)
+            self._adopted = Adopted(hashes, label, self.schema)
+        return LakeFacts(self.snapshot, self._given, visible, self._adopted)
 
     def _visible(self, viewer: str) -> DataFrame:
         """Return the hashes of the records that the peer's rules may see (A18, G19)."""

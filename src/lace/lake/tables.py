@@ -119,6 +119,11 @@ class Snapshot:
     spark: SparkSession
     version: TableVersion
 
+    @property
+    def lake_root(self) -> str:
+        """Where the lake is that this is a version of."""
+        return self.version.root.rpartition("/")[0]
+
     @cached_property
     def records(self) -> DataFrame:
         """One row a record; see ``lace.lake.rows`` for the columns."""

@@ -1,0 +1,56 @@
+"""Rows that are held here, written into the lake for the workers, and dropped when all is done.
+
+Rows that Spark's driver holds are part of every plan that mentions them, and are copied for each: a
+hundred thousand advertisements, asked for by a few dozen rules, fill its memory. A file is read by
+the workers alone, however often it is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from lace.lake.bundle import filesystem
+from lace.lake.tables import read_files
+from lace.limits import MIB
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+STAGED_BYTES: Final = MIB
+"""What Spark's driver holds of one table at most; more is written down."""
+FOLDER: Final = "staged"
+
+
+@dataclass(slots=True)
+class Staging:
+    """A folder of tables for one purpose; ``close`` removes it."""
+
+    root: str
+    """Of the lake."""
+    _name: str = field(default_factory=lambda: uuid4().hex)
+    _made: int = 0
+
+    @property
+    def folder(self) -> str:
+        return f"{self.root}/{FOLDER}/{self._name}"
+
+    def frame(self, spark: SparkSession, table: pa.Table) -> DataFrame:
+        """Write a table down and return it as a frame that the workers read."""
+        system, path = filesystem(self.folder)
+        system.create_dir(path, recursive=True)
+        self._made += 1
+        pq.write_table(table, f"{path}/{self._made}.parquet", filesystem=system, compression="zstd")
+        return read_files(spark, [f"{self.folder}/{self._made}.parquet"], table.schema)
+
+    def close(self) -> None:
+        """Remove what was written; frames that were made of it can no longer be read."""
+        system, path = filesystem(self.folder)
+        if self._made and system.get_file_info(path).type == fs.FileType.Directory:
+            system.delete_dir(path)
+        self._made = 0
