@@ -2,19 +2,65 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
 from lace.errors import Code, LaceError, LakeError
 
 _CARRIED: Final = re.compile(r"lace-error (\w+) (.*)")
-_THROWN: Final = re.compile(r"^\w[\w.]*(?:Error|Exception): .+$", re.MULTILINE)
+# What was thrown, by Java or by Python in a worker; the last one is where it began.
+_THROWN: Final = re.compile(
+    r"^(?:Caused by: |: )?(?:[A-Za-z_]\w*\.)*(?:[\w$]+\$)?"
+    r"([A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit))(?::[ ]?(.*))?$",
+    re.MULTILINE,
+)
 _LONGEST: Final = 400
+
+#: What a trace says, and what helps. The first that is found counts: the closer cause goes first.
+_ADVICE: Final = {
+    "spark.driver.maxResultSize": (
+        "A result is too large to be brought to the driver: count it or export it instead, or "
+        "allow more with --conf spark.driver.maxResultSize=4g."
+    ),
+    "No space left on device": (
+        "A disk is full: give Spark another folder with --conf spark.local.dir=FOLDER."
+    ),
+    "Could not execute broadcast in": (
+        "A small side of a join took too long to make: give it more time with "
+        "--conf spark.sql.broadcastTimeout=1200."
+    ),
+    "PYTHON_VERSION_MISMATCH": (
+        "Workers run another Python: install the same one on all machines, and set "
+        "PYSPARK_PYTHON to it."
+    ),
+    "Python worker exited unexpectedly": (
+        "A Python worker died, most often for want of memory: leave more beside the heap with "
+        "--conf spark.executor.memoryOverhead=1g, or use fewer cores with --master local[1]."
+    ),
+    "ExecutorLostFailure": (
+        "A machine of the cluster was lost: give executors more memory with "
+        "--conf spark.executor.memory=4g, and look at the log of the worker."
+    ),
+    "OutOfMemory": (
+        "Give the driver more memory with --memory 4g; on a cluster also the executors, with "
+        "--conf spark.executor.memory=4g."
+    ),
+    "Not enough memory to build and broadcast": ("Give the driver more memory with --memory 4g."),
+    "Answer from Java side is empty": (
+        "Java ended in the middle of the work, most often for want of memory: try --memory 4g."
+    ),
+    "FileNotFoundException": (
+        "A file of the lake is gone: maintenance of the lake may have removed old versions in "
+        "the meantime. Run the command again."
+    ),
+}
 
 
 @contextmanager
@@ -28,15 +74,49 @@ def carried() -> Iterator[None]:
 
 @contextmanager
 def job(what: str) -> Iterator[None]:
-    """On the driver: turn what Spark throws into a ``LakeError``, with the worker's code if any."""
+    """On the driver: turn what Spark throws into a ``LakeError``, with the worker's code if any.
+
+    The message names where the trouble began, the hint what helps and where the whole trace is.
+    """
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        text = str(error)
-        found = _CARRIED.search(text)
-        if found is not None and found.group(1) in Code.__members__:
-            raise LakeError(found.group(2), code=Code[found.group(1)]) from error
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        thrown = _THROWN.findall(text)  # by Python in a worker, if any
-        short = (thrown[-1] if thrown else " ".join(lines[:2]))[:_LONGEST]
-        raise LakeError(f"{what}: {short}", code=Code.LAKE_JOB) from error
+        raise explained(what, error) from error
+
+
+def explained(what: str, error: Exception) -> LakeError:
+    """Return what Spark threw as an error that names its cause."""
+    trace = _trace(error)
+    found = _CARRIED.search(trace)
+    if found is not None and found.group(1) in Code.__members__:
+        return LakeError(found.group(2).strip(), code=Code[found.group(1)])
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    thrown = [] if isinstance(error, AnalysisException) else _THROWN.findall(trace)
+    short = ": ".join(filter(None, thrown[-1])) if thrown else " ".join(lines[:2])
+    hint = next((advice for sign, advice in _ADVICE.items() if sign in trace), Code.LAKE_JOB.fix)
+    kept = _keep(trace)
+    if kept is not None:
+        hint = f"{hint}\n  The whole trace is in {kept}."
+    return LakeError(f"{what}: {short[:_LONGEST]}", code=Code.LAKE_JOB, hint=hint)
+
+
+def _trace(error: Exception) -> str:
+    """Return all that is known of an error: Java's stack too, where pyspark leaves it out."""
+    parts = [str(error)]
+    inner: object = error
+    while inner is not None:
+        stack = getattr(inner, "_stackTrace", None)
+        if isinstance(stack, str) and stack not in parts[-1]:
+            parts.append(stack)
+        inner = getattr(inner, "_cause", None)
+    return "\n".join(parts)
+
+
+def _keep(trace: str) -> str | None:
+    """Write a trace into a file that only this user can read; return its name."""
+    with suppress(OSError):
+        handle, name = tempfile.mkstemp(prefix="lace-job-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(trace)
+        return name
+    return None
