@@ -26,6 +26,7 @@ from lace.recordstore import (
     base,
 )
 from lace.recordstore.base import LinkChange, LinkMemory
+from lace.recordstore.mirror import MirroredStore
 from lace.rules import check_lacegram, compile_program
 from lace.urc import Coordinate, parse_urc
 from lace.vocabulary import FIELD, HAVE, RECORD_FACTS
@@ -33,6 +34,7 @@ from lace.vocabulary import FIELD, HAVE, RECORD_FACTS
 STORES: dict[str, Callable[[Path], RecordStore]] = {
     "memory": lambda _folder: MemoryStore(),
     "sqlite": lambda folder: SqliteStore(folder / "records.lace"),
+    "mirror": lambda _folder: MirroredStore(lambda _changes: None),
 }
 BEGINNING = StoreRecordId(0)
 

@@ -1,0 +1,137 @@
+"""Records in memory that somebody else keeps: every change is told, and all of it can be put back.
+
+For places where storage answers later, such as a browser's: the engine reads and writes at once,
+and whoever keeps the changes says when they are safe. Changes are told in order, as ``Change``
+values that need no knowledge of records: a table, a key, and a value or None where it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Literal, NamedTuple
+
+from lace.errors import Outcome, Status
+from lace.ids import RecordHash
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.record.model import Record
+from lace.record.validate import reread
+from lace.recordstore.base import LinkChange, LinkMemory, StoreRecordId
+from lace.recordstore.memory import MemorySnapshot, MemoryStore
+
+Key = tuple[int | bytes | str, ...]
+Table = Literal["records", "links", "numbers"]
+_LAST: Final = "last"
+_FORGETS: Final = "forgets"
+
+
+class Change(NamedTuple):
+    """One thing that is to be kept, or that is gone."""
+
+    table: Table
+    key: Key
+    """Of ``records`` an id; of ``links`` a link, for its head, or a link and the name of a part."""
+    value: bytes | int | None
+
+
+Tell = Callable[[list[Change]], None]
+
+
+class MirroredStore(MemoryStore):
+    """Keeps records in memory and tells every change; what was told once can be given back."""
+
+    def __init__(self, tell: Tell, limits: Limits = DEFAULT_LIMITS) -> None:
+        super().__init__(limits)
+        self._tell = tell
+        self._latest: tuple[tuple[int, int], MemorySnapshot] | None = None
+
+    def restore(self, kept: Iterable[tuple[Table, Key, bytes | int]]) -> None:
+        """Take back what was told, in any order; the store must be new.
+
+        Bytes of records were valid when they were told, and are not hashed again.
+        """
+        records: list[tuple[int, bytes]] = []
+        links: dict[bytes, dict[Key, bytes]] = {}
+        numbers: dict[Key, int] = {}
+        for table, key, value in kept:
+            if isinstance(value, int):
+                numbers[key] = value
+            elif table == "records":
+                records.append((_number(key[0]), value))
+            else:
+                links.setdefault(_bytes(key[0]), {})[key[1:]] = value
+        tell, self._tell = self._tell, _nobody
+        for id, raw in sorted(records):
+            self._last = StoreRecordId(id - 1)
+            super().save([reread(raw)])
+        self._last = StoreRecordId(max(self._last, numbers.get((_LAST,), 0)))
+        self._forgets = numbers.get((_FORGETS,), 0)
+        for link, parts in links.items():
+            head = parts.pop((), None)
+            if head is not None:
+                named = {_bytes(name): data for (name,), data in parts.items()}
+                self._links[link] = LinkMemory(head, named)
+        self._tell = tell
+
+    def save(self, records: Iterable[Record]) -> list[Outcome[Record]]:
+        outcomes = super().save(records)
+        fresh = [
+            Change("records", (self._records[one.value.hash][0],), one.value.raw)
+            for one in outcomes
+            if one.status is Status.ACCEPTED and one.value is not None
+        ]
+        if fresh:
+            self._tell([*fresh, Change("numbers", (_LAST,), self._last)])
+        return outcomes
+
+    def forget(self, hashes: Iterable[RecordHash]) -> int:
+        wanted = dict.fromkeys(hashes)
+        gone = [
+            Change("records", (self._records[hash][0],), None)
+            for hash in wanted
+            if hash in self._records
+        ]
+        count = super().forget(wanted)
+        if gone:
+            self._tell([*gone, Change("numbers", (_FORGETS,), self._forgets)])
+        return count
+
+    def keep_link(self, key: bytes, change: LinkChange) -> None:
+        before = dict(self._links)
+        super().keep_link(key, change)
+        told: list[Change] = []
+        for other, memory in before.items():
+            new = self._links.get(other)
+            if new is memory:
+                continue
+            if new is None:
+                told.append(Change("links", (other,), None))
+            left = {} if new is None else new.parts
+            told += [
+                Change("links", (other, name), None) for name in memory.parts if name not in left
+            ]
+        if (kept := self._links.get(key)) is not None:
+            told += [Change("links", (key, name), data) for name, data in change.put.items()]
+            told.append(Change("links", (key,), kept.head))
+        if told:
+            self._tell(told)
+
+    def snapshot(self) -> MemorySnapshot:
+        """Return the facts as they are now; of an unchanged store they are made once."""
+        moment = (self._last, self._forgets)
+        if self._latest is None or self._latest[0] != moment:
+            self._latest = moment, super().snapshot()
+        return self._latest[1]
+
+
+def _nobody(_changes: list[Change]) -> None:
+    """Take what is told of what was told before."""
+
+
+def _number(part: float | bytes | str) -> int:
+    assert isinstance(part, int)
+    return part
+
+
+def _bytes(part: float | bytes | str) -> bytes:
+    assert isinstance(part, bytes)
+    return part
