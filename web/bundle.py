@@ -7,41 +7,100 @@ hashing and curve arithmetic are done by JavaScript instead of native code.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
-import zipfile
+import tempfile
 from pathlib import Path
+from runpy import run_path
 
 from vendor import ROOT, WEB, install, licences
 
 BROWSER = WEB / "browser"
 SOURCE = ROOT / "src" / "lace"
-PYODIDE = (
-    "pyodide.mjs",
-    "pyodide.asm.mjs",
-    "pyodide.asm.wasm",
-    "python_stdlib.zip",
-    "pyodide-lock.json",
+PYODIDE = ("pyodide.mjs", "pyodide.asm.wasm")
+ASSEMBLY = "pyodide.asm.mjs"
+LOCK = "pyodide-lock.json"
+OFFLINE = "offline.js"
+SCRIPTS = ("lace.mjs", "worker.mjs", "engine.mjs")
+PLAIN = ("lace.d.mts", "example.html")
+README = ROOT / "docs" / "browser.md"
+PACKAGE = {
+    "name": "lace-engine",
+    "description": "SQLite, but for converging signed record sets: Lace in a page",
+    "license": "Apache-2.0",
+    "type": "module",
+    "exports": {
+        ".": {"types": "./lace.d.mts", "default": "./lace.mjs"},
+        "./*": "./*",  # pages import files, and web servers serve them
+    },
+}
+# A page has no commands, no Spark, no server and no files; the workbench's parts come on demand.
+LEFT_OUT = frozenset((
+    "__main__.py", "__pycache__", "blocking.py", "cli", "keyring.py", "lake", "projection.py",
+    "bulk.py", "extras.py", "reference.py", "server.py", "serving", "settings.py", "static",
+))  # fmt: skip
+LEFT_OUT_TRANSPORTS = frozenset(
+    ("sockets.py", "stdio.py", "tcp.py", "tls.py", "unix.py", "websocket.py")
 )
-LEFT_OUT = frozenset(("cli", "lake", "static", "__pycache__"))
-STAMP = (2020, 1, 1, 0, 0, 0)  # the same files give the same archive
+ON_DEMAND = frozenset(("scenario", "workbench"))
+OURS = {
+    "lace/crypto/native.py": "native.py", "lace/transport/dial.py": "dial.py",
+    "blake3.py": "blake3.py", "lace_browser.py": "lace_browser.py",
+}  # fmt: skip
 
 
-def sources() -> dict[str, Path]:
-    """Return what the archive holds, by the name it has there."""
-    found = {}
+def sources() -> dict[str, dict[str, Path]]:
+    """Return what the archive of each part holds, by the name it has there."""
+    engine: dict[str, Path] = {}
+    workbench: dict[str, Path] = {}
     for path in sorted(SOURCE.rglob("*")):
         inner = path.relative_to(SOURCE)
-        if path.suffix in {".py", ".sql"} and not LEFT_OUT & set(inner.parts):
-            found[f"lace/{inner.as_posix()}"] = path
+        left_out = LEFT_OUT | LEFT_OUT_TRANSPORTS if inner.parts[0] == "transport" else LEFT_OUT
+        if path.suffix in {".py", ".sql"} and not left_out & set(inner.parts):
+            part = workbench if inner.parts[0] in ON_DEMAND else engine
+            part[f"lace/{inner.as_posix()}"] = path
     for path in sorted((ROOT / "scenarios").glob("*.toml")):
-        found[f"lace/scenario/files/{path.name}"] = path
-    found["lace/crypto/native.py"] = BROWSER / "native.py"
-    found["blake3.py"] = BROWSER / "blake3.py"
-    found["lace_browser.py"] = BROWSER / "lace_browser.py"
-    return found
+        workbench[f"lace/scenario/files/{path.name}"] = path
+    engine |= {name: BROWSER / file for name, file in OURS.items()}
+    return {"engine": engine, "workbench": workbench}
+
+
+def archive(folder: Path) -> None:
+    """Have Pyodide compile the parts, and write an archive of each."""
+    with tempfile.TemporaryDirectory() as staged:
+        for part, files in sources().items():
+            for name, path in files.items():
+                place = Path(staged) / part / name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, place)
+        made = folder.resolve()
+        node = shutil.which("node")
+        if node is None:
+            sys.exit("web/bundle.py needs node, which comes with npm")
+        subprocess.run([node, "browser/pack.mjs", staged, made], cwd=WEB, check=True)
+
+
+def version() -> str:
+    """Return the version of Lace."""
+    return run_path(str(SOURCE / "_version.py"))["__version__"]
+
+
+def write_offline(folder: Path) -> None:
+    """Write the service worker: it knows the files that a page needs, and changes with them."""
+    names = sorted([*SCRIPTS, *PYODIDE, ASSEMBLY, LOCK, "engine.zip"])
+    digest = hashlib.sha256()
+    for name in names:
+        digest.update((folder / name).read_bytes())
+    text = (BROWSER / OFFLINE).read_text(encoding="utf-8")
+    for line in ("const FILES = ", "const VERSION = "):
+        assert text.count(line) == 1, line
+    text = re.sub("const FILES = .*", f"const FILES = {json.dumps(names)};", text)
+    text = re.sub("const VERSION = .*", f'const VERSION = "{digest.hexdigest()[:16]}";', text)
+    (folder / OFFLINE).write_text(text, encoding="utf-8")
 
 
 def bundle(folder: Path) -> None:
@@ -50,21 +109,27 @@ def bundle(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in PYODIDE:
         shutil.copy(modules / "pyodide" / name, folder / name)
-    subprocess.run(
-        [
-            modules / ".bin" / "esbuild", "browser/noble.entry.js", "--bundle", "--minify",
-            "--format=esm", "--target=es2022", "--log-level=warning",
-            f"--outfile={(folder / 'noble.mjs').resolve()}",
-        ],
-        cwd=WEB, check=True,
-    )  # fmt: skip
-    with zipfile.ZipFile(folder / "lace.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, path in sources().items():
-            entry = zipfile.ZipInfo(name, STAMP)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, path.read_bytes())
-    for name in ("lace.mjs", "example.html"):
+    lock = json.loads((modules / "pyodide" / LOCK).read_text(encoding="utf-8"))
+    # No packages of Pyodide are loaded; where they would come from is nobody's business.
+    (folder / LOCK).write_text(json.dumps({"info": lock["info"], "packages": {}}), encoding="utf-8")
+    packed = {ASSEMBLY: modules / "pyodide" / ASSEMBLY}
+    for name, path in packed.items() | {name: BROWSER / name for name in SCRIPTS}.items():
+        options = ["--bundle"] if name in SCRIPTS else []
+        options += [] if name == "lace.mjs" else ["--minify"]
+        subprocess.run(
+            [
+                modules / ".bin" / "esbuild", path.resolve(), *options, "--format=esm",
+                "--target=es2022", "--log-level=error", f"--outfile={(folder / name).resolve()}",
+            ],
+            cwd=WEB, check=True,
+        )  # fmt: skip
+    archive(folder)
+    for name in PLAIN:
         shutil.copy(BROWSER / name, folder / name)
+    shutil.copy(README, folder / "README.md")
+    write_offline(folder)
+    about = json.dumps(PACKAGE | {"version": version()}, indent=2)
+    (folder / "package.json").write_text(f"{about}\n", encoding="utf-8")
     names = ["pyodide", "@noble/curves", "@noble/hashes"]
     text = f"Lace itself is under Apache-2.0.\n\n{licences(modules, names)}"
     (folder / "LICENSES.txt").write_text(text, encoding="utf-8")

@@ -5,6 +5,9 @@ Not for the whole session: while Playwright is there, nothing else can run an ev
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +19,21 @@ from lace.scenario.library import library
 from lace.workbench.export import export
 
 expect.set_options(timeout=30_000)  # no test depends on how fast the machine is
+
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The engine for pages, made by its script."""
+    if shutil.which("npm") is None:
+        pytest.skip("NOT tested: the browser bundle is made with npm, which is not here")
+    folder = tmp_path_factory.mktemp("bundle")
+    command = [sys.executable, str(ROOT / "web" / "bundle.py"), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
 @pytest.fixture(scope="module")

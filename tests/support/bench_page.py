@@ -8,7 +8,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
@@ -41,13 +44,13 @@ def workbench(*arguments: str) -> Iterator[str]:
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
+def chromium(*options: str) -> Iterator[Browser]:
     """Yield a browser; where there is none, skip the test loudly, and say what to do."""
     path = find_browser()
     if path is None:
         pytest.skip(f"NOT tested: {ADVICE}")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", *options])
         yield browser
         browser.close()
 
@@ -79,3 +82,27 @@ def static_site(directory: Path) -> Iterator[str]:
         process.wait(timeout=20)
         if process.stdout is not None:
             process.stdout.close()
+
+
+@contextmanager
+def guarded_site(directory: Path, policy: str) -> Iterator[str]:
+    """Serve a folder, every file with a Content-Security-Policy."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def end_headers(self) -> None:
+            self.send_header("Content-Security-Policy", policy)
+            super().end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Handler, directory=str(directory))
+    ) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()

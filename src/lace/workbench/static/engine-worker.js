@@ -2,8 +2,8 @@
 // @ts-nocheck
 
 const place = self.name;
-const { load } = await import(`${place}lace.mjs`);
-const { python } = await load(place);
+const { load } = await import(`${place}engine.mjs`);
+const python = await load(place, { parts: ["workbench"] });
 const handle = python.runPython(`
 import json
 from lace.workbench.session import Session

@@ -1,0 +1,133 @@
+"""Runs in Pyodide when the bundle is made: write archives of compiled modules that pages load.
+
+``/staged`` has one folder a part, with its sources; ``/made`` gets one archive a part. The first
+part also gets what the interpreter and the part itself import from the standard library, and later
+parts get what they need beyond that. Nothing else of the standard library goes to a page.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import sys
+import unicodedata
+import zipfile
+from importlib.machinery import FrozenImporter
+from pathlib import Path
+from types import CodeType
+
+EXPLAINED = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+STAMP = (2020, 1, 1, 0, 0, 0)  # the same sources give the same archive
+LATER = (
+    # Imported by the standard library and by Pyodide only when something happens.
+    "encodings.ascii", "encodings.cp437", "encodings.latin_1", "pyodide._run_js", "traceback",
+)  # fmt: skip
+
+
+def standard_modules() -> dict[str, str]:
+    """Return the text of every module that Pyodide brings along, by its place in its archive."""
+    with zipfile.ZipFile("/lib/python314.zip") as archive:
+        return {
+            name: archive.read(name).decode() for name in archive.namelist() if name.endswith(".py")
+        }
+
+
+def modules_of(folder: Path) -> dict[str, Path]:
+    """Return the modules of a part by name."""
+    found = {}
+    for path in sorted(folder.rglob("*.py")):
+        parts = path.relative_to(folder).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def mentioned(text: str) -> set[str]:
+    """Return the modules that a text imports anywhere, also within functions."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+    return found
+
+
+def load(folder: Path) -> None:
+    """Import all of a part, and all that it may import later."""
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    if "lace" in sys.modules:
+        sys.modules["lace"].__path__.append(str(folder / "lace"))
+    modules = modules_of(folder)
+    for name in modules:
+        importlib.import_module(name)
+    for path in modules.values():
+        for name in sorted(mentioned(path.read_text())):
+            if name.split(".")[0] in sys.stdlib_module_names and importlib.util.find_spec(name):
+                importlib.import_module(name)
+
+
+def is_needed(module: str) -> bool:
+    """Whether a module was imported, and is not in the interpreter itself."""
+    spec = getattr(sys.modules.get(module), "__spec__", None)
+    return spec is not None and spec.loader is not FrozenImporter
+
+
+def bare(text: str) -> ast.Module:
+    """Return a module without the texts that explain it, which nobody reads in a page."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, EXPLAINED) and ast.get_docstring(node, clean=False) is not None:
+            node.body[0] = ast.Expr(ast.Constant("-"))  # a dataclass without one makes one
+    return ast.fix_missing_locations(tree)
+
+
+def lineless(code: CodeType) -> CodeType:
+    """Return code that knows the first line of each function and no other.
+
+    A location table has entries for up to eight instructions; ``13`` is the one without columns.
+    """
+    units = len(code.co_code) // 2
+    spans = [min(8, units - at) for at in range(0, units, 8)]
+    table = b"".join(bytes((0x80 | 13 << 3 | span - 1, 0)) for span in spans)
+    inner = (lineless(one) if isinstance(one, CodeType) else one for one in code.co_consts)
+    return code.replace(co_linetable=table, co_consts=tuple(inner))
+
+
+def compiled(name: str, text: str, *, standard: bool) -> bytes:
+    """Return what a module is compiled to, as an archive holds it."""
+    code = compile(bare(text), name, "exec", dont_inherit=True, optimize=0)
+    source = importlib.util.source_hash(text.encode())
+    held = lineless(code) if standard else code
+    return bytes(importlib._bootstrap_external._code_to_hash_pyc(held, source, False))  # noqa: SLF001
+
+
+def main() -> None:
+    sys.modules["unicodedata2"] = unicodedata
+    standard = standard_modules()
+    packed: set[str] = set()
+    for name in LATER:
+        importlib.import_module(name)
+    for folder in sorted(Path("/staged").iterdir()):
+        load(folder)
+        wanted: dict[str, bytes] = {}
+        for path, text in standard.items():
+            module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            if is_needed(module) and path not in packed:
+                wanted[path] = text.encode()
+        packed |= set(wanted)
+        for file in folder.rglob("*"):
+            if file.is_file():
+                wanted[file.relative_to(folder).as_posix()] = file.read_bytes()
+        with zipfile.ZipFile(f"/made/{folder.name}.zip", "w") as archive:
+            for path, data in sorted(wanted.items()):
+                is_module = path.endswith(".py")
+                entry = zipfile.ZipInfo(f"{path}c" if is_module else path, STAMP)
+                held = (
+                    compiled(path, data.decode(), standard=path in standard) if is_module else data
+                )
+                archive.writestr(entry, held)  # web servers compress better, and all at once
+
+
+main()
