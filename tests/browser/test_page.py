@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from bench_page import workbench
 from command import lace
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 from lace.crypto.keys import demo_key
 from lace.scenario.library import find_scenario, library
@@ -34,9 +34,11 @@ TABS = (
 
 
 def open_page(page: Page, link: str, fragment: str = "") -> None:
-    """Open the workbench where a link says, or at the end of its first exchange."""
+    """Open the workbench where a link says, or at the end of its first exchange, all steps shown."""
     page.goto(link + fragment)
     page.wait_for_selector("html[data-ready=ready]")
+    if page.locator("#show-ends").count():  # what cannot be run has no timeline
+        page.locator("#show-ends").check()
     if "step=" not in fragment and page.locator("#to-end").is_enabled():
         page.locator("#to-end").click()
 
@@ -795,6 +797,128 @@ def test_a_story_begins_at_its_beginning_and_ends_with_nothing_to_press(
     page.select_option("#scenario", "cache-fill")
     expect(page.locator(".story h2")).to_have_text("Cache fill")
     is_at(page, 0)
+
+
+def test_bare_ends_of_phases_are_left_out_unless_asked_for(page: Page, link: str) -> None:
+    page.goto(link)
+    page.wait_for_selector("html[data-ready=ready]")
+    page.check("#as-list")
+    whole = len(record_run(find_scenario("notes-room"))["scenes"][0]["frames"])
+    expect(page.locator(".steps button").last).to_contain_text("reached the fixed point")
+    few = page.locator(".steps button").count()
+    assert few < whole * 0.7
+    ends = [text for text in page.locator(".steps button").all_inner_texts() if "end of" in text]
+    page.keyboard.press("End")
+    expect(page.locator("#where")).to_have_text(f"{whole - 1} / {whole - 1}")
+    page.keyboard.press("Home")
+    seen = [page.locator("#sentence").inner_text()]
+    for _ in range(few - 1):
+        page.keyboard.press("ArrowRight")
+        expect(page.locator("#sentence")).not_to_have_text(seen[-1])
+        seen.append(page.locator("#sentence").inner_text())
+    expect(page.locator("#outcome")).to_be_visible()  # as many steps as lines of the list
+    assert sum("end of" in text for text in seen) == len(ends)
+    for _ in range(3):
+        page.keyboard.press("ArrowLeft")
+    assert page.locator("#sentence").inner_text() == seen[-4]
+    page.keyboard.press("Home")
+    bare = page.locator(".steps button", has_text="end of setup")
+    expect(bare).to_have_count(0)
+    page.check("#show-ends")
+    expect(bare).to_have_count(2)
+
+
+def test_reasons_stand_beside_the_timeline_and_follow_it(page: Page, link: str) -> None:
+    page.set_viewport_size({"width": 1400, "height": 900})
+    page.goto(link)
+    page.wait_for_selector("html[data-ready=ready]")
+    timeline, why = page.locator(".timeline").bounding_box(), page.locator(".why").bounding_box()
+    assert timeline is not None
+    assert why is not None
+    assert why["x"] >= timeline["x"] + timeline["width"]
+    assert why["y"] + 200 <= 900  # in sight, without scrolling
+    page.goto(f"{link}#s=notes-room&scene=0&step=19")
+    is_at(page, 19)
+    heading = page.locator(".why h3").first
+    for name in ("grant-bob", "grant-alice"):
+        page.keyboard.press("ArrowRight")  # a record comes
+        expect(heading).to_have_text(f"Why {name}?")
+    page.locator(".side-0 th button", has_text="mallory-note").click()
+    expect(page.locator("#follows")).not_to_be_checked()
+    page.keyboard.press("ArrowLeft")
+    is_at(page, 21)
+    expect(heading).to_have_text("Why mallory-note?")  # what was chosen stays
+    page.locator("#follows").check()
+    expect(heading).to_have_text("Why grant-bob?")
+    page.locator("#tab-plan").click()  # what needs room stands below
+    panel = page.locator("#details").bounding_box()
+    assert panel is not None
+    assert panel["y"] > timeline["y"] + timeline["height"]
+
+
+def test_a_why_not_goes_on_to_the_rules_of_what_was_lacking(page: Page, link: str) -> None:
+    """A note whose signer is no member: not only that Member(V) fails, but why it does."""
+    open_page(page, link)
+    page.locator(".side-0 th button", has_text="mallory-note").click()
+    beneath = page.locator(".why .beneath").first
+    expect(beneath.locator("summary")).to_contain_text("Why not Member(")
+    beneath.locator("summary").click()
+    expect(beneath).to_contain_text("Who is a member fails at")
+
+
+def test_back_leads_through_stories_scenes_and_tabs(page: Page, link: str) -> None:
+    open_page(page, link, "#s=notes-room&scene=0&step=3")
+    page.keyboard.press("2")
+    page.locator("#tab-plan").click()
+    page.select_option("#scenario", "cache-fill")
+    expect(page.locator(".story h2")).to_have_text("Cache fill")
+    page.go_back()
+    expect(page.locator(".story h2")).to_have_text("Notes room")
+    expect(page.locator("#tab-plan")).to_have_attribute("aria-selected", "true")
+    page.go_back()
+    expect(page.locator("#tab-why")).to_have_attribute("aria-selected", "true")
+    expect(page.locator(".scene[aria-current] b")).to_have_text("2")
+    page.go_back()
+    expect(page.locator(".scene[aria-current] b")).to_have_text("1")
+    is_at(page, 3)
+    page.go_forward()
+    expect(page.locator(".scene[aria-current] b")).to_have_text("2")
+
+
+def test_an_engine_that_was_lost_is_found_again(page: Page, link: str) -> None:
+    sockets: list[WebSocketRoute] = []
+
+    def through(socket: WebSocketRoute) -> None:
+        sockets.append(socket)
+        socket.connect_to_server()
+
+    page.route_web_socket("**/session", through)
+    open_page(page, link, "#s=revocation&scene=2&step=5")
+    expect(page.locator("#engine")).to_contain_text("engine ready")
+    sockets[0].close()
+    expect(page.locator("#engine")).to_contain_text("engine gone")
+    expect(page.locator("#engine")).to_contain_text("engine ready")
+    assert len(sockets) == 2
+    is_at(page, 5)
+    page.locator("#tab-what-if").click()
+    page.locator("#other-seed").click()  # it runs again
+    expect(page.locator(".changes")).to_contain_text("Turns drawn by seed 1")
+
+
+def test_the_palette_is_walked_with_arrows(page: Page, link: str) -> None:
+    open_page(page, link)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("show ")
+    entries = page.locator(".palette button")
+    expect(entries.first).to_have_text("Show why")
+    page.keyboard.press("ArrowDown")
+    expect(entries.nth(0)).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowUp")
+    expect(entries.nth(1)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#tab-message")).to_have_attribute("aria-selected", "true")
 
 
 def test_each_step_is_a_sentence_that_is_read_out(page: Page, link: str) -> None:

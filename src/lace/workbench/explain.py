@@ -37,14 +37,17 @@ def _tree(proof: Proof, left: list[int]) -> Json:
 
 
 def refusal_json(refusal: FailedRule) -> Json:
-    """Return how far a rule got."""
-    return {
+    """Return how far a rule got, and beneath it the rules of what it lacked."""
+    made: Json = {
         "rule": refusal.id,
         "failed": refusal.failed_atom,
         "bindings": dict(sorted(refusal.bindings.items())),
         "satisfied": refusal.satisfied,
         "near": list(refusal.near_misses),
     }
+    if refusal.below:
+        made["because"] = [refusal_json(beneath) for beneath in refusal.below]
+    return made
 
 
 def verdict_json(verdict: Verdict) -> Json:

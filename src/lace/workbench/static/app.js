@@ -34,8 +34,10 @@ function App() {
     <main>
       <${Story} />
       <div class="bar"><${Sentence} /><${TableTools} /></div>
-      <div class="stage"><${Lace} side=${0} /><${Timeline} /><${Lace} side=${1} /></div>
-      <${Details} />
+      <div class=${`work t-${state.tab.value}`}>
+        <div class="stage"><${Lace} side=${0} /><${Timeline} /><${Lace} side=${1} /></div>
+        <${Details} />
+      </div>
     </main>
     <${Help} /><${Palette} />`;
 }
@@ -145,7 +147,9 @@ async function start() {
 
 window.addEventListener("hashchange", () => {
   const address = state.readAddress();
-  if (address.scenario && address.scenario !== state.recording.value?.scenario.name) void engine.open(address.scenario, { scene: address.scene, step: address.step ?? 0 });
+  const at = { scene: address.scene, step: address.step ?? 0 };
+  if (address.tab && TABS.some(([name]) => name === address.tab)) state.tab.value = address.tab;
+  if (address.scenario && address.scenario !== state.recording.value?.scenario.name) void engine.open(address.scenario, at);
   else if (address.shared && address.shared !== state.sharedText.value) void openAddress(address);
   else if (address.step !== null) {
     if (address.scene !== state.sceneNumber.value) state.openScene(address.scene, address.step);

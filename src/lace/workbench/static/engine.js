@@ -28,8 +28,31 @@ export async function connect() {
   if (!ok) return false;
   send = (text) => opened.send(text);
   opened.addEventListener("message", (event) => hear(event.data));
-  opened.addEventListener("close", lose);
+  opened.addEventListener("close", () => {
+    lose();
+    void reconnect();
+  });
   return true;
+}
+
+const RETRY_MS = [500, 1000, 2000, 5000];
+
+/** Look for the engine until it is there again; then run what is on the page, to go on from it. */
+async function reconnect() {
+  for (let tries = 0; ; tries += 1) {
+    const wait = RETRY_MS[Math.min(tries, RETRY_MS.length - 1)];
+    await new Promise((resolve) => { setTimeout(resolve, wait); });
+    if (await connect()) break;
+  }
+  const hello = await ask({ do: "hello" });
+  if (hello.type !== "hello") return; // lost again, and looked for again
+  state.scenarios.value = hello.scenarios;
+  const name = state.recording.value?.scenario.name;
+  const known = state.sharedText.value === null && name !== undefined;
+  state.engine.value = "ready";
+  state.notice.value = "";
+  if (known) await open(name, { scene: state.sceneNumber.value, step: state.step.value });
+  else await run();
 }
 
 /** The engine in this browser: a worker with the whole of it. @param {string} place @returns {Promise<boolean>} */
@@ -57,7 +80,7 @@ function hear(text) {
 function lose() {
   send = null;
   state.engine.value = "gone";
-  for (const resolve of waiting.values()) resolve({ type: "problem", message: "The engine is gone.", hint: "Start lace workbench again." });
+  for (const resolve of waiting.values()) resolve({ type: "problem", message: "The engine is gone.", hint: "It is looked for; if lace workbench was stopped, start it again." });
   waiting.clear();
 }
 

@@ -22,6 +22,8 @@ export const problems = signal(/** @type {import("./types.js").Diagnostic[]} */ 
 export const watchText = signal("");
 /** A scenario that cannot be run: its text is there to be mended. */
 export const broken = signal(/** @type {{name: string, toml: string}|null} */ (null));
+/** Whether the reasons shown are those of what the steps are about. */
+export const follows = signal(true);
 export const help = signal(false);
 export const palette = signal(false);
 /** A picture needs room: on a narrow screen the timeline begins as a list. */
@@ -75,6 +77,33 @@ export const ruleInfo = computed(() => {
 export const finished = computed(() => step.value >= last.value
   && sceneNumber.value + 1 >= (recording.value?.scenes.length ?? 0));
 export const phase = computed(() => frame.value?.after ?? "");
+
+/** Whether a step is the bare end of a phase: nothing came of it that could be shown.
+ * @param {number} number */
+function isBare(number) {
+  const now = frames.value[number];
+  const before = frames.value[number - 1];
+  const message = messages.value.get(now.message ?? -1);
+  return message?.kind === "end" && !message.deed && !(now.events ?? []).length
+    && String(now.tables) === String(before.tables);
+}
+
+/** Messages of the scene by number. */
+export const messages = computed(() => new Map((scene.value?.messages ?? []).map((m) => [m.number, m])));
+/** The steps that are shown: all that mean something, and bare ends of phases where asked for. */
+export const shown = computed(() => {
+  const numbers = frames.value.map((_, number) => number);
+  if (showEnds.value) return numbers;
+  return numbers.filter((number) => number === 0 || number === last.value || !isBare(number));
+});
+/** Of each step the row that it stands in; a step that is not shown has that of the one before. */
+export const rowOf = computed(() => {
+  /** @type {number[]} */
+  const found = [];
+  shown.value.forEach((number, row) => { found[number] = row; });
+  for (let number = 1; number < frames.value.length; number += 1) found[number] ??= found[number - 1];
+  return found;
+});
 
 /** @param {number} side @returns {import("./types.js").Row[]} */
 export function rows(side) {
@@ -163,7 +192,18 @@ function readDrafts() {
 
 /** @param {number} to */
 export function goTo(to) {
-  step.value = Math.max(0, Math.min(to, last.value));
+  batch(() => {
+    step.value = Math.max(0, Math.min(to, last.value));
+    follow();
+  });
+}
+
+/** Let the reasons be those of the record that the step is about, if it is about one. */
+function follow() {
+  const now = frame.value;
+  if (!follows.value || now === null || selection.value?.kind === "message") return;
+  const hash = now.events?.find((event) => event.hash)?.hash ?? messages.value.get(now.message ?? -1)?.record;
+  if (hash) selection.value = { kind: "record", hash, side: now.to };
 }
 
 /** @param {number} number @param {number} [at] */
@@ -176,9 +216,15 @@ export function openScene(number, at = 0) {
   });
 }
 
-/** @param {number} by */
+/** One step that is shown, forward or back. @param {1|-1} by */
 export function move(by) {
-  const to = step.value + by;
+  const on = by > 0 ? shown.value.find((number) => number > step.value)
+    : shown.value.findLast((number) => number < step.value);
+  moveTo(on ?? step.value + by);
+}
+
+/** To a step, or beyond this scene. @param {number} to */
+function moveTo(to) {
   if (to > last.value && sceneNumber.value + 1 < (recording.value?.scenes.length ?? 0)) {
     openScene(sceneNumber.value + 1, 0);
   } else if (to < 0 && sceneNumber.value > 0) {
@@ -203,16 +249,21 @@ function boundary(by, mark) {
   return at;
 }
 
-/** @param {number} by */
-export function movePhase(by) {
-  const to = boundary(by, (f) => `${f.loop ?? 0} ${f.after ?? ""}`);
-  move(to - step.value || by);
+/** To the first step from a place on that is shown. @param {1|-1} by @param {number} to */
+function moveBy(by, to) {
+  if (to === step.value) move(by);
+  else if (to < 0 || to > last.value) moveTo(to);
+  else moveTo(shown.value.find((number) => number >= to) ?? last.value);
 }
 
-/** @param {number} by */
+/** @param {1|-1} by */
+export function movePhase(by) {
+  moveBy(by, boundary(by, (f) => `${f.loop ?? 0} ${f.after ?? ""}`));
+}
+
+/** @param {1|-1} by */
 export function moveLoop(by) {
-  const to = boundary(by, (f) => `${f.loop ?? 0}`);
-  move(to - step.value || by);
+  moveBy(by, boundary(by, (f) => `${f.loop ?? 0}`));
 }
 
 export function toFixedPoint() {
@@ -226,6 +277,7 @@ export function toFixedPoint() {
 export function selectRecord(hash, side) {
   batch(() => {
     selection.value = { kind: "record", hash, side };
+    follows.value = false; // whoever chooses a record goes on looking at it
     if (!["why", "record", "disclosure"].includes(tab.value)) tab.value = "why";
   });
   showDetails();
@@ -252,6 +304,7 @@ export function selectMessage(number) {
 // --- the address ---
 
 let quiet = true;
+let lastPlace = "";
 
 /** A number of an address; whatever else stands there is 0. @param {string|null} text */
 function whole(text) {
@@ -282,7 +335,12 @@ export function writeAddress() {
     if (shared !== null) address.set("z", shared);
     else address.set("s", document_.scenario.name);
     for (const [name, value] of Object.entries(values)) address.set(name, String(value));
-    history.replaceState(null, "", `#${address}`);
+    // Back leads through stories, scenes and tabs; each step would be too much of a good thing.
+    const place = `${shared ?? document_.scenario.name} ${values.scene} ${values.tab}`;
+    const moved = lastPlace !== "" && place !== lastPlace;
+    lastPlace = place;
+    if (`#${address}` === location.hash) return;
+    history[moved ? "pushState" : "replaceState"](null, "", `#${address}`);
   });
 }
 

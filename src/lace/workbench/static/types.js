@@ -10,7 +10,7 @@
 /** @typedef {{size: number, ok: boolean, code: string|null, detail: string, parts: Part[], checks: RecordCheck[], facts: string[]}} Inspection */
 /** @typedef {{id: string|null, type: string, fields: [string, number, string][], links: [string, string, string][], data: string, inspection: Inspection}} RecordInfo */
 /** @typedef {{fact: string, rule?: string, conditions?: string[], because?: Proof[], cut?: number}} Proof */
-/** @typedef {{rule: string, failed: string, bindings: Record<string, string>, satisfied: number, near: string[]}} Refusal */
+/** @typedef {{rule: string, failed: string, bindings: Record<string, string>, satisfied: number, near: string[], because?: Refusal[]}} Refusal */
 /** @typedef {{allowed: boolean, layer: string, detail: string, mine?: Proof, theirs?: Proof, refusals?: Refusal[]}} Verdict */
 /** @typedef {{may_send: string[], may_request: string[], visible: string[], viewer: string, verdicts: {send: Record<string, Verdict>, request: Record<string, Verdict>}, hits: Record<string, number>, peer_hits: Record<string, number>, unexplained: number}} Policy */
 /** @typedef {{code: string, message: string, line: number, column: number, length: number, hint: string, severity: string, meaning: string}} Diagnostic */

@@ -35,10 +35,20 @@ export function Palette() {
   const matching = (/** @type {string} */ typed) => actions().filter(([name]) => name.toLowerCase().includes(typed.toLowerCase())).slice(0, 12);
   const found = matching(text);
   const go = (/** @type {() => void} */ act) => { close(); act(); };
+  /** Up and down lead through the list, and from its first entry back to the field.
+   * @param {KeyboardEvent} event */
+  const onArrow = (event) => {
+    const by = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+    if (!by) return;
+    event.preventDefault();
+    const places = [...document.querySelectorAll("#palette, .palette button")];
+    const at = places.indexOf(/** @type {Element} */ (document.activeElement));
+    /** @type {HTMLElement} */ (places[Math.max(0, Math.min(at + by, places.length - 1))]).focus();
+  };
   return html`<${Dialog} open=${state.palette.value} close=${close} label="Do something">
-    <form onSubmit=${(/** @type {Event} */ e) => { e.preventDefault(); const best = matching(/** @type {HTMLInputElement} */ (document.getElementById("palette")).value)[0]; if (best) go(best[1]); }}>
+    <div onKeyDown=${onArrow}><form onSubmit=${(/** @type {Event} */ e) => { e.preventDefault(); const best = matching(/** @type {HTMLInputElement} */ (document.getElementById("palette")).value)[0]; if (best) go(best[1]); }}>
       <label>Do something <input id="palette" autofocus value=${text} onInput=${(/** @type {any} */ e) => setText(e.target.value)} /></label></form>
-    <ul class="palette">${found.map(([name, act]) => html`<li><button type="button" onClick=${() => go(act)}>${name}</button></li>`)}</ul><//>`;
+    <ul class="palette">${found.map(([name, act]) => html`<li><button type="button" onClick=${() => go(act)}>${name}</button></li>`)}</ul></div><//>`;
 }
 
 /** @returns {[string, () => void][]} */

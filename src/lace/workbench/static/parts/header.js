@@ -52,7 +52,7 @@ function EngineState() {
     connecting: ["◌", "connecting", "The engine is starting; what you see is a recording."],
     ready: ["●", "engine ready", "Everything can be changed and run again."],
     running: ["◍", "running", "The engine is at work."],
-    gone: ["✕", "engine gone", "Start lace workbench again to change things."],
+    gone: ["✕", "engine gone", "The engine does not answer and is looked for. If lace workbench was stopped, start it again."],
   };
   const [icon, word, title] = words[/** @type {keyof typeof words} */ (state.engine.value)];
   const made = state.recording.value?.engine;

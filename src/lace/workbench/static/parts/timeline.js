@@ -1,6 +1,6 @@
 // What crosses between two laces: as a picture for the eye, and as a list for everybody.
 // @ts-check
-import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { html, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { download, picture } from "../share.js";
 import * as state from "../state.js";
 import { DEEDS } from "./text.js";
@@ -10,20 +10,22 @@ const WIDTH = 432;
 const LEFT = 106; // room for the name of a phase and for what happened there
 const RIGHT = WIDTH - 62;
 const MARGIN = 40;
+const LONG = 12; // rows, beyond which an arrow is drawn near its end alone
+const MOST_LEAVING = 12; // arrows that leave and end out of sight
 
 export function Timeline() {
   const all = state.frames.value;
   const scroller = useRef(/** @type {HTMLDivElement|null} */ (null));
   const [view, setView] = useState({ top: 0, height: 900 });
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = scroller.current;
     if (!element) return;
-    const y = state.step.value * ROW;
+    const y = (state.rowOf.value[state.step.value] ?? 0) * ROW;
     if (y < element.scrollTop + 40 || y > element.scrollTop + element.clientHeight - 60) {
       element.scrollTop = Math.max(0, y - element.clientHeight / 2);
     }
     setView({ top: element.scrollTop, height: element.clientHeight });
-  }, [state.step.value, state.sceneNumber.value, state.recording.value, state.asList.value]);
+  }, [state.step.value, state.sceneNumber.value, state.recording.value, state.asList.value, state.showEnds.value]);
   const [a, b] = state.pair.value;
   const cut = state.scene.value?.cut ?? 0;
   return html`
@@ -52,16 +54,17 @@ function windowOf(view, count) {
 /** @param {{view: {top: number, height: number}, a: string, b: string}} properties */
 function Diagram({ view, a, b }) {
   const all = state.frames.value;
-  const messages = state.scene.value?.messages ?? [];
-  const [first, end] = windowOf(view, all.length);
-  const height = all.length * ROW + MARGIN + 10;
-  const y = (/** @type {number} */ number) => MARGIN + number * ROW;
+  const numbers = state.shown.value;
+  const row = state.rowOf.value;
+  const [first, end] = windowOf(view, numbers.length);
+  const height = numbers.length * ROW + MARGIN + 10;
+  const y = (/** @type {number} */ number) => MARGIN + (row[number] ?? 0) * ROW;
   const at = state.step.value;
-  const shown = bands(all, first, end);
-  const visible = messages.filter((m) => (state.showEnds.value || m.kind !== "end" || (m.deed && m.deed !== "cut") || m.number === state.selection.value?.message) && m.sent + 1 <= end && (m.arrives ?? m.sent) + 1 >= first);
+  const shown = bands(all, numbers.slice(Math.max(1, first), end));
+  const visible = arrows(first, end);
   return html`
     <svg id="diagram" class="diagram" viewBox=${`0 0 ${WIDTH} ${height}`} width=${WIDTH} height=${height} aria-hidden="true">
-      ${shown.map((band) => html`<rect key=${band.from} class=${`band p-${band.phase}`} x="0" y=${y(band.from) - ROW / 2} width=${WIDTH} height=${(band.to - band.from + 1) * ROW} />`)}
+      ${shown.map((band) => html`<rect key=${band.from} class=${`band p-${band.phase}`} x="0" y=${y(band.from) - ROW / 2} width=${WIDTH} height=${y(band.to) - y(band.from) + ROW} />`)}
       <line class="life" x1=${LEFT} x2=${LEFT} y1=${MARGIN - 12} y2=${height} />
       <line class="life" x1=${RIGHT} x2=${RIGHT} y1=${MARGIN - 12} y2=${height} />
       <rect class="here" x="0" y=${y(at) - ROW / 2} width=${WIDTH} height=${ROW} />
@@ -72,8 +75,8 @@ function Diagram({ view, a, b }) {
         const beside = visible.filter((o) => o.sent === m.sent && o.sender === m.sender);
         return html`<${Arrow} key=${m.number} message=${m} y=${y} at=${at} nth=${beside.filter((o) => o.arrives === null).indexOf(m)} crowded=${beside.some((o) => o !== m && o.kind !== "end")} />`;
       })}
-      ${all.slice(first, end).map((f, index) => {
-        const number = first + index;
+      ${numbers.slice(first, end).map((number) => {
+        const f = all[number];
         const side = f.to ?? -1;
         const word = f.events?.find((e) => e.kind !== "Closed");
         return side < 0 ? null : html`
@@ -87,6 +90,24 @@ function Diagram({ view, a, b }) {
       <text class="name" x=${LEFT} y=${Math.max(0, view.top) + 17} text-anchor="middle">${a}</text>
       <text class="name" x=${RIGHT} y=${Math.max(0, view.top) + 17} text-anchor="middle">${b}</text>
     </svg>`;
+}
+
+/** The messages to draw: those that arrive in sight, and some of those that only leave there.
+ * @param {number} first @param {number} end rows */
+function arrows(first, end) {
+  const row = state.rowOf.value;
+  const { message: chosen } = state.selection.value ?? {};
+  let leaving = 0;
+  return [...state.messages.value.values()].filter((m) => {
+    const bare = m.kind === "end" && (!m.deed || m.deed === "cut");
+    if (bare && !state.showEnds.value && m.number !== chosen) return false;
+    const from = row[m.sent + 1] ?? 0;
+    const to = m.arrives === null ? from : row[m.arrives + 1] ?? 0;
+    if (to >= first && to <= end) return true;
+    if (from < first || from > end) return from < first && to > end && m.number === chosen;
+    leaving += 1;
+    return leaving <= MOST_LEAVING || m.number === chosen;
+  });
 }
 
 /** @param {import("../types.js").Event_|undefined} event */
@@ -116,20 +137,23 @@ function Arrow({ message, y, at, nth, crowded }) {
   const classes = ["arrow", `k-${message.kind}`, under ? "under" : "", later ? "later" : "", chosen ? "chosen" : "", about ? "about" : "", message.deed || lost ? "bad" : ""].join(" ");
   const dx = to > from ? 1 : -1;
   const slope = (y2 - y1) / (x2 - from);
+  // One of hundreds that were sent together would cross everything in between.
+  const long = !lost && y2 - y1 > LONG * ROW;
+  const start = long ? x2 - (x2 - from) * ((LONG * ROW) / (3 * (y2 - y1))) : from;
   const angle = (Math.atan(slope) * 180) / Math.PI;
   const label = message.deed ? `${DEEDS[message.deed]}: ${message.summary}` : message.summary;
   return html`
     <g class=${classes} onClick=${() => state.selectMessage(message.number)}>
-      <line x1=${from + 4 * dx} y1=${y1} x2=${x2 - 6 * dx} y2=${y2 - slope * 6 * dx} />
+      <line x1=${start + 4 * dx} y1=${y1 + (start - from) * slope} x2=${x2 - 6 * dx} y2=${y2 - slope * 6 * dx} />
       ${lost
         ? html`<text class="cross" x=${x2} y=${y2 + 4} text-anchor="middle">✕</text>`
         : html`<path d=${`M${x2 - 5 * dx},${y2} l${-7 * dx},-4 l0,8 z`} />`}
       ${message.kind === "end" && !message.deed ? null : lost
         ? html`<text class="label" x=${x2 + 9 * dx} y=${y2 + 4} text-anchor=${dx > 0 ? "start" : "end"}>${cutText(label)}</text>`
-        : crowded
+        : crowded || long
         ? html`<text class="label" x=${to - 16 * dx} y=${y2 - 5} transform=${`rotate(${angle} ${to} ${y2})`} text-anchor=${dx > 0 ? "end" : "start"}>${cutText(label)}</text>`
         : html`<text class="label" x=${from + 9 * dx} y=${y1 - 4 + slope * 12 * dx} text-anchor=${dx > 0 ? "start" : "end"}>${cutText(label)}</text>`}
-      <line class="hit" x1=${from} y1=${y1} x2=${x2} y2=${y2}><title>${message.summary}</title></line>
+      <line class="hit" x1=${start} y1=${y1 + (start - from) * slope} x2=${x2} y2=${y2}><title>${message.summary}</title></line>
     </g>`;
 }
 
@@ -138,16 +162,18 @@ function cutText(text) {
   return text.length > 38 ? `${text.slice(0, 36)}…` : text;
 }
 
-/** Runs of steps in one phase. @param {import("../types.js").Frame[]} all @param {number} first @param {number} end */
-function bands(all, first, end) {
+/** Runs of steps in one phase.
+ * @param {import("../types.js").Frame[]} all @param {number[]} numbers the steps to look at */
+function bands(all, numbers) {
   /** @type {{phase: string, loop: number, from: number, to: number, starts: boolean}[]} */
   const found = [];
-  for (let number = Math.max(1, first); number < end; number += 1) {
+  for (const number of numbers) {
     const f = all[number];
     const phase = f.before ?? "";
+    const loop = f.loop ?? 0;
     const previous = found.at(-1);
-    if (previous && previous.phase === phase && previous.loop === (f.loop ?? 0)) previous.to = number;
-    else found.push({ phase, loop: f.loop ?? 0, from: number, to: number, starts: previous?.loop !== (f.loop ?? 0) });
+    if (previous && previous.phase === phase && previous.loop === loop) previous.to = number;
+    else found.push({ phase, loop, from: number, to: number, starts: previous?.loop !== loop });
   }
   return found;
 }
@@ -155,18 +181,28 @@ function bands(all, first, end) {
 /** @param {{view: {top: number, height: number}}} properties */
 function List({ view }) {
   const all = state.frames.value;
-  const [first, end] = windowOf(view, all.length);
+  const numbers = state.shown.value;
+  const [first, end] = windowOf(view, numbers.length);
+  const space = (/** @type {number} */ rows) => (/** @type {HTMLElement|null} */ e) => {
+    if (e) e.style.height = `${rows * ROW}px`;
+  };
   return html`
-    <ol class="steps" start=${first}>
-      <li aria-hidden="true" class=${`space s${0}`} ref=${(/** @type {HTMLElement|null} */ e) => { if (e) e.style.height = `${first * ROW}px`; }}></li>
-      ${all.slice(first, end).map((f, index) => {
-        const number = first + index;
-        return html`<li key=${number} class=${number > state.step.value ? "later" : ""}>
-          <button type="button" aria-current=${number === state.step.value ? "step" : undefined} onClick=${() => { state.goTo(number); if (f.message !== null && f.message !== undefined) state.selectMessage(f.message); }}>
-            <span class="n">${number}</span> ${f.sentence}</button></li>`;
-      })}
-      <li aria-hidden="true" class="space" ref=${(/** @type {HTMLElement|null} */ e) => { if (e) e.style.height = `${(all.length - end) * ROW}px`; }}></li>
+    <ol class="steps">
+      <li aria-hidden="true" class="space" ref=${space(first)}></li>
+      ${numbers.slice(first, end).map((number) => html`<${Step} key=${number} number=${number} f=${all[number]} />`)}
+      <li aria-hidden="true" class="space" ref=${space(numbers.length - end)}></li>
     </ol>`;
+}
+
+/** @param {{number: number, f: import("../types.js").Frame}} properties */
+function Step({ number, f }) {
+  const go = () => {
+    state.goTo(number);
+    if (f.message !== null && f.message !== undefined) state.selectMessage(f.message);
+  };
+  return html`<li class=${number > state.step.value ? "later" : ""}>
+    <button type="button" aria-current=${number === state.step.value ? "step" : undefined} onClick=${go}>
+      <span class="n">${number}</span> ${f.sentence}</button></li>`;
 }
 
 function save() {

@@ -9,6 +9,7 @@ export function Why() {
   const hash = chosen?.kind === "record" ? chosen.hash : messageRecord();
   return html`
     <div class="panel why">
+      <label class="toggle"><input type="checkbox" id="follows" checked=${state.follows.value} onChange=${(/** @type {any} */ e) => { state.follows.value = e.target.checked; state.goTo(state.step.value); }} /> follow the steps</label>
       ${hash ? html`<h3>Why ${state.nameOf(hash)}?</h3>
         <div class="pair">${[0, 1].map((side) => html`<${Side} key=${side} side=${side} hash=${hash} />`)}</div>`
       : html`<p class="empty">Select a record to see why it travels, or why it does not.</p>`}
@@ -78,7 +79,9 @@ function RefusalView({ refusal, side }) {
   const bound = Object.entries(refusal.bindings);
   return html`<li><${RuleName} id=${refusal.rule} /> fails at <code class="failed">${named(refusal.failed, side)}</code>${" "}
     <small>after ${counted(refusal.satisfied, "condition")} held${bound.length ? html`, with ${bound.map(([name, value], i) => html`${i ? ", " : ""}${name} = ${named(value, side)}`)}` : ""}</small>
-    ${refusal.near.length ? html`<ul class="near">${refusal.near.map((fact) => html`<li><small>nearest: <code>${named(fact, side)}</code></small></li>`)}</ul>` : null}</li>`;
+    ${refusal.near.length ? html`<ul class="near">${refusal.near.map((fact) => html`<li><small>nearest: <code>${named(fact, side)}</code></small></li>`)}</ul>` : null}
+    ${refusal.because?.length ? html`<details class="beneath"><summary><small>Why not <code>${refusal.failed}</code>?</small></summary>
+      <ul class="refusals">${refusal.because.map((r) => html`<${RefusalView} refusal=${r} side=${side} />`)}</ul></details>` : null}</li>`;
 }
 
 function Stopped() {
