@@ -866,6 +866,64 @@ def test_a_why_not_goes_on_to_the_rules_of_what_was_lacking(page: Page, link: st
     expect(beneath).to_contain_text("Who is a member fails at")
 
 
+def test_the_tour_leads_through_the_notes_room_and_can_be_left(page: Page, link: str) -> None:
+    """Eight stops by keyboard alone, as a screen reader would meet them."""
+    page.goto(f"{link}#s=cache-fill")
+    page.wait_for_selector("html[data-ready=ready]")
+    expect(page.locator(".what")).to_contain_text("signed records in agreement")
+    page.get_by_role("button", name="Take the tour (8 stops)").press("Enter")
+    tour = page.get_by_role("region", name="Tour")
+    seen = []
+    wanted = {
+        1: (".story h2", "Notes room"),
+        2: ("#sentence", "rules"),
+        3: ("#sentence", "advertises bob-note"),
+        4: (".why h3 >> nth=0", "Why bob-note?"),
+        5: ("#sentence", "stored grant-bob"),
+        6: (".why .tree >> nth=0", "Member("),
+        7: (".why .beneath >> nth=0", "Why not Member("),
+        8: ("#outcome", "fixed point"),
+    }
+    for number, (place, text) in wanted.items():
+        heading = tour.get_by_role("heading")
+        expect(heading).to_contain_text(f"Stop {number} of 8")
+        expect(heading).to_be_focused()
+        expect(page.locator(place)).to_contain_text(text)
+        seen.append(tour.aria_snapshot())
+        if number == 4:  # left, and taken up again after a reload
+            tour.get_by_role("button", name="Leave the tour").press("Enter")
+            expect(tour).to_have_count(0)
+            page.reload()
+            page.wait_for_selector("html[data-ready=ready]")
+            page.get_by_role("button", name="Go on with the tour (stop 4 of 8)").press("Enter")
+            expect(heading).to_contain_text("Stop 4 of 8")
+        if number < 8:
+            tour.get_by_role("button", name="Next stop").press("Enter")
+    assert len(set(seen)) == 8
+    assert all("paragraph" in one and 'button "Back"' in one for one in seen)
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate(
+        "axe.run('.tour, .why').then((result) => result.violations.map((v) => v.id))"
+    )
+    assert found == []
+    tour.get_by_role("button", name="Done").press("Enter")
+    expect(page.get_by_role("button", name="Take the tour (8 stops)")).to_be_visible()
+
+
+def test_words_of_the_protocol_say_what_they_mean(page: Page, link: str) -> None:
+    open_page(page, link, "#s=notes-room&scene=0&step=14")
+    word = page.locator("#sentence abbr", has_text="advertises")
+    expect(word).to_have_attribute("title", re.compile("which records it could give"))
+    page.keyboard.press("?")
+    words = page.locator("dialog[open] .words dt")
+    expect(words.filter(has_text="fixed point")).to_have_count(1)
+    phases = {
+        frame["after"]
+        for frame in record_run(find_scenario("notes-room"))["scenes"][0]["frames"][1:]
+    }
+    assert phases <= set(words.all_inner_texts()) | {"closed", "aborted"}
+
+
 def test_back_leads_through_stories_scenes_and_tabs(page: Page, link: str) -> None:
     open_page(page, link, "#s=notes-room&scene=0&step=3")
     page.keyboard.press("2")

@@ -24,6 +24,8 @@ export const watchText = signal("");
 export const broken = signal(/** @type {{name: string, toml: string}|null} */ (null));
 /** Whether the reasons shown are those of what the steps are about. */
 export const follows = signal(true);
+/** At which stop of the tour somebody is; -1 when nobody is on it. */
+export const tourStop = signal(-1);
 export const help = signal(false);
 export const palette = signal(false);
 /** A picture needs room: on a narrow screen the timeline begins as a list. */
@@ -144,19 +146,19 @@ const MOST_DRAFTS = 1_000_000;
  * They are kept for this tab of the browser, so that a reload loses nothing. */
 export const drafts = signal(readDrafts());
 
-/** @param {string} place */
-const draftKey = (place) => `${source.value?.name ?? ""}/${place}`;
-
-/** @param {string} place @returns {string|undefined} */
-export function draftOf(place) {
-  return drafts.value[draftKey(place)];
+/** @param {string} place @param {string} [name] of a scenario; that which is shown by default
+ * @returns {string|undefined} */
+export function draftOf(place, name = source.value?.name ?? "") {
+  return drafts.value[`${name}/${place}`];
 }
 
-/** Keep what was typed; what is equal to what was run is no draft.
- * @param {string} place @param {string} text @param {string} ran */
-export function setDraft(place, text, ran) {
-  const { [draftKey(place)]: before, ...rest } = drafts.value;
-  if (text !== ran) keepDrafts({ ...rest, [draftKey(place)]: text });
+/** Keep what was typed; what is equal to what was run is no draft. An editor names its scenario:
+ * it may still have something to say when another one is shown already.
+ * @param {string} name @param {string} place @param {string} text @param {string} ran */
+export function setDraft(name, place, text, ran) {
+  const key = `${name}/${place}`;
+  const { [key]: before, ...rest } = drafts.value;
+  if (text !== ran) keepDrafts({ ...rest, [key]: text });
   else if (before !== undefined) keepDrafts(rest);
 }
 
@@ -164,7 +166,7 @@ export function setDraft(place, text, ran) {
 function settleDrafts(made) {
   const ran = new Map([["toml", made.scenario.toml]]);
   for (const peer of made.scenario.peers) ran.set(peer.id, peer.rules);
-  for (const [place, text] of ran) if (draftOf(place) === text) setDraft(place, text, text);
+  for (const [place, text] of ran) if (draftOf(place) === text) setDraft(made.scenario.name, place, text, text);
 }
 
 /** @param {Record<string, string>} next */

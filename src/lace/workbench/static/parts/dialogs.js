@@ -3,6 +3,7 @@
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import * as engine from "../engine.js";
 import * as state from "../state.js";
+import { WORDS } from "./glossary.js";
 
 const KEYS = [
   ["← →", "one step"], ["Shift ← →", "one loop"], ["P / Shift P", "one phase"], ["Home / End", "start, fixed point"], ["Space", "run and pause"],
@@ -22,9 +23,11 @@ function Dialog({ open, close, label, children }) {
 
 export function Help() {
   const close = () => { state.help.value = false; };
-  return html`<${Dialog} open=${state.help.value} close=${close} label="Keys">
+  return html`<${Dialog} open=${state.help.value} close=${close} label="Keys and words">
     <h2>Keys</h2>
     <table><caption class="sr">Keys and what they do</caption><thead class="sr"><tr><th scope="col">Key</th><th scope="col">What it does</th></tr></thead><tbody>${KEYS.map(([key, what]) => html`<tr><th scope="row"><kbd>${key}</kbd></th><td>${what}</td></tr>`)}</tbody></table>
+    <h2>Words</h2>
+    <dl class="words">${WORDS.map(([word, meaning]) => html`<div><dt>${word}</dt><dd>${meaning}</dd></div>`)}</dl>
     <p class="quiet">Engine ${state.recording.value?.engine}. Demo keys only. Nothing leaves this machine.</p>
     <button type="button" onClick=${close}>Close</button><//>`;
 }

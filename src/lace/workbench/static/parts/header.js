@@ -3,6 +3,8 @@
 import { html, useEffect } from "../vendor/preact.js";
 import * as engine from "../engine.js";
 import * as state from "../state.js";
+import { glossed } from "./glossary.js";
+import { Tour } from "./tour.js";
 
 export function Header() {
   const now = state.recording.value;
@@ -92,6 +94,7 @@ export function Story() {
   return html`
     <section class="story" aria-label="Story">
       <details open=${matchMedia("(min-width: 900px)").matches}><summary><h2>${now.scenario.title}</h2></summary><p>${now.scenario.story}</p></details>
+      <${Tour} />
       <ol class="scenes" aria-label="Scenes">
         ${now.scenes.map((one) => {
           const failed = one.checks.filter((check) => !check.ok).length;
@@ -117,6 +120,6 @@ export function Sentence() {
   const text = now?.sentence ?? (scene ? `${scene.say} Nobody meets in this scene.` : "");
   const outcome = scene?.stopped?.outcome;
   const atEnd = state.frames.value.length > 0 && state.step.value === state.last.value;
-  return html`<p class="sentence"><span aria-live="polite" id="sentence">${text}</span>
+  return html`<p class="sentence"><span aria-live="polite" id="sentence">${glossed(text)}</span>
     ${atEnd ? html`<strong id="outcome" class=${outcome === "fixed point" ? "good" : "bad"}>${outcome === "fixed point" ? "✓ fixed point" : `✗ ${outcome}`}</strong>` : null}</p>`;
 }

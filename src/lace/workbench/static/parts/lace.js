@@ -2,6 +2,7 @@
 // @ts-check
 import { html } from "../vendor/preact.js";
 import * as state from "../state.js";
+import { glossed } from "./glossary.js";
 import { RulesPanel } from "./rules.js";
 import { ICONS, counted, named } from "./text.js";
 
@@ -20,7 +21,7 @@ export function Lace({ side }) {
       <header>
         <h3>${peer.title}</h3>
         <span class="who">${peer.verifier ? html`proves ${named(peer.verifier)}` : "proves no key"}</span>
-        ${phase ? html`<span class="phase p-${phase}">${phase}</span>` : null}
+        ${phase ? html`<span class="phase p-${phase}">${glossed(phase)}</span>` : null}
         <div class="tabs small" role="tablist" aria-label=${`${peer.title}: records or rules`}>
           ${["records", "rules"].map((name) => html`
             <button type="button" role="tab" id=${`lace-${side}-${name}`} aria-selected=${which === name} tabindex=${which === name ? 0 : -1}

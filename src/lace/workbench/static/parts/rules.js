@@ -14,7 +14,8 @@ const WORDS = [
 
 /** @param {{side: number, peer: import("../types.js").Peer}} properties */
 export function RulesPanel({ side, peer }) {
-  const draft = state.draftOf(peer.id);
+  const name = state.recording.value?.scenario.name ?? "";
+  const draft = state.draftOf(peer.id, name);
   const text = draft ?? peer.rules;
   const [checked, setChecked] = useState(peer.checked);
   useEffect(() => { if (draft === undefined) setChecked(peer.checked); }, [peer, draft]);
@@ -40,13 +41,13 @@ export function RulesPanel({ side, peer }) {
   const apply = () => engine.run({ rules: { [peer.id]: text } });
   return html`
     <div class="rules">
-      <${Editor} id=${`editor-${side}`} document=${`${state.recording.value?.scenario.name}/${peer.id}`} text=${text} latest=${() => state.draftOf(peer.id) ?? peer.rules}
+      <${Editor} id=${`editor-${side}`} document=${`${name}/${peer.id}`} text=${text} latest=${() => state.draftOf(peer.id, name) ?? peer.rules}
         language="lacegram" label=${`Rules of ${peer.title}`} readOnly=${!can && draft === undefined && state.engine.value !== "running"}
         diagnostics=${checked.diagnostics} marks=${marks} words=${[...WORDS, ...fields, ...Object.keys(state.recording.value?.scenario.keys ?? {}).map((k) => `{${k}}`)]}
-        onChange=${(/** @type {string} */ next) => state.setDraft(peer.id, next, peer.rules)} onRun=${apply} />
+        onChange=${(/** @type {string} */ next) => state.setDraft(name, peer.id, next, peer.rules)} onRun=${apply} />
       <div class="rules-foot">
         <button type="button" class="primary" id=${`apply-${side}`} disabled=${draft === undefined || errors > 0 || !can} onClick=${apply}>Run with these rules</button>
-        <button type="button" disabled=${draft === undefined} onClick=${() => state.setDraft(peer.id, peer.rules, peer.rules)}>Take back</button>
+        <button type="button" disabled=${draft === undefined} onClick=${() => state.setDraft(name, peer.id, peer.rules, peer.rules)}>Take back</button>
         <button type="button" id=${`mid-${side}`} disabled=${draft === undefined || errors > 0 || !can || !state.frame.value} title="The rules change in the middle of the exchange, at this step"
           onClick=${() => changeHere(peer.id, text)}>Change at this step</button>
         <span class=${errors ? "bad" : "quiet"} id=${`judged-${side}`} role="status">${errors ? `✗ ${counted(errors, "error")}` : `✓ ${counted(checked.rules?.length ?? 0, "rule")}`}</span>

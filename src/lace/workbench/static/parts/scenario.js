@@ -22,7 +22,7 @@ export function ScenarioTab() {
   const run = () => engine.run({
     name: source.name, toml: text, ...(fresh ? { changes: NOTHING_CHANGED, at: {} } : {}),
   });
-  const write = (/** @type {string} */ next) => state.setDraft("toml", next, source.toml);
+  const write = (/** @type {string} */ next) => state.setDraft(source.name, "toml", next, source.toml);
   return html`
     <div class="panel scenario">
       <div class="row">
@@ -38,7 +38,7 @@ export function ScenarioTab() {
       <p class="keys-notice">⚠ Demo keys only. The keys of a scenario are made from words that
         everybody can read; never put a real secret into one. A real secret is refused.</p>
       <${Editor} id="toml" document=${`${source.name}/toml`} text=${text}
-        latest=${() => state.draftOf("toml") ?? source.toml} language="toml"
+        latest=${() => state.draftOf("toml", source.name) ?? source.toml} language="toml"
         label="The scenario as TOML" diagnostics=${state.problems.value} onChange=${write}
         onRun=${run} readOnly=${!can && state.engine.value !== "running"} />
       <div class="problems"><${ProblemList} /></div>

@@ -10,11 +10,17 @@ export function Why() {
   return html`
     <div class="panel why">
       <label class="toggle"><input type="checkbox" id="follows" checked=${state.follows.value} onChange=${(/** @type {any} */ e) => { state.follows.value = e.target.checked; state.goTo(state.step.value); }} /> follow the steps</label>
-      ${hash ? html`<h3>Why ${state.nameOf(hash)}?</h3>
+      ${hash ? html`<h3>Why ${state.nameOf(hash)}?</h3><${Says} hash=${hash} />
         <div class="pair">${[0, 1].map((side) => html`<${Side} key=${side} side=${side} hash=${hash} />`)}</div>`
       : html`<p class="empty">Select a record to see why it travels, or why it does not.</p>`}
       <${Stopped} />
     </div>`;
+}
+
+/** What a record says, as far as it is text. @param {{hash: string}} properties */
+function Says({ hash }) {
+  const data = state.recording.value?.records[hash]?.data;
+  return data ? html`<blockquote class="says">${data.length > 400 ? `${data.slice(0, 400)}…` : data}</blockquote>` : null;
 }
 
 function messageRecord() {
