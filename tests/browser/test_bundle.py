@@ -169,4 +169,17 @@ def test_an_exported_workbench_with_the_engine_in_it_changes_things(
         plan = record_run(find_scenario("cache-fill"))["scenes"][0]["plan"]["id"]
         page.locator("#tab-plan").click()
         expect(page.locator(".plan h3")).to_contain_text(plan)  # the same plan as here
+        # A link of one's own shows its text at once, and is run when the engine is there.
+        page.locator("#tab-what-if").click()
+        page.locator("#other-seed").click()
+        expect(page.locator(".changes")).to_contain_text("seed 1", timeout=LOADING)
+        shared = page.url
+        assert "z=" in shared
+        page.goto("about:blank")
+        page.goto(shared)
+        expect(page.locator("#notice")).to_contain_text("The engine is starting")
+        expect(page.locator("#toml")).to_be_visible()
+        page.wait_for_selector("html[data-ready=ready]", timeout=LOADING)
+        expect(page.locator(".story h2")).to_have_text("Cache fill")
+        expect(page.locator("#notice")).to_be_empty()
         page.goto("about:blank")  # before its server ends

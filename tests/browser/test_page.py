@@ -28,6 +28,7 @@ TABS = (
     "disclosure",
     "watches",
     "what-if",
+    "compare",
     "problems",
     "scenario",
 )
@@ -922,6 +923,47 @@ def test_words_of_the_protocol_say_what_they_mean(page: Page, link: str) -> None
         for frame in record_run(find_scenario("notes-room"))["scenes"][0]["frames"][1:]
     }
     assert phases <= set(words.all_inner_texts()) | {"closed", "aborted"}
+
+
+def test_an_edit_says_what_it_changed_and_why(page: Page, link: str) -> None:
+    """Rules without the notes of members: the notes no longer travel; taken back, they do again."""
+    open_page(page, link)
+    page.locator("#tab-compare").click()
+    expect(page.locator(".panel .empty")).to_contain_text("Run something that you changed")
+    page.locator("#lace-1-rules").click()
+    rules = dict(find_scenario("notes-room").scenario.rules)["room"]
+    put(page, "editor-1", rules[: rules.index('#:json {"label": "Notes by members')])
+    expect(page.locator("#judged-1")).to_contain_text("✓ 3 rules")
+    page.locator("#apply-1").click()
+    gone = page.locator(".compare article", has_text="No longer travels").locator("li")
+    expect(gone).to_have_count(2)
+    expect(page.locator("#compared")).to_contain_text(
+        "0 records travel now and did not, 2 records no longer."
+    )
+    expect(gone.filter(has_text="bob-note")).to_contain_text("to Alice, scene 1")
+    expect(gone.filter(has_text="bob-note")).to_contain_text("Now: ")
+    expect(gone.filter(has_text="bob-note")).to_contain_text("selector does not derive")
+    gone.get_by_role("button", name="bob-note").click()
+    expect(page.locator(".why h3").first).to_have_text("Why bob-note?")
+    page.locator("#tab-what-if").click()
+    page.locator("#other-seed").click()
+    page.locator("#tab-compare").click()
+    expect(page.locator("#compared")).to_contain_text("The same records travel.")
+    page.select_option("#compare-with", "written")
+    expect(gone).to_have_count(2)
+
+
+def test_the_slider_leads_anywhere_in_the_scene(page: Page, link: str) -> None:
+    open_page(page, link, "#s=notes-room&scene=0&step=0")
+    slider = page.get_by_role("slider", name="Where in the scene")
+    end = step_of(page)[1]
+    slider.fill("20")
+    is_at(page, 20)
+    slider.press("ArrowRight")
+    is_at(page, 21)
+    slider.press("End")
+    is_at(page, end)
+    assert "fixed point" in (slider.get_attribute("aria-valuetext") or "")
 
 
 def test_back_leads_through_stories_scenes_and_tabs(page: Page, link: str) -> None:

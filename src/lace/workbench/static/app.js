@@ -4,8 +4,9 @@ import { html, render } from "./vendor/preact.js";
 import * as engine from "./engine.js";
 import { onKey } from "./keys.js";
 import { Help, Palette } from "./parts/dialogs.js";
-import { Header, Notice, Sentence, Story, setTheme } from "./parts/header.js";
+import { Header, Notice, Scrubber, Sentence, Story, setTheme } from "./parts/header.js";
 import { Lace, TableTools } from "./parts/lace.js";
+import { CompareTab } from "./parts/compare.js";
 import { MessageTab } from "./parts/message.js";
 import { DisclosureTab, PlanTab, WatchesTab, WhatIfTab } from "./parts/more.js";
 import { ProblemsTab } from "./parts/problems.js";
@@ -20,6 +21,7 @@ import * as state from "./state.js";
 const TABS = [
   ["why", "Why", Why], ["message", "Message", MessageTab], ["record", "Record bytes", RecordTab], ["plan", "Plan", PlanTab],
   ["disclosure", "Disclosure", DisclosureTab], ["watches", "Watches", WatchesTab], ["what-if", "What if", WhatIfTab],
+  ["compare", "What changed", CompareTab],
   ["problems", "Problems", ProblemsTab], ["scenario", "Scenario", ScenarioTab],
 ];
 
@@ -34,6 +36,7 @@ function App() {
     <main>
       <${Story} />
       <div class="bar"><${Sentence} /><${TableTools} /></div>
+      <${Scrubber} />
       <div class=${`work t-${state.tab.value}`}>
         <div class="stage"><${Lace} side=${0} /><${Timeline} /><${Lace} side=${1} /></div>
         <${Details} />
@@ -101,6 +104,15 @@ async function recordedOf(shared) {
   return same ? made : null;
 }
 
+/** Show at once what a link carries, while the engine that is to run it is still starting.
+ * @param {string} shared */
+async function announce(shared) {
+  const found = await unpack(shared);
+  if (found === null || document.documentElement.dataset.recorded !== undefined) return;
+  state.broken.value = { name: found.name, toml: found.toml };
+  state.notice.value = "The engine is starting. It will run the scenario of this link, which is below.";
+}
+
 async function start() {
   try {
     setTheme(localStorage.getItem("lace-theme") ?? "");
@@ -116,11 +128,13 @@ async function start() {
     ? await recordedOf(address.shared)
     : await engine.recorded(address.scenario ?? "notes-room");
   if (first !== null) state.show(first, at);
+  else if (address.shared) await announce(address.shared);
   if (await connected) {
     const hello = await engine.ask({ do: "hello" });
     state.scenarios.value = hello.scenarios;
     state.engine.value = "ready";
     const wanted = address.scenario ?? hello.first;
+    if (address.shared) state.notice.value = "";
     if (!(await openAddress(address))) {
       const moved = state.recording.value !== null ? { scene: state.sceneNumber.value, step: state.step.value } : at;
       const damaged = state.notice.value;

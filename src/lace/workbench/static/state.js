@@ -7,6 +7,10 @@ import { batch, computed, effect, signal } from "./vendor/preact.js";
 
 /** @type {import("./vendor/preact.js").Signal<Recording|null>} */
 export const recording = signal(/** @type {Recording|null} */ (null));
+/** The run of the same scenario before this one, and the first one of it. */
+export const previous = signal(/** @type {Recording|null} */ (null));
+export const written = signal(/** @type {Recording|null} */ (null));
+export const compareWith = signal("previous");
 export const sceneNumber = signal(0);
 /** How many steps of the scene have been taken: 0 is before the first one. */
 export const step = signal(0);
@@ -354,6 +358,10 @@ export const sharedText = signal(/** @type {string|null} */ (null));
 export function show(made, at = {}) {
   const same = made.scenario.name === recording.value?.scenario.name;
   batch(() => {
+    if (!same) {
+      previous.value = null;
+      written.value = made;
+    } else if (inputs(made) !== inputs(recording.value)) previous.value = recording.value;
     recording.value = made;
     sceneNumber.value = Math.min(at.scene ?? 0, made.scenes.length - 1);
     const end = Math.max(0, (made.scenes[sceneNumber.value].frames?.length ?? 1) - 1);
@@ -367,6 +375,13 @@ export function show(made, at = {}) {
     const still = wanted?.kind === "message" ? same : wanted?.hash !== undefined && wanted.hash in made.records;
     if (!still) selection.value = firstSelection(made);
   });
+}
+
+/** All that decides how a run goes. @param {Recording|null} run */
+function inputs(run) {
+  const { seed, watched, faults, orders } = run?.changes ?? {};
+  const rules = run?.scenario.peers.map((peer) => peer.rules);
+  return JSON.stringify([run?.scenario.toml, rules, seed, watched, faults, orders]);
 }
 
 /** Something worth looking at to begin with: the last record that somebody received.

@@ -60,7 +60,7 @@ function actions() {
   return [
     ...state.scenarios.value.map((one) => /** @type {[string, () => void]} */ ([`Open ${one.title}`, () => { void engine.open(one.name); }])),
     ...(now?.scenes ?? []).map((one) => /** @type {[string, () => void]} */ ([`Scene ${one.number + 1}: ${one.say}`, () => state.openScene(one.number)])),
-    ...["why", "message", "record", "plan", "disclosure", "watches", "what-if", "problems", "scenario"].map((name) => /** @type {[string, () => void]} */ ([`Show ${name}`, () => { state.tab.value = name; }])),
+    ...["why", "message", "record", "plan", "disclosure", "watches", "what-if", "compare", "problems", "scenario"].map((name) => /** @type {[string, () => void]} */ ([`Show ${name}`, () => { state.tab.value = name; }])),
     ...Object.entries(now?.records ?? {}).map(([hash, record]) => /** @type {[string, () => void]} */ ([`Record ${record.id ?? hash}`, () => state.selectRecord(hash)])),
     ["To the start", () => state.goTo(0)], ["To the fixed point", state.toFixedPoint], ["Keys", () => { state.help.value = true; }],
   ];

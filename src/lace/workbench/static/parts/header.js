@@ -113,6 +113,16 @@ export function Notice() {
   return html`<p class="notice" role="status" id="notice">${state.notice.value}</p>`;
 }
 
+/** The whole scene under one hand. */
+export function Scrubber() {
+  const numbers = state.shown.value;
+  if (numbers.length < 2) return null;
+  const row = state.rowOf.value[state.step.value] ?? 0;
+  const go = (/** @type {any} */ e) => state.goTo(numbers[Number(e.target.value)] ?? 0);
+  return html`<input type="range" id="scrub" min="0" max=${numbers.length - 1} value=${row}
+    aria-label="Where in the scene" aria-valuetext=${state.frame.value?.sentence ?? ""} onInput=${go} />`;
+}
+
 /** One sentence for each step, read out politely. */
 export function Sentence() {
   const now = state.frame.value;
