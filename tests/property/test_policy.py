@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policies import (
     ALICE,
+    RECORDS,
     SOURCE,
     expose_modules,
     record_facts,
     selector_texts,
     selectors,
+    selectors_apart,
     stores,
 )
 
@@ -20,11 +22,11 @@ from lace.datalog.change import Change
 from lace.ids import Verifier
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import PolicyModule, module_from_text
-from lace.policy.origin import Party, label_operands
+from lace.policy.origin import Party, Viewer, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Expose, Exposure
 from lace.rules import LocalFacts
-from lace.vocabulary import RECORD_FACTS, SELECT_ADVERTISED, SELECT_HAVE
+from lace.vocabulary import ADVERTISEMENT_FACTS, RECORD_FACTS, SELECT_ADVERTISED, SELECT_HAVE
 
 Fact = tuple[str, ...]
 exposures = st.builds(
@@ -202,3 +204,24 @@ def test_what_may_move_is_what_both_select(
             verdict = policy.explain_send(fact[1])
             assert verdict.allowed is ((fact[1],) in both)
             assert verdict.detail
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(selectors_apart() | selectors, selectors_apart() | selectors, stores, exposures)
+def test_what_is_decided_apart_is_what_is_decided_together(
+    mine: PolicyModule, theirs: PolicyModule, facts: list[Fact], exposure: Exposure
+) -> None:
+    plan = plan_of(mine, theirs)
+    if not plan.decides_apart or not exposure.decides_apart(Viewer(ALICE)):
+        return
+    together = policy_of(mine, theirs, facts, exposure)
+    kinds = {(p.name, p.arity) for p in RECORD_FACTS | ADVERTISEMENT_FACTS}
+    send: set[tuple[str, ...]] = set()
+    request: set[tuple[str, ...]] = set()
+    for record in RECORDS:
+        own = [fact for fact in facts if (fact[0], len(fact) - 1) not in kinds or fact[1] == record]
+        apart = policy_of(mine, theirs, own, exposure)
+        assert {row[0] for row in (*apart.may_send, *apart.may_request)} <= {record}
+        send |= set(apart.may_send)
+        request |= set(apart.may_request)
+    assert answers(together) == (send, request)

@@ -59,6 +59,32 @@ selectors = selector_texts().map(module_from_text)
 
 
 @st.composite
+def selectors_apart(draw: DrawFn) -> PolicyModule:
+    """Return a selector that decides on each record by its own facts and runtime facts alone."""
+    bodies = st.sampled_from([
+        "Have(P)", "Have(P), Field(P,'Group',_,'u')", "BlobHash(P,_), not Member(P)",
+        "Have(P), Field(P,'Group',_,G), Field(P,'App',_,G)", "Have(P), Member(P)",
+        "Have(P), Cardinality(Field(P,'Group',_,_),'>','1')", "Have(P), Told(G), Field(P,_,_,G)",
+        f"Have('{RECORDS[0]}')", "Have(P), not Field(P,'Group',_,'v'), Now(T), T != '2'",
+    ])  # fmt: skip
+    offers = st.sampled_from([
+        "Advertised(P,S)", "Advertised(P,S), AdvertisedField(P,S,'Group',_,'u')",
+        "Advertised(P,S), not Have(P)", "Offer(P,S), not AdvertisedField(P,S,_,_,'w')",
+    ])  # fmt: skip
+    lines = [
+        "Told(G) :- Peer(V), Wanted(G).", "Wanted('u') :- true.", "Now(T) :- TickTAI(T).",
+        "Member(P) :- Field(P,'App',_,'u').", "Member(P) :- Member(P), not RecordLink(P,_,_,_,P).",
+        "Offer(P,S) :- Advertised(P,S), AdvertisedField(P,S,_,_,_).",
+    ]  # fmt: skip
+    for body in draw(st.lists(bodies, min_size=1, max_size=2)):
+        record = f"'{RECORDS[0]}'" if RECORDS[0] in body else "P"
+        lines.append(f"SelectHave({record}) :- {body}.")
+    chosen = draw(st.lists(offers, min_size=1, max_size=2))
+    lines += [f"SelectAdvertised(P,S) :- {body}." for body in chosen]
+    return module_from_text("".join(f"{line}\n" for line in lines))
+
+
+@st.composite
 def expose_modules(draw: DrawFn) -> PolicyModule:
     viewer = draw(st.sampled_from([f"'{ALICE}'", f"'{BOB}'", "V"]))
     body = draw(st.sampled_from([

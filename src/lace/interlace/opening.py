@@ -247,4 +247,4 @@ class Opening:
     @property
     def looks_at_time(self) -> bool:
         """Whether a rule of the plan depends on moving time."""
-        return any(operand.module.mentions("TickTAI") for operand in self.plan.operands)
+        return self.plan.looks_at_time

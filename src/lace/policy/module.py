@@ -31,6 +31,7 @@ from lace.datalog.program import RuleProgram
 from lace.datalog.roles import Role
 from lace.errors import Code, Diagnostic, LacegramError, PolicyError, Severity
 from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.apart import decide_apart
 from lace.rules import check_lacegram, compile_program
 from lace.text import line_fault
 from lace.vocabulary import (
@@ -117,6 +118,11 @@ class PolicyModule:
             for atom in atoms_of(rule)
             if atom.predicate in spoken_of
         )
+
+    @cached_property
+    def decides_apart(self) -> bool:
+        """Whether each record is decided by its own facts and by runtime facts alone."""
+        return decide_apart(self.lacegram.rules)
 
     def mentions(self, name: str) -> bool:
         """Whether any rule looks at a predicate of this name."""

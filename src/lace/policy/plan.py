@@ -13,7 +13,7 @@ from lace.policy.lowering import ENCRYPTED, STANDARD, Lowering
 from lace.policy.module import Facet
 from lace.policy.origin import Operand
 from lace.text import fact_line
-from lace.vocabulary import RUNTIME_FACTS
+from lace.vocabulary import RUNTIME_FACTS, TICK_TAI
 
 PlanId = NewType("PlanId", str)
 """``E.`` and the BLAKE3 hash of a domain string and the transcript."""
@@ -54,6 +54,18 @@ class ExchangePlan:
         return self.lowering in {STANDARD, ENCRYPTED} and all(
             operand.module.adverts_stand_alone for operand in self.operands
         )
+
+    @property
+    def decides_apart(self) -> bool:
+        """Whether what is sent is decided by each record alone, and a request by its offer."""
+        return self.adverts_stand_alone and all(
+            operand.module.decides_apart for operand in self.operands
+        )
+
+    @property
+    def looks_at_time(self) -> bool:
+        """Whether any rule depends on moving time."""
+        return any(operand.module.mentions(TICK_TAI.name) for operand in self.operands)
 
     def is_met_by(self, schema: frozenset[str] | None) -> bool:
         """Whether a negotiated field schema (None: all fields) gives the plan what it needs."""

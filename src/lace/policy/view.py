@@ -125,6 +125,13 @@ class Exposure:
         """Whether what it shows a viewer depends on moving time."""
         return any(module.mentions(TICK_TAI.name) for module in self.modules_for(viewer))
 
+    def decides_apart(self, viewer: Viewer) -> bool:
+        """Whether what it shows a viewer of a record depends on that record and on runtime facts.
+
+        What the local selector selects has to be decided in the same way.
+        """
+        return all(module.decides_apart for module in self.modules_for(viewer))
+
     def modules_for(self, viewer: Viewer) -> tuple[PolicyModule, ...]:
         """Return the modules with a head that fits this viewer (A18)."""
         return tuple(
