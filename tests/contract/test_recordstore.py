@@ -16,7 +16,7 @@ from lace.datalog.ast import Predicate
 from lace.datalog.evaluate import evaluate
 from lace.errors import Status, UsageError
 from lace.ids import RecordHash
-from lace.record import Plex, Record, build_blob, build_plex, facts, seal
+from lace.record import Plex, Record, build_blob, build_plex, facts, fields, seal
 from lace.recordstore import (
     MemoryStore,
     RecordStore,
@@ -205,6 +205,65 @@ def check_facts(
         assert list(snapshot.iterate(Predicate("Nope", 1))) == []
         with pytest.raises(UsageError):
             snapshot.query(HAVE, "a", "b")
+
+
+NAMES = [
+    "Type",
+    "Group",
+    "App",
+    "Name",
+    "TAI",
+    "Signed-By",
+    "Signature",
+    "Data-Length",
+    "Tag",
+    "Ö",
+    "No",
+]
+
+
+@pytest.mark.parametrize(
+    "names", [None, [], *([name] for name in NAMES), NAMES[:6], NAMES], ids=str
+)
+@pytest.mark.parametrize("at_once", [1, 3, 100])
+def test_a_snapshot_yields_records_with_their_fields(
+    store: RecordStore, names: list[str] | None, at_once: int
+) -> None:
+    chosen = None if names is None else frozenset(names)
+    tagged = build_plex(
+        group="g", app="a", name="k", tai=f"{3:010d}:{0:09d}",
+        extras=[("Tag", "b"), ("Tag", "a"), ("Zone", "z"), ("Ö", "'ö'")],
+    )  # fmt: skip
+    gone, later = plex("gone", Tag="t"), plex("later")
+    kept = [build_blob(b"1"), plex(), tagged, seal(plex("s", Tag="x"), forge.KEY), build_blob(b"2")]
+    store.save([*kept, gone])
+    store.forget([gone.hash])
+    with store.snapshot() as snapshot:
+        store.save([later])
+        batches = list(snapshot.fields(chosen, at_once))
+    assert all(0 < len(batch) <= at_once for batch in batches)
+    found = [entry for batch in batches for entry in batch]
+    assert len(found) == len(kept)
+    assert dict(found) == {record.hash: sorted(fields(record, chosen)) for record in kept}
+
+
+def test_the_order_of_two_records_depends_on_them_alone(store: RecordStore) -> None:
+    """Else what is done with some of them could tell of the others."""
+
+    def order() -> list[str]:
+        with store.snapshot() as snapshot:
+            entries = [
+                hash for batch in snapshot.fields(frozenset(["Tag"]), 2) for hash, _ in batch
+            ]
+        return [hash for hash in entries if hash in {record.hash for record in kept}]
+
+    kept = [plex(f"{i}", Tag="t") if i % 2 else plex(f"{i}") for i in range(6)]
+    store.save(kept)
+    before = order()
+    others = [plex(f"{i}x") for i in range(6)]
+    store.save([*others, build_blob(b"1")])
+    store.forget([other.hash for other in others[::2]])
+    assert order() == before
 
 
 def test_rules_run_on_a_snapshot(store: RecordStore) -> None:

@@ -8,9 +8,11 @@ stands since the link was last used, it was followed, it was evaluated) cannot b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Final
 
 from lace.answering.following import Position, came_since, facts_of, look, lost_since
 from lace.answering.memory import Known, basis_of, change_of, read_known, runtime_of
@@ -19,7 +21,7 @@ from lace.datalog.source import Fact, Row
 from lace.errors import StoreError
 from lace.ids import RecordHash
 from lace.interlace import messages as m
-from lace.interlace.advertise import Advertisement, advertise, gather
+from lace.interlace.advertise import Advertisement, digests_of, gather
 from lace.interlace.facts import read_block
 from lace.interlace.machine import Side
 from lace.interlace.parameters import DEFAULT_PARAMETERS, Parameters
@@ -31,11 +33,13 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record.facts import fields
 from lace.record.model import Record
-from lace.recordstore.base import LinkChange, LinkMemory, RecordStore, Snapshot
+from lace.recordstore.base import FieldsOf, LinkChange, LinkMemory, RecordStore, Snapshot
 from lace.rules import LocalFacts
 from lace.vocabulary import ADVERTISED, ADVERTISED_FIELD, HAVE
 
 Schema = frozenset[str] | None
+
+_LOOKING_FOR: Final = 4  # times as much as to come across one
 
 
 @dataclass(slots=True)
@@ -239,11 +243,8 @@ class StoreAnswers:
             unrequestable=frozenset(row[0] for row in unrequest),
             more=True,
         )
-        records = sorted(row[0] for row in send)
-        most = self.parameters.answer_at_once
-        for start in range(0, len(records), most):
-            sendable = self._digests(records[start : start + most], mine, theirs)
-            yield m.Evaluated(sendable=sendable, more=True)
+        for described in self._in_parts({row[0] for row in send}):
+            yield m.Evaluated(sendable=digests_of(described, (mine, theirs)), more=True)
         self._fresh, self._fresh_bytes = {}, 0
 
     # --- advertisements ---
@@ -254,25 +255,36 @@ class StoreAnswers:
         made = {advert.record: advert for advert in self._describe(asked.records, mine)}
         return m.Described(tuple(made[hash] for hash in asked.records if hash in made))
 
-    def _digests(self, records: list[str], *sources: SourceLabel) -> dict[str, bytes]:
-        """Return the digests of advertisements by record, one after the other for each source."""
-        return {
-            described.record: b"".join(
-                Advertisement(described.record, source, described.fields).digest()
-                for source in sources
-            )
-            for described in self._describe(records, sources[0])
-        }
+    def _in_parts(self, records: AbstractSet[str]) -> Iterator[list[FieldsOf]]:
+        """Yield records with what is advertised of them, in parts of a bounded size."""
+        most = self.parameters.answer_at_once
+        if self._are_many(records):
+            assert self._snapshot is not None
+            for batch in self._snapshot.fields(self._schema, most):
+                yield [entry for entry in batch if entry[0] in records]
+            return
+        for start in range(0, len(hashes := sorted(records)), most):
+            yield list(self._fields_of(hashes[start : start + most]))
+
+    def _are_many(self, records: AbstractSet[str]) -> bool:
+        """Whether it costs less to go through all records than to look for these."""
+        many = self.parameters.scan_from
+        return len(records) >= many and len(records) * _LOOKING_FOR >= self.store.count()
 
     def _describe(self, hashes: Sequence[str], source: SourceLabel) -> Iterator[Advertisement]:
         """Yield the advertisements of those records that are here, in any order."""
+        for record, found in self._fields_of(hashes):
+            yield Advertisement(record, source, tuple(found))
+
+    def _fields_of(self, hashes: Sequence[str]) -> Iterator[FieldsOf]:
+        """Yield those records that are here with what is advertised of them, in any order."""
         if self._snapshot is None:
             self._snapshot = self.store.snapshot()
         schema = self._schema
         at_hand = filter(None, map(self._fresh.get, hashes))
         others = [hash for hash in hashes if hash not in self._fresh]
         for record in chain(at_hand, self._snapshot.records(others)):
-            yield advertise(record.hash, source, fields(record, schema), schema)
+            yield record.hash, sorted(fields(record, schema))
 
     def _advert_facts(self, asked: m.Evaluate) -> Iterator[Fact]:
         for advert in asked.advertised:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,6 +57,34 @@ class Advertisement:
 def digest_of(canonical: bytes) -> bytes:
     """Return the digest of an advertisement in its one spelling."""
     return digest(_DOMAIN + canonical)
+
+
+def digests_of(
+    described: Iterable[tuple[str, Sequence[FieldValue]]], sources: Sequence[SourceLabel]
+) -> dict[str, bytes]:
+    """Return for each record the digests of its advertisements by some sources, one after another.
+
+    Fields come in the order of an advertisement. No advertisement is made for that: between what
+    the source has no part in, it stands in the same places for every source.
+    """
+    begin = f"{_DOMAIN.decode()}Advertised("
+    labels = [f"',{quote(source)}" for source in sources]
+    heads: dict[tuple[str, int], str] = {}
+    made: dict[str, bytes] = {}
+    for record, fields in described:
+        parts = [begin]
+        before = ""
+        for name, index, value in fields:
+            head = heads.get((name, index))
+            if head is None:
+                head = heads[name, index] = f",{quote(name)},'{index}',"
+            parts.append(f"{before})\nAdvertisedField(")
+            before = head + quote(value)
+        parts.append(f"{before})\n")
+        subject = f"'{record}"
+        texts = [(subject + label).join(parts).encode() for label in labels]
+        made[record] = b"".join(map(digest, texts))
+    return made
 
 
 def advertise(

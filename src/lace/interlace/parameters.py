@@ -37,6 +37,8 @@ class Parameters:
     """Bytes of records that are kept at hand from being stored until they are evaluated."""
     answer_at_once: int = 5000
     """Records in one part of an answer about policy."""
+    scan_from: int = 1000
+    """Fewer records are looked for one by one; more may be found by going through all of them."""
     standard_prefix: int = STANDARD_PREFIX
     """The length of prefixes of standard partitions; both sides must have the same."""
 

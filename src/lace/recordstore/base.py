@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import islice
 from types import TracebackType
 from typing import Final, NewType, Protocol, Self
 
@@ -111,6 +112,10 @@ class LinkChange:
     """The head that the change begins from; None to begin from nothing."""
 
 
+FieldsOf = tuple[str, list[tuple[str, int, str]]]
+"""The hash of a record; then of each field the name, the index among its name, and the value."""
+
+
 class Closes:
     """Something that is closed at the end of a with block."""
 
@@ -141,6 +146,12 @@ class Snapshot(FactSource, AbstractContextManager["Snapshot"], Protocol):
 
     def records(self, hashes: Sequence[str]) -> Iterator[Record]:
         """Yield those of some records that were there, in any order."""
+
+    def fields(self, names: frozenset[str] | None, at_once: int) -> Iterator[list[FieldsOf]]:
+        """Yield all records with their fields of these names (None: all), so many at once.
+
+        Fields come by name and index. In which order two records come does not depend on others.
+        """
 
     def close(self) -> None:
         """Let go of the moment."""
@@ -203,6 +214,13 @@ class RecordStore(Protocol):
 
     def close(self) -> None:
         """Release everything; a closed store cannot be used again."""
+
+
+def in_batches(entries: Iterable[FieldsOf], at_once: int) -> Iterator[list[FieldsOf]]:
+    """Yield entries, so many at once."""
+    left = iter(entries)
+    while batch := list(islice(left, at_once)):
+        yield batch
 
 
 def in_tip_order(

@@ -12,17 +12,19 @@ from lace.datalog.source import Row
 from lace.errors import Outcome, Status
 from lace.ids import RecordHash
 from lace.limits import DEFAULT_LIMITS, Limits
-from lace.record.facts import facts
+from lace.record.facts import facts, fields
 from lace.record.model import Record, Versioned
 from lace.recordstore import base
 from lace.recordstore.base import (
     Closes,
+    FieldsOf,
     LinkChange,
     LinkMemory,
     Listener,
     Listeners,
     StoredRecord,
     StoreRecordId,
+    in_batches,
     in_tip_order,
 )
 from lace.rules import LocalFacts
@@ -48,6 +50,10 @@ class MemorySnapshot(Closes):
 
     def records(self, hashes: Sequence[str]) -> Iterator[Record]:
         return filter(None, (self.record(RecordHash(hash)) for hash in hashes))
+
+    def fields(self, names: frozenset[str] | None, at_once: int) -> Iterator[list[FieldsOf]]:
+        here = (r for id, r in list(self._records.values()) if id <= self.high_water)
+        return in_batches(((r.hash, sorted(fields(r, names))) for r in here), at_once)
 
     @cached_property
     def _facts(self) -> LocalFacts:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +16,7 @@ from lace.ids import RecordHash
 from lace.record.facts import fields, links
 from lace.record.model import Plex, Record, Seal, Versioned
 from lace.record.validate import reread, validate_record
-from lace.recordstore.base import Closes, LinkMemory, StoreRecordId
+from lace.recordstore.base import Closes, FieldsOf, LinkMemory, StoreRecordId, in_batches
 from lace.recordstore.sqlite_file import connect, errors
 from lace.vocabulary import BLOB_HASH, FIELD, HAVE, PLEX_HASH, RECORD_LINK
 
@@ -40,6 +42,14 @@ _COLUMNS: Final = {
     "Name": ("name", "place"),
     "TAI": ("tai", "place"),
     "Signed-By": ("signed_by", "place WHERE signed_by IS NOT NULL"),
+}
+_OF_A_PLACE: Final = {  # in order
+    "App": "p.app",
+    "Group": 'p."group"',
+    "Name": "p.name",
+    "Signed-By": "p.signed_by",
+    "TAI": "p.tai",
+    "Type": "substr(p.hash, 1, 1)",
 }
 _IN_THE_BYTES: Final = ("Signature", "Data-Length")
 _IS_EXTRA: Final = f"n.id = f.name AND n.text NOT IN {(*_COLUMNS, *_IN_THE_BYTES)}"
@@ -158,6 +168,14 @@ class SqliteSnapshot(Closes):
             for (raw,) in rows:
                 yield reread(raw)
 
+    def fields(self, names: frozenset[str] | None, at_once: int) -> Iterator[list[FieldsOf]]:
+        if names is None or not names.isdisjoint(_IN_THE_BYTES):
+            records = (reread(raw) for _, raw in self.raw_records())
+            found: Iterable[FieldsOf] = ((r.hash, sorted(fields(r, names))) for r in records)
+        else:
+            found = chain(self._of_places(names), self._of_blobs(names))
+        return in_batches(found, at_once)
+
     def raw_records(self) -> Iterator[tuple[str, bytes]]:
         """Yield hash and bytes of every record, in the order they came."""
         with errors(self._path):
@@ -206,6 +224,42 @@ class SqliteSnapshot(Closes):
                     yield row
         if asked not in _COLUMNS and asked not in _IN_THE_BYTES:
             yield from self._rows(*_EXTRAS, bound)
+
+    def _of_blobs(self, names: frozenset[str]) -> Iterator[FieldsOf]:
+        query = "SELECT hash FROM record WHERE hash >= 'B.' AND hash < 'B/'"
+        with errors(self._path):
+            for (hash,) in self._connection.execute(query):
+                yield hash, [("Type", 0, "B")] if "Type" in names else []
+
+    def _of_places(self, names: frozenset[str]) -> Iterator[FieldsOf]:
+        """Yield all records that have a place; where none has extra fields, from one table."""
+        columns = [name for name in _OF_A_PLACE if name in names]
+        chosen = ", ".join(("p.hash", *(_OF_A_PLACE[name] for name in columns)))
+        others = sorted(names.difference(_OF_A_PLACE))
+        marks = ", ".join("?" * len(others))
+        with errors(self._path):
+            named = dict(
+                self._connection.execute(
+                    f"SELECT id, text FROM name WHERE text IN ({marks})",  # noqa: S608 (only marks)
+                    others,
+                )
+            )
+            if not named:
+                for hash, *values in self._connection.execute(f"SELECT {chosen} FROM place AS p"):  # noqa: S608 (ours)
+                    found = zip(columns, values, strict=True)
+                    yield hash, [(name, 0, value) for name, value in found if value is not None]
+                return
+            rows = self._connection.execute(
+                f"SELECT {chosen}, f.name, f.position, f.value FROM place AS p"  # noqa: S608 (ours)
+                " CROSS JOIN record AS r ON r.hash = p.hash LEFT JOIN field AS f"
+                f" ON f.record = r.id AND f.name IN ({', '.join(map(str, named))})"
+            )
+            for hash, same in groupby(rows, itemgetter(0)):
+                several = list(same)
+                found = zip(columns, several[0][1:-3], strict=True)
+                fields = [(name, 0, value) for name, value in found if value is not None]
+                fields += [(named[row[-3]], *row[-2:]) for row in several if row[-3] is not None]
+                yield hash, sorted(fields)
 
     # --- tables ---
 

@@ -17,7 +17,7 @@ from lace.crypto.native import digest
 from lace.errors import Code, ProtocolError
 from lace.ids import Verifier
 from lace.interlace import facts as blocks
-from lace.interlace.advertise import Advertisement, advertise, gather
+from lace.interlace.advertise import Advertisement, advertise, digests_of, gather
 from lace.interlace.facts import PREDICATES, block, decimal, parse_block
 from lace.interlace.negotiate import (
     WIRE_LIMITS,
@@ -105,6 +105,31 @@ def test_the_advertisement_of_an_independent_program() -> None:
         f"AdvertisedField('{PLEX.hash}','{ALICE}','Type','0','P')",
     ]
     assert b64a.encode(ADVERT.digest()) == "mj5ZQyphg472Zi6kk~4sXinPl6uH6V9R2lb_iPlrRnh"
+
+
+texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8) | st.sampled_from(
+    ["'", "\\", "\\'", "')\\nAdvertised('"]
+)
+
+
+@given(
+    st.lists(st.dictionaries(st.tuples(texts, st.integers(0, 11)), texts, max_size=4), max_size=5),
+    st.lists(texts, max_size=3),
+)
+def test_digests_of_many_are_those_of_each(
+    described: list[dict[tuple[str, int], str]], sources: list[str]
+) -> None:
+    labels = [SourceLabel(source) for source in sources]
+    records = {
+        f"P.{number}.H3": [(*field, value) for field, value in found.items()]
+        for number, found in enumerate(described)
+    }
+    expected = {
+        record: b"".join(advertise(record, label, found, None).digest() for label in labels)
+        for record, found in records.items()
+    }
+    in_order = [(record, sorted(found)) for record, found in records.items()]
+    assert digests_of(in_order, labels) == expected
 
 
 @pytest.mark.req("050-ARC-03", "050-SCH-04", "050-SCH-05")
