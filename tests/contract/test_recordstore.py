@@ -247,6 +247,18 @@ def test_a_snapshot_yields_records_with_their_fields(
     assert dict(found) == {record.hash: sorted(fields(record, chosen)) for record in kept}
 
 
+@pytest.mark.parametrize("count", [0, 3, 1100])
+def test_a_snapshot_knows_what_was_present(store: RecordStore, count: int) -> None:
+    blobs = [build_blob(b"%d" % i) for i in range(count)]
+    store.save(blobs)
+    store.forget([blobs[0].hash] if blobs else [])
+    later = build_blob(b"later")
+    asked = [*(blob.hash for blob in blobs), later.hash, build_blob(b"never").hash]
+    with store.snapshot() as snapshot:
+        store.save([later])
+        assert snapshot.present(asked) == {blob.hash for blob in blobs[1:]}
+
+
 def test_the_order_of_two_records_depends_on_them_alone(store: RecordStore) -> None:
     """Else what is done with some of them could tell of the others."""
 

@@ -98,7 +98,7 @@ class Meeting:
             )  # fmt: skip
             shown = exposure if isinstance(exposure, Exposure) else exposure[index]
             kept = None if warm is None else warm[index]
-            made = Participant(store, side, shown, limits, warm=kept)
+            made = Participant(store, side, shown, limits, warm=kept, whole=False)
             self._watch(made, self.asked_by[index])
             sides.append(made)
         self.pair = Pair(sides[0], sides[1], self._hear)
@@ -183,7 +183,7 @@ class Meeting:
     @property
     def worked(self) -> list[bool]:
         """Whether each side had to look at its records."""
-        return [side.local.policy is not None for side in self.pair.sides]
+        return [side.local.has_looked for side in self.pair.sides]
 
     @property
     def idle(self) -> bool:

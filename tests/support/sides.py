@@ -31,9 +31,12 @@ class Participant(Connection):
         *,
         journal: Journal | None = None,
         warm: WarmLinks | None = None,
+        whole: bool = True,
     ) -> None:
+        """``whole`` holds a policy to look at, also where none is needed."""
         self.store = store
         self.local = StoreAnswers.of(store, side, exposure or Exposure(), limits, warm)
+        self.local.whole = whole
         self.told: list[m.Event] = []
         super().__init__(side, lambda _side: self.local, journal=journal)
 

@@ -60,8 +60,21 @@ GIVES = module_from_text(
 TAKES = module_from_text(
     "SelectHave(P) :- Have(P), P != P.\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
 )
-RULES = [*MONOTONE, SHY, PAIRED, DUE, EVIDENCE, GIVES, TAKES]
-CAREFUL = [*MONOTONE[:4], SHY, EVIDENCE, TAKES]
+BEGUN = module_from_text(
+    "SelectHave(P) :- Have(P), Field(P,'Group',_,'g'), Field(P,'TAI',_,T), StartTAI(Now),"
+    " LexCompare(T,'<=',Now).\n"
+    "SelectAdvertised(P,S) :- Offered(P,S), not Have(P).\n"
+    "Offered(P,S) :- Advertised(P,S), AdvertisedField(P,S,'TAI',_,T), StartTAI(Now),"
+    " LexCompare(T,'<=',Now).\n"
+)
+LINKED = module_from_text(
+    "SelectHave(P) :- Have(P), Field(P,'Group',_,'g'), RecordLink(P,_,_,_,_).\n"
+    "SelectHave(P) :- Have(P), Field(P,'Group',_,'g'), Field(P,_,_,V), Here(V).\n"
+    "SelectHave(P) :- Have(P), Field(P,'Group',_,'g'), not PlexHash(P,_).\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), not AdvertisedField(P,S,'App',_,'other').\n"
+)
+RULES = [*MONOTONE, SHY, PAIRED, DUE, EVIDENCE, GIVES, TAKES, BEGUN, LINKED]
+CAREFUL = [*MONOTONE[:4], SHY, EVIDENCE, TAKES, BEGUN, LINKED]
 """Rules that select nothing of a group that they do not name."""
 EXPOSURES = [
     Exposure(default="selected"),
@@ -117,6 +130,8 @@ class Story:
     parameters: Parameters
     limits: Limits
     coarse: bool
+    apart: bool
+    """Whether all rules are of the kind that decides on each record apart."""
     deeds: tuple[Deed | Meet, ...]
 
     @classmethod
@@ -142,7 +157,8 @@ class Story:
             max_sketch_cells=chance.choice([0, 8, 64, 65_536]),
             transfer_phase_bytes=chance.choice([1, 2000, 1 << 25]),
         )
-        made = cls(records, has, keys, parameters, limits, chance.random() < 0.7, ())
+        coarse, apart = chance.random() < 0.7, chance.random() < 0.5
+        made = cls(records, has, keys, parameters, limits, coarse, apart, ())
         deeds = tuple(made._deed(chance, steady) for _ in range(chance.randint(2, 9)))
         last = Meet(("a", "b"))
         return replace(made, deeds=(*deeds, last, last))
@@ -207,6 +223,13 @@ def stored(lace: Lace, side: Side) -> StoreAnswers:
 def warm(lace: Lace, side: Side) -> StoreAnswers:
     """What is known is still in memory, as long as there is room."""
     return StoreAnswers.of(lace.store, side, lace.exposure, side.limits, lace.warm)
+
+
+def loaded(lace: Lace, side: Side) -> StoreAnswers:
+    """What rules look at is loaded, also where records could be decided on apart."""
+    made = StoreAnswers.of(lace.store, side, lace.exposure, side.limits, lace.warm)
+    made.whole = True
+    return made
 
 
 @dataclass(slots=True)
@@ -293,6 +316,8 @@ class Telling:
 
     def _rules(self, lace: Lace, number: int) -> PolicyModule:
         rules = CAREFUL if self._is_careful(lace) else RULES
+        if self.story.apart:
+            rules = [module for module in rules if module.decides_apart]
         return rules[number % len(rules)]
 
     # --- meetings ---
@@ -444,6 +469,8 @@ WAYS: list[tuple[MakeAnswers, MakeAnswers]] = [
     (warm, plain),
     (plain, warm),
     (stored, warm),
+    (loaded, loaded),
+    (loaded, stored),
 ]
 
 

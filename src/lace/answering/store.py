@@ -1,8 +1,9 @@
 """Answers from a store: its records, an exposure, and the policy that follows a plan.
 
-Facts are loaded once for a plan, only those that its rules look at, and then follow what is stored
-and forgotten; an answer costs in proportion to what changed. How an answer came to be known (it
-stands since the link was last used, it was followed, it was evaluated) cannot be seen in it.
+Where records can be decided on apart, only those are looked at that changed since the link was last
+used. Else facts are loaded once for a plan, only those that its rules look at, and then follow what
+is stored and forgotten. Either way an answer costs in proportion to what changed. How it came to be
+known (it stands since the link was last used, it was followed, it was evaluated) cannot be seen.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
+from lace.answering.apart import ApartAnswers
 from lace.answering.following import Position, came_since, facts_of, look, lost_since
 from lace.answering.memory import Known, basis_of, change_of, read_known, runtime_of
 from lace.answering.warm import WarmLink, WarmLinks, memory_of
@@ -28,6 +30,7 @@ from lace.interlace.parameters import DEFAULT_PARAMETERS, Parameters
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.executable import ExchangePolicy
 from lace.policy.mentions import Mentions
+from lace.policy.one_by_one import OneByOne
 from lace.policy.origin import SourceLabel
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
@@ -39,6 +42,7 @@ from lace.vocabulary import ADVERTISED, ADVERTISED_FIELD, HAVE
 
 Schema = frozenset[str] | None
 
+_DECIDED_AT_ONCE: Final = 1000
 _LOOKING_FOR: Final = 4  # times as much as to come across one
 
 
@@ -85,6 +89,13 @@ class StoreAnswers:
     """Those that became so in the course of this exchange: not to be kept."""
     _rest: tuple[bytes, WarmLink] | None = None
     """What the next exchange over the link may go on with; None while this one moves on."""
+    whole: bool = False
+    """Whether the policy is held with all it looks at, for somebody who wants to look at it."""
+    _plan: ExchangePlan | None = None
+    _apart: ApartAnswers | None = None
+    """What decides in place of a policy, if records can be decided on apart."""
+    _decided: bool = False
+    """Whether anything was decided apart in this epoch."""
     _fresh: dict[str, Record] = field(default_factory=dict)
     """Records that this exchange has just stored, so that they need not be read again."""
     _fresh_bytes: int = 0
@@ -137,11 +148,14 @@ class StoreAnswers:
             asked, self._unknown = replace(asked, withdrawn=withdrawn), set()
         self._touch(asked)
         self._rest = None
-        if self.policy is not None:
+        if self._apart is not None:
+            yield from self._decide(self._apart, asked, now)
+        elif self.policy is not None:
             yield from self._follow(asked, now)
         elif not self._stands(asked, now):
             yield from self._begin(asked, now)
         self._policy_bytes = memory_of(self.policy)
+        self._fresh, self._fresh_bytes = {}, 0
         yield m.Evaluated(forgotten=lost)
 
     def _look(self) -> Position:
@@ -158,14 +172,16 @@ class StoreAnswers:
         assert self._forgets is not None
         lost: Iterable[str] | None = self.store.forgotten(self._forgets)
         if lost is None:  # too much to say what: then all that is known to have been here
-            if self.policy is not None:
+            if self._apart is not None:
+                lost = self._apart.perhaps_here(self._touched)
+            elif self.policy is not None:
                 lost = [row[0] for row in self.policy.source.iterate(HAVE)]
             else:
                 lost = () if self._known is None else self._known.state.own.records("")
         gone = list(lost)
         if not gone:
             return frozenset()
-        return frozenset(gone).difference(record.hash for record in self._snapshot.records(gone))
+        return frozenset(gone).difference(self._snapshot.present(gone))
 
     def _stands(self, asked: m.Evaluate, now: Position) -> bool:
         """Whether the last fixed point of the link is still all there is to know."""
@@ -174,6 +190,28 @@ class StoreAnswers:
             return False
         runtime = runtime_of(asked.plan, self.exposure, asked.runtime)
         return (known.position, known.runtime) == (now, runtime)
+
+    def _decide(
+        self, apart: ApartAnswers, asked: m.Evaluate, now: Position
+    ) -> Iterator[m.Evaluated]:
+        """Decide on what changed, each record apart; on everything if that is not known."""
+        runtime, before = runtime_of(asked.plan, self.exposure, asked.runtime), self._position
+        if (apart.runtime, before) == (runtime, now) and not _has_claims(asked):
+            return
+        assert self._snapshot is not None
+        apart.hear(asked)
+        lost = self.store.forgotten(before.forgets) if apart.runtime == runtime else None
+        if lost is None:
+            answer = apart.decide_all(self._snapshot, frozenset(self._touched), asked.runtime)
+        else:
+            came = came_since(before, self.store, self._snapshot, self._fresh)
+            answer = apart.decide_some(self._snapshot, came, frozenset(lost), asked)
+        for part in answer:
+            self._touched.update(part.sendable, part.unsendable)
+            yield part
+        apart.runtime, self._runtime, self._position, self._decided = (
+            runtime, asked.runtime, now, True
+        )  # fmt: skip
 
     def _begin(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated]:
         """Load what a plan's rules look at, and evaluate it in full."""
@@ -245,7 +283,6 @@ class StoreAnswers:
         )
         for described in self._in_parts({row[0] for row in send}):
             yield m.Evaluated(sendable=digests_of(described, (mine, theirs)), more=True)
-        self._fresh, self._fresh_bytes = {}, 0
 
     # --- advertisements ---
 
@@ -314,6 +351,11 @@ class StoreAnswers:
         self._basis, self._schema = basis, asked.schema
         self._let_go_of_link()
         self.policy, self._known, self._rest = None, None, None
+        self._plan, self._apart, self._decided = asked.plan, None, False
+        if self._can_decide_apart(asked.plan):
+            most = min(self.parameters.answer_at_once, _DECIDED_AT_ONCE)
+            rules = OneByOne(asked.plan, self.index, self.exposure, self.limits, most)
+            self._apart, self._position = ApartAnswers(rules, asked.schema), Position(0, 0)
         self._touched, self._listed, self._unsaid = set(), set(), set()
         self._unknown, self._unkept = set(), set()
         if self._forgets is None:
@@ -329,7 +371,10 @@ class StoreAnswers:
             if kept is not None:
                 kept.close()
             return nothing
-        if rest is not None and rest.head == kept.head:
+        if self._apart is not None:
+            state, self._position = known.state, known.position
+            self._apart.begin(known.texts, state.own, state.wanted, known.runtime)
+        elif rest is not None and rest.head == kept.head:
             self.policy, self._mentions = rest.policy, rest.mentions
             self._position, self._runtime = known.position, rest.runtime
         self._known, self._kept = known, (asked.link, kept)
@@ -347,19 +392,30 @@ class StoreAnswers:
         peers.remove(self._unknown)
         return replace(nothing, state=replace(known.state, peers=peers))
 
+    def _can_decide_apart(self, plan: ExchangePlan) -> bool:
+        """Whether records are to be decided on apart.
+
+        While an exchange stays open and time moves on, a policy that follows has less to do.
+        """
+        viewer = plan.operands[1 - self.index].viewer
+        looks_at_time = plan.looks_at_time or self.exposure.looks_at_time(viewer)
+        can = OneByOne.can(plan, self.index, self.exposure)
+        return can and not self.whole and not (self._stays and looks_at_time)
+
     def remember(self, told: m.Remember) -> None:
         """Keep how the link stands, as one value: in the store, and at hand if there is room."""
-        policy, link, state = self.policy, told.link, told.state
-        if policy and link and state:  # else it stands as it stood, or nowhere
+        link, state = told.link, told.state
+        if self.has_looked and link and state:  # else it stands as it stood, or nowhere
             try:
-                self._keep(link, state, policy)
+                self._keep(link, state)
             except StoreError:
                 self._known = None  # without it the next exchange has more to do, and no more
         if self._stays and self._kept is not None:
             self._kept[1].hold()  # nobody knows for how long, and what others keep meanwhile
         self._let_go()
 
-    def _keep(self, link: bytes, state: m.LinkState, policy: ExchangePolicy) -> None:
+    def _keep(self, link: bytes, state: m.LinkState) -> None:
+        assert self._plan is not None
         before = self._known
         doubtful = self._touched | self._unkept
         lost: set[str] = set()
@@ -372,23 +428,27 @@ class StoreAnswers:
         texts = _changed({} if before is None else before.texts, changed)
         state.peers.remove(lost)
         self._unkept = lost
-        runtime = runtime_of(policy.plan, self.exposure, self._runtime)
+        runtime = runtime_of(self._plan, self.exposure, self._runtime)
         new = Known(self._basis, self._position, runtime, state, texts)
         known, change = change_of(new, before)
         self.store.keep_link(link, change)
         self._known, self._touched, self._unsaid = known, set(), set()
-        if self._mentions is not None and not lost:
-            self._rest = link, WarmLink(known.head, policy, self._mentions, self._runtime)
+        if self._apart is not None:
+            self._apart.own = known.state.own
+        elif self.policy is not None and self._mentions is not None and not lost:
+            self._rest = link, WarmLink(known.head, self.policy, self._mentions, self._runtime)
 
     def _text(self, record: str, state: m.LinkState) -> bytes | None:
         """Return the peer's advertisement, nothing if it follows from ours, None if it is lost."""
-        assert self.policy is not None
+        assert self._plan is not None
         claimed = state.peers.digest(record)
         if claimed is None or claimed == state.own.digest(record, 1):
             return b""
-        source = self.policy.peer.source_label
+        source = self._peer_label(self._plan)
         known = None
-        if self._was_listed(record) or not self.policy.plan.adverts_stand_alone:
+        if self._apart is not None:
+            known = self._apart.advert(record)
+        elif self._was_listed(record) or not self._plan.adverts_stand_alone:
             known = gather(self._known_facts(record, source), source).get(record)
         if known is None or known.digest() != claimed:
             known = next(self._describe([record], source), None)
@@ -453,9 +513,15 @@ class StoreAnswers:
             self._rest = None
 
     @property
+    def has_looked(self) -> bool:
+        """Whether any records had to be looked at since the epoch began."""
+        return self.policy is not None or self._decided
+
+    @property
     def memory(self) -> int:
         """About how many bytes the policy and what is at hand take."""
-        return self._policy_bytes + self._fresh_bytes
+        apart = 0 if self._apart is None else self._apart.memory
+        return self._policy_bytes + self._fresh_bytes + apart
 
 
 def _changed(texts: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Mapping[str, bytes]:

@@ -147,6 +147,9 @@ class Snapshot(FactSource, AbstractContextManager["Snapshot"], Protocol):
     def records(self, hashes: Sequence[str]) -> Iterator[Record]:
         """Yield those of some records that were there, in any order."""
 
+    def present(self, hashes: Sequence[str]) -> set[str]:
+        """Return those of some records that were there, by name."""
+
     def fields(self, names: frozenset[str] | None, at_once: int) -> Iterator[list[FieldsOf]]:
         """Yield all records with their fields of these names (None: all), so many at once.
 

@@ -51,6 +51,9 @@ class MemorySnapshot(Closes):
     def records(self, hashes: Sequence[str]) -> Iterator[Record]:
         return filter(None, (self.record(RecordHash(hash)) for hash in hashes))
 
+    def present(self, hashes: Sequence[str]) -> set[str]:
+        return {record.hash for record in self.records(hashes)}
+
     def fields(self, names: frozenset[str] | None, at_once: int) -> Iterator[list[FieldsOf]]:
         here = (r for id, r in list(self._records.values()) if id <= self.high_water)
         return in_batches(((r.hash, sorted(fields(r, names))) for r in here), at_once)

@@ -21,6 +21,7 @@ from lace.recordstore.sqlite_file import connect, errors
 from lace.vocabulary import BLOB_HASH, FIELD, HAVE, PLEX_HASH, RECORD_LINK
 
 _AT_ONCE: Final = 64  # records in memory
+_NAMES_AT_ONCE: Final = 500
 _RECORD, _NAME, _POSITION, _VALUE = range(4)
 
 # How each predicate is read: columns of a fact, and where they come from.
@@ -167,6 +168,16 @@ class SqliteSnapshot(Closes):
                 rows = self._connection.execute(query, part).fetchall()
             for (raw,) in rows:
                 yield reread(raw)
+
+    def present(self, hashes: Sequence[str]) -> set[str]:
+        found: set[str] = set()
+        for start in range(0, len(hashes), _NAMES_AT_ONCE):
+            part = hashes[start : start + _NAMES_AT_ONCE]
+            marks = ", ".join("?" * len(part))
+            query = f"SELECT hash FROM record WHERE hash IN ({marks})"  # noqa: S608 (only marks)
+            with errors(self._path):
+                found.update(hash for (hash,) in self._connection.execute(query, part))
+        return found
 
     def fields(self, names: frozenset[str] | None, at_once: int) -> Iterator[list[FieldsOf]]:
         if names is None or not names.isdisjoint(_IN_THE_BYTES):

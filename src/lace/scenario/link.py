@@ -57,7 +57,9 @@ class Watched(Connection):
         journal: Journal | None = None,
     ) -> None:
         self.store = store
-        self.local = _Noting(store, side.index, exposure, limits, parameters=side.parameters)
+        self.local = _Noting(
+            store, side.index, exposure, limits, parameters=side.parameters, whole=True
+        )
         super().__init__(side, lambda _side: self.local, journal=journal)
 
     def take(self, given: m.Input, now: Tai) -> None:

@@ -375,11 +375,12 @@ def test_rules_know_the_address_and_what_was_proven_of_it(address: str, tmp_path
     encrypted = address.startswith("wss")
     certificate = development_certificate(tmp_path) if encrypted else None
     exchanges = []
+    module = selecting("not Have('another')")  # so that there is a policy to look at
 
     async def work() -> str:
-        host = Host(store_of(notes(2)))
+        host = Host(store_of(notes(2)), module)
         async with host.at(address, certificate) as place:
-            near = client(MemoryStore(), trust=trusting(certificate))
+            near = client(MemoryStore(), trust=trusting(certificate), module=module)
             exchange = await near.dial(parse_address(place))
             assert isinstance(await exchange.run(), m.Closed)
             await host.ended.wait()

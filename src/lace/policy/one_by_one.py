@@ -1,0 +1,138 @@
+"""A plan that decides on each record apart, made executable on one side without keeping anything.
+
+Any records can be decided, in any company, and the answer is that of an ``ExchangePolicy`` over
+everything that is here. Rules of a peer are given what the view shows them and no more: which
+records are shown is found out first, and only these are put together for the peer's rules, so many
+at once. What such rules do can therefore not depend on how many others are hidden (L62).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from lace.datalog.source import Fact, Row
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.executable import ExchangePolicy
+from lace.policy.mentions import Mentions
+from lace.policy.own import OwnRules
+from lace.policy.plan import ExchangePlan
+from lace.policy.view import FACETS, Exposure, VisibleRecords
+from lace.record.facts import facts, fields
+from lace.record.model import Record
+from lace.rules import LocalFacts
+from lace.vocabulary import FIELD, HAVE
+
+_SHOWN: Final = Exposure(default="everything")  # of records that are known to be shown
+_IN_FIELDS: Final = frozenset((HAVE, FIELD))
+
+
+class Entry(NamedTuple):
+    """A record that is here, as far as anybody looks at it."""
+
+    record: str
+    fields: list[tuple[str, int, str]]
+    """Name, index among its name, value; in this order."""
+    others: tuple[Fact, ...] = ()
+    """Facts that are no fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneByOne:
+    """One side's execution of a plan that decides on each record apart."""
+
+    plan: ExchangePlan
+    index: int
+    """Which operand is the local one."""
+    exposure: Exposure = field(default_factory=Exposure)
+    limits: Limits = DEFAULT_LIMITS
+    at_once: int = 1000
+    """So many shown records are put together."""
+    mentions: Mentions = field(init=False)
+
+    def __post_init__(self) -> None:
+        modules = [operand.module for operand in self.plan.operands]
+        viewer = self.plan.operands[1 - self.index].viewer
+        found = Mentions.of([*modules, *self.exposure.modules_for(viewer)])
+        object.__setattr__(self, "mentions", found)
+
+    @classmethod
+    def can(cls, plan: ExchangePlan, index: int, exposure: Exposure) -> bool:
+        """Whether this side can decide on each record apart under a plan."""
+        viewer = plan.operands[1 - index].viewer
+        return plan.decides_apart and exposure.decides_apart(viewer)
+
+    # --- what rules look at ---
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """The fields that rules look at; None for all of them."""
+        return None if FIELD in self.mentions.predicates else self.mentions.fields
+
+    @property
+    def needs_bytes(self) -> bool:
+        """Whether rules look at more than fields."""
+        return not self.mentions.predicates <= _IN_FIELDS
+
+    def entry(self, record: Record, names: frozenset[str] | None) -> Entry:
+        """Return a record with the fields of some names, and what else rules look at."""
+        others = self.mentions.predicates - _IN_FIELDS
+        more = [f for f in facts(record) if (f[0], len(f) - 1) in others] if others else ()
+        return Entry(record.hash, sorted(fields(record, names)), tuple(more))
+
+    # --- deciding ---
+
+    def sendable(
+        self, batches: Iterable[list[Entry]], runtime: Iterable[Fact]
+    ) -> Iterator[list[Entry]]:
+        """Yield those of the entries that may be sent, in parts of a bounded size."""
+        public = tuple(runtime)
+        waiting: list[Entry] = []
+        for batch in batches:
+            waiting += self._shown(batch, public)
+            while len(waiting) >= self.at_once:
+                yield self._sendable(waiting[: self.at_once], public)
+                del waiting[: self.at_once]
+        if waiting:
+            yield self._sendable(waiting, public)
+
+    def requestable(self, offers: Iterable[Fact], runtime: Iterable[Fact]) -> set[str]:
+        """Return which records on offer may be requested, if they are not here."""
+        source = LocalFacts(runtime, self.limits)
+        for fact in offers:
+            source.add(fact)
+        return {row[0] for row in self._policy(source, self.exposure).may_request}
+
+    def _shown(self, entries: list[Entry], runtime: tuple[Fact, ...]) -> list[Entry]:
+        """Return what the peer's rules may see."""
+        viewer = self.plan.operands[1 - self.index].viewer
+        modules = self.exposure.modules_for(viewer)
+        if not modules and self.exposure.default == "everything":
+            return entries
+        if not modules and self.exposure.default == "none":
+            return []
+        source = self._source(entries, runtime)
+        program = self.plan.operands[self.index].module.program
+        selected = OwnRules(program, source, FACETS, self.limits)
+        shown = VisibleRecords(self.exposure, viewer, source, selected, self.limits).records
+        return [entry for entry in entries if entry.record in shown]
+
+    def _sendable(self, shown: list[Entry], runtime: tuple[Fact, ...]) -> list[Entry]:
+        may_send = self._policy(self._source(shown, runtime), _SHOWN).may_send
+        return [entry for entry in shown if (entry.record,) in may_send]
+
+    def _policy(self, source: LocalFacts, exposure: Exposure) -> ExchangePolicy:
+        return ExchangePolicy(self.plan, self.index, source, exposure, self.limits)
+
+    def _source(self, entries: list[Entry], runtime: tuple[Fact, ...]) -> LocalFacts:
+        source = LocalFacts(runtime, self.limits)
+        source.add_rows(HAVE, [(entry.record,) for entry in entries])
+        rows: list[Row] = [
+            (record, name, str(index) if index else "0", value)
+            for record, found, _ in entries
+            for name, index, value in found
+        ]
+        source.add_rows(FIELD, rows)
+        source.add_all(fact for entry in entries for fact in entry.others)
+        return source
