@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lace import b64a
+from lace.answering.store import StoreAnswers
+from lace.driving.connection import Connection
 from lace.driving.pair import Pair
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
@@ -25,7 +27,6 @@ from lace.policy.view import Exposure
 from lace.record import Record, build_plex, facts, validate_record
 from lace.recordstore import MemoryStore, SqliteStore
 from lace.recordstore.base import RecordStore
-from lace.scenario.link import Watched
 from lace.selectors import selector
 from lace.tai import Tai
 from measure import Effort, Result, Target
@@ -289,11 +290,11 @@ def _id(hash: str) -> bytes:
 
 def _pair(left: RecordStore, right: RecordStore, *, is_open: bool = False) -> Pair:
     sides = [
-        Watched(
-            store,
+        Connection(
             Side(index=index, module=_NOTES, open=is_open, limits=_LIMITS),
-            Exposure(default="selected"),
-            _LIMITS,
+            lambda side, store=store: StoreAnswers.of(  # type: ignore[misc]
+                store, side, Exposure(default="selected"), _LIMITS
+            ),
         )
         for index, store in enumerate((left, right))
     ]

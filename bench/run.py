@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import following
 import importing
 import interlacing
 import plex_parsing
@@ -33,6 +34,7 @@ BENCHES: Final = {
     "policy": policy_update.run,
     "import": importing.run,
     "interlace": interlacing.run,
+    "follow": following.run,
     "sketch": sketching.run,
     "stream": streaming.run,
 }
