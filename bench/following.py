@@ -1,6 +1,7 @@
 """What a contact costs after a restart, and what the first look at all records costs.
 
-Where selectors look at one record at a time (here: a prefix), a contact looks at what is new alone.
+Where selectors look at one record at a time (here: a prefix), a contact looks at what is new alone;
+in a room, also at the grants.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lace.answering.store import StoreAnswers
@@ -19,12 +21,13 @@ from lace.interlace import messages as m
 from lace.interlace.advertise import advertise
 from lace.interlace.machine import Side
 from lace.limits import Limits
+from lace.policy.module import PolicyModule
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
-from lace.record import Record, build_plex
+from lace.record import Record, build_plex, seal
 from lace.recordstore import SqliteStore
-from lace.selectors import selector
+from lace.selectors import room, selector
 from lace.tai import Tai
 from measure import Effort, Result, Target, race
 
@@ -32,6 +35,8 @@ _NOW = Tai("1700000000:000000000")
 _NOTES = selector("//notes-demo//notes//")
 _LIMITS = Limits(max_advertisement_records_listed=1 << 20, max_loop_iterations=64)
 _KEYS = [SigningKey(bytes([number]) * 32) for number in (1, 2)]
+_ROOM = room("//notes-demo//notes//", authority=_KEYS[0].verifier)
+_GRANTS = 50
 _SELECTED = Exposure(default="selected")
 _SCHEMA = frozenset(("Group", "App"))
 _ROUNDS = 7
@@ -40,7 +45,11 @@ _BATCH = 5000
 
 def run(effort: Effort) -> list[Result]:
     with tempfile.TemporaryDirectory() as folder:
-        return [*_after_restart(effort, Path(folder)), _first_look(effort, Path(folder))]
+        return [
+            *_after_restart(effort, Path(folder)),
+            _room_after_restart(effort, Path(folder)),
+            _first_look(effort, Path(folder)),
+        ]
 
 
 # --- one record more, after a restart ---
@@ -48,7 +57,7 @@ def run(effort: Effort) -> list[Result]:
 
 def _after_restart(effort: Effort, folder: Path) -> list[Result]:
     sizes = effort.open_sizes[0], effort.open_sizes[-1]
-    seconds = [_one_more(folder, size) for size in sizes]
+    seconds = [_one_more(folder, size, _NOTES, _note) for size in sizes]
     return [
         Result(
             name=f"contact: one record more after a restart at {size:,}",
@@ -64,28 +73,53 @@ def _after_restart(effort: Effort, folder: Path) -> list[Result]:
     ]
 
 
-def _one_more(folder: Path, size: int) -> float:
-    paths = folder / f"left-{size}", folder / f"right-{size}"
-    _fill(paths[0], size)
+def _room_after_restart(effort: Effort, folder: Path) -> Result:
+    size = effort.room_records
+    grants = [_grant(number) for number in range(_GRANTS)]
+    spent = _one_more(folder, size, _ROOM, _signed, grants)
+    return Result(
+        name=f"contact: one record more after a restart in a room of {size:,}",
+        unit="records/s",
+        count=1,
+        seconds=spent,
+        floor="0.2 s",
+        floor_seconds=0.2,
+        target=Target(sign="<=", ratio=1),
+        notes=(f"CPU time of both sides, on SQLite; with {_GRANTS} grants",),
+    )
+
+
+def _one_more(
+    folder: Path,
+    size: int,
+    module: PolicyModule,
+    make: Callable[[int], Record],
+    more: Sequence[Record] = (),
+) -> float:
+    paths = folder / f"left-{make.__name__}-{size}", folder / f"right-{make.__name__}-{size}"
+    with SqliteStore(paths[0]) as store:
+        store.save(more)
+        for start in range(0, size, _BATCH):
+            store.save([make(number) for number in range(start, min(start + _BATCH, size))])
     shutil.copy(*paths)  # the last to close it has left everything in the one file
     least = float("inf")
     for number in range(1 + _ROUNDS):
         with SqliteStore(paths[0]) as left, SqliteStore(paths[1]) as right:
             if number:
-                left.save([_note(10**6 + number)])
-            pair = Pair(_side(0, left), _side(1, right))
+                left.save([make(10**6 + number)])
+            pair = Pair(_side(0, left, module), _side(1, right, module))
             begin = time.process_time()
             pair.start(_NOW)
             pair.run(_NOW)
             if number:  # the first time they get to know each other
                 least = min(least, time.process_time() - begin)
-            assert right.count() == size + number
+            assert right.count() == len(more) + size + number
     return least
 
 
-def _side(index: int, store: SqliteStore) -> Connection:
+def _side(index: int, store: SqliteStore, module: PolicyModule) -> Connection:
     side = Side(
-        index=index, module=_NOTES, limits=_LIMITS, verifier=_KEYS[index].verifier,
+        index=index, module=module, limits=_LIMITS, verifier=_KEYS[index].verifier,
         peer_verifier=_KEYS[1 - index].verifier,
     )  # fmt: skip
     return Connection(side, lambda side: StoreAnswers.of(store, side, _SELECTED, _LIMITS))
@@ -103,7 +137,10 @@ def _first_look(effort: Effort, folder: Path) -> Result:
     asked = m.Evaluate(plan=plan, schema=_SCHEMA, runtime=())
     labels = [operand.source_label for operand in operands]
 
-    with SqliteStore(folder / f"left-{size}") as store, store.snapshot() as snapshot:
+    with (
+        SqliteStore(folder / f"left-{_note.__name__}-{size}") as store,
+        store.snapshot() as snapshot,
+    ):
         texts = [
             [advertise(record, label, fields, None).canonical() for label in labels]
             for batch in snapshot.fields(_SCHEMA, _BATCH)
@@ -142,13 +179,24 @@ def _first_look(effort: Effort, folder: Path) -> Result:
 # --- small things ---
 
 
-def _fill(path: Path, size: int) -> None:
-    with SqliteStore(path) as store:
-        for start in range(0, size, _BATCH):
-            store.save([_note(number) for number in range(start, min(start + _BATCH, size))])
-
-
 def _note(number: int) -> Record:
     return build_plex(
         group="notes-demo", app="notes", name=f"n/{number}", tai=f"{number:010d}:{0:09d}"
     )
+
+
+def _signed(number: int) -> Record:
+    plex = build_plex(
+        group="notes-demo", app="notes/message", name=f"n/{number}", tai=f"{number:010d}:{0:09d}"
+    )
+    return seal(plex, _KEYS[1])
+
+
+def _grant(number: int) -> Record:
+    """Return a grant: the first one is for whoever writes, the others for people who do not."""
+    member = _KEYS[1] if number == 0 else SigningKey(bytes([7, number]) * 16)
+    plex = build_plex(
+        group="notes-demo", app="notes/member", name=f"{number}", tai=f"{1:010d}:{0:09d}",
+        extras=[("Member", member.verifier)],
+    )  # fmt: skip
+    return seal(plex, _KEYS[0])

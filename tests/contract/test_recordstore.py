@@ -247,6 +247,39 @@ def test_a_snapshot_yields_records_with_their_fields(
     assert dict(found) == {record.hash: sorted(fields(record, chosen)) for record in kept}
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {}, {"Type": "B"}, {"Type": "P"}, {"Data-Length": "1"}, {"Group": "g"}, {"App": "b"},
+        {"Tag": "a"}, {"Tag": "b", "Name": "k"}, {"Group": "g", "App": "a", "Signed-By": "S"},
+        {"Signed-By": "S"}, {"Tag": "x", "Zone": "z"}, {"Zone": "z", "Type": "P"}, {"No": "x"},
+        {"TAI": f"{3:010d}:{0:09d}"}, {"Name": "k", "Data-Length": "0"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_snapshot_finds_records_by_their_fields(
+    store: RecordStore, values: dict[str, str]
+) -> None:
+    wanted = {name: forge.KEY.verifier if v == "S" else v for name, v in values.items()}
+    tagged = build_plex(
+        group="g", app="b", name="k", tai=f"{3:010d}:{0:09d}",
+        extras=[("Tag", "b"), ("Tag", "a"), ("Zone", "z")],
+    )  # fmt: skip
+    kept = [build_blob(b"1"), plex(), tagged, seal(plex("s", Tag="x"), forge.KEY), plex(Tag="x")]
+    gone = plex("gone", Tag="b")
+    store.save([*kept, gone])
+    store.forget([gone.hash])
+    with store.snapshot() as snapshot:
+        store.save([plex("k", 9, Tag="b", Zone="z")])
+        found = [record.hash for record in snapshot.having(wanted)]
+    assert len(found) == len(set(found))
+    assert set(found) == {
+        record.hash
+        for record in kept
+        if wanted.items() <= {(name, value) for name, _, value in fields(record)}
+    }
+
+
 @pytest.mark.parametrize("count", [0, 3, 1100])
 def test_a_snapshot_knows_what_was_present(store: RecordStore, count: int) -> None:
     blobs = [build_blob(b"%d" % i) for i in range(count)]

@@ -22,7 +22,8 @@ from lace.datalog.change import Change
 from lace.ids import Verifier
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import PolicyModule, module_from_text
-from lace.policy.origin import Party, Viewer, label_operands
+from lace.policy.one_by_one import OneByOne
+from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Expose, Exposure
 from lace.rules import LocalFacts
@@ -211,17 +212,20 @@ def test_what_may_move_is_what_both_select(
 def test_what_is_decided_apart_is_what_is_decided_together(
     mine: PolicyModule, theirs: PolicyModule, facts: list[Fact], exposure: Exposure
 ) -> None:
-    plan = plan_of(mine, theirs)
-    if not plan.decides_apart or not exposure.decides_apart(Viewer(ALICE)):
+    told_by = OneByOne.guards(plan_of(mine, theirs), 0, exposure)
+    if told_by is None:
         return
     together = policy_of(mine, theirs, facts, exposure)
     kinds = {(p.name, p.arity) for p in RECORD_FACTS | ADVERTISEMENT_FACTS}
+    fields = {r: {(f[2], f[4]) for f in facts if f[:2] == ("Field", r)} for r in RECORDS}
+    guards = {r for r in RECORDS if any(values <= fields[r] for values in told_by)}
     send: set[tuple[str, ...]] = set()
     request: set[tuple[str, ...]] = set()
     for record in RECORDS:
-        own = [fact for fact in facts if (fact[0], len(fact) - 1) not in kinds or fact[1] == record]
+        near = {record, *guards}
+        own = [fact for fact in facts if (fact[0], len(fact) - 1) not in kinds or fact[1] in near]
         apart = policy_of(mine, theirs, own, exposure)
-        assert {row[0] for row in (*apart.may_send, *apart.may_request)} <= {record}
-        send |= set(apart.may_send)
-        request |= set(apart.may_request)
+        assert {row[0] for row in (*apart.may_send, *apart.may_request)} <= near
+        send |= {row for row in apart.may_send if row == (record,)}
+        request |= {row for row in apart.may_request if row == (record,)}
     assert answers(together) == (send, request)

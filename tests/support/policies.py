@@ -60,21 +60,25 @@ selectors = selector_texts().map(module_from_text)
 
 @st.composite
 def selectors_apart(draw: DrawFn) -> PolicyModule:
-    """Return a selector that decides on each record by its own facts and runtime facts alone."""
+    """Return a selector that decides on each record apart, often with guards."""
     bodies = st.sampled_from([
         "Have(P)", "Have(P), Field(P,'Group',_,'u')", "BlobHash(P,_), not Member(P)",
         "Have(P), Field(P,'Group',_,G), Field(P,'App',_,G)", "Have(P), Member(P)",
         "Have(P), Cardinality(Field(P,'Group',_,_),'>','1')", "Have(P), Told(G), Field(P,_,_,G)",
-        f"Have('{RECORDS[0]}')", "Have(P), not Field(P,'Group',_,'v'), Now(T), T != '2'",
+        "Have(P), Field(P,'Group',_,G), Open(G)", "Have(P), not Closed()",
+        "Have(P), Cardinality(Open(_),'>','1')", f"Have('{RECORDS[0]}')", "Have(P), not Field(P,'Group',_,'v'), Now(T), T != '2'",
     ])  # fmt: skip
     offers = st.sampled_from([
         "Advertised(P,S)", "Advertised(P,S), AdvertisedField(P,S,'Group',_,'u')",
         "Advertised(P,S), not Have(P)", "Offer(P,S), not AdvertisedField(P,S,_,_,'w')",
+        "Advertised(P,S), AdvertisedField(P,S,'Group',_,G), Open(G)",
     ])  # fmt: skip
     lines = [
         "Told(G) :- Peer(V), Wanted(G).", "Wanted('u') :- true.", "Now(T) :- TickTAI(T).",
         "Member(P) :- Field(P,'App',_,'u').", "Member(P) :- Member(P), not RecordLink(P,_,_,_,P).",
         "Offer(P,S) :- Advertised(P,S), AdvertisedField(P,S,_,_,_).",
+        "Open(G) :- Have(Q), Field(Q,'App',_,'w'), Field(Q,'Group',_,G).", "Open('u') :- Closed().",
+        "Closed() :- Field(Q,'App',_,'v'), not Field(Q,'Group',_,'u'), not Member(Q).",
     ]  # fmt: skip
     for body in draw(st.lists(bodies, min_size=1, max_size=2)):
         record = f"'{RECORDS[0]}'" if RECORDS[0] in body else "P"

@@ -31,6 +31,7 @@ from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.record import Record, build_plex
 from lace.recordstore import MemoryStore
+from lace.selectors import room
 from lace.stream.binding import Endpoint
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 
@@ -73,8 +74,17 @@ LINKED = module_from_text(
     "SelectHave(P) :- Have(P), Field(P,'Group',_,'g'), not PlexHash(P,_).\n"
     "SelectAdvertised(P,S) :- Advertised(P,S), not AdvertisedField(P,S,'App',_,'other').\n"
 )
-RULES = [*MONOTONE, SHY, PAIRED, DUE, EVIDENCE, GIVES, TAKES, BEGUN, LINKED]
-CAREFUL = [*MONOTONE[:4], SHY, EVIDENCE, TAKES, BEGUN, LINKED]
+ENDED = room("//g//notes//", authority=KEYS[0].verifier, delegation=True, revocation_app="ended")
+BUSY = module_from_text(
+    "SelectHave(P) :- Have(P), Field(P,'Group',_,'g'), Field(P,'App',_,A), not Busy(A).\n"
+    "SelectHave(P) :- Have(P), Field(P,'Group',_,'g'), Cardinality(Busy(_),'>','1').\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'App',_,A), not Busy(A).\n"
+    "Busy('notes') :- Field(P,'Group',_,'h'), not PlexHash(P,_).\n"
+    "Busy('notes/message') :- Sealed(P), Field(P,'Type',_,'S'), Field(P,'App',_,'other').\n"
+    "Sealed(P) :- PlexHash(P,_).\n"
+)
+RULES = [*MONOTONE, SHY, PAIRED, DUE, EVIDENCE, GIVES, TAKES, BEGUN, LINKED, ENDED, BUSY]
+CAREFUL = [*MONOTONE[:4], SHY, EVIDENCE, TAKES, BEGUN, LINKED, ENDED, BUSY]
 """Rules that select nothing of a group that they do not name."""
 EXPOSURES = [
     Exposure(default="selected"),
@@ -317,7 +327,7 @@ class Telling:
     def _rules(self, lace: Lace, number: int) -> PolicyModule:
         rules = CAREFUL if self._is_careful(lace) else RULES
         if self.story.apart:
-            rules = [module for module in rules if module.decides_apart]
+            rules = [module for module in rules if module.guards is not None]
         return rules[number % len(rules)]
 
     # --- meetings ---

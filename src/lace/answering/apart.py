@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Final
 
+from lace.crypto.native import digest
 from lace.datalog.source import Fact
 from lace.errors import LimitExceeded
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, digests_of, gather
 from lace.interlace.facts import read_block
 from lace.interlace.partition import Partitions
+from lace.policy.apart import Guard
 from lace.policy.one_by_one import Entry, OneByOne
 from lace.policy.origin import SourceLabel
 from lace.record.model import Record
@@ -41,7 +43,11 @@ class ApartAnswers:
     wanted: set[str] = field(default_factory=set)
     """What was requestable by the last answer."""
     runtime: bytes | None = None
-    """A digest of the runtime facts that everything was decided by; None if nothing was yet."""
+    """A digest of what every decision depends on: the runtime facts that rules look at, and guards.
+    None if nothing was decided yet."""
+    told_by: frozenset[Guard] = frozenset()
+    """How guards are told."""
+    _guards: list[Entry] = field(default_factory=list)
     _heard: dict[str, Advertisement | None] = field(default_factory=dict)
     """What the peer has said of records in this epoch; None for what it withdrew."""
     _offered: int = 0
@@ -63,6 +69,32 @@ class ApartAnswers:
         own = () if self.own is None else self.own.records("")
         offered = (advert.record for advert in self.adverts())
         return {*doubtful, *own, *offered} - self.wanted
+
+    # --- guards ---
+
+    def look_at_guards(self, snapshot: Snapshot) -> None:
+        """Read the guards of a moment."""
+        found = {
+            record.hash: self.rules.entry(record, self._names)
+            for values in self.told_by
+            for record in snapshot.having(dict(values))
+        }
+        self._guards = [found[hash] for hash in sorted(found)]
+
+    def has_many_guards(self, most: int, runtime: tuple[Fact, ...]) -> bool:
+        """Whether the peer's rules can see more guards than so many; others do not count."""
+        few = len(self._guards) <= most
+        return not few and len(self.rules.shown(self._guards, runtime)) > most
+
+    def basis(self, runtime: bytes) -> bytes:
+        """Return a digest of what every decision depends on, beginning with the given one."""
+        if not self.told_by:
+            return runtime
+        return runtime + digest("\n".join(guard.record for guard in self._guards).encode())
+
+    def stands(self, runtime: bytes) -> bool:
+        """Whether everything was decided by these runtime facts, whatever the guards are now."""
+        return self.runtime is not None and self.runtime.startswith(runtime)
 
     # --- what the peer says ---
 
@@ -116,7 +148,7 @@ class ApartAnswers:
         """Decide on everything; what is doubtful may or may not have been advertised before."""
         known = set() if self.own is None else set(self.own.records(""))
         sendable: set[str] = set()
-        for part in self.rules.sendable(self._everything(snapshot), runtime):
+        for part in self.rules.sendable(self._everything(snapshot), runtime, self._guards):
             sendable.update(entry.record for entry in part)
             yield self._told(e for e in part if e.record not in known or e.record in doubtful)
         yield m.Evaluated(unsendable=frozenset((known | doubtful) - sendable), more=True)
@@ -133,7 +165,7 @@ class ApartAnswers:
         """Decide on records that came, on some that may be lost, and on those spoken of."""
         here: set[str] = set()
         sendable: set[str] = set()
-        for part in self.rules.sendable(self._entries(came, here), asked.runtime):
+        for part in self.rules.sendable(self._entries(came, here), asked.runtime, self._guards):
             sendable.update(entry.record for entry in part)
             yield self._told(part)
         gone = lost - here
@@ -155,7 +187,8 @@ class ApartAnswers:
         left = iter(offers)
         while batch := list(islice(left, self.rules.at_once)):
             facts = (fact for advert in batch for fact in advert.facts())
-            found = self.rules.requestable(facts, runtime)
+            found = self.rules.requestable(facts, runtime, self._guards)
+            found &= {advert.record for advert in batch}
             found -= snapshot.present(sorted(found))
             self.wanted |= found
             yield m.Evaluated(requestable=frozenset(found), more=True)

@@ -94,6 +94,8 @@ class StoreAnswers:
     _plan: ExchangePlan | None = None
     _apart: ApartAnswers | None = None
     """What decides in place of a policy, if records can be decided on apart."""
+    _choice: bool = False
+    """Whether it is still to be seen if there are too many guards for that."""
     _decided: bool = False
     """Whether anything was decided apart in this epoch."""
     _fresh: dict[str, Record] = field(default_factory=dict)
@@ -148,15 +150,21 @@ class StoreAnswers:
             asked, self._unknown = replace(asked, withdrawn=withdrawn), set()
         self._touch(asked)
         self._rest = None
-        if self._apart is not None:
-            yield from self._decide(self._apart, asked, now)
-        elif self.policy is not None:
-            yield from self._follow(asked, now)
-        elif not self._stands(asked, now):
-            yield from self._begin(asked, now)
+        yield from self._answer_to(asked, now)
         self._policy_bytes = memory_of(self.policy)
         self._fresh, self._fresh_bytes = {}, 0
         yield m.Evaluated(forgotten=lost)
+
+    def _answer_to(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated]:
+        """Answer in the way that has least to do."""
+        apart = self._apart
+        if apart is not None and self._stands_apart(apart, asked, now):
+            return iter(())
+        if apart is not None and self._stays_apart(apart, asked.runtime):
+            return self._decide(apart, asked, now)
+        if self.policy is not None:
+            return self._follow(asked, now)
+        return iter(()) if self._stands(asked, now) else self._begin(asked, now)
 
     def _look(self) -> Position:
         """Look at the store as it is now; return how far it has come."""
@@ -191,14 +199,20 @@ class StoreAnswers:
         runtime = runtime_of(asked.plan, self.exposure, asked.runtime)
         return (known.position, known.runtime) == (now, runtime)
 
+    def _stands_apart(self, apart: ApartAnswers, asked: m.Evaluate, now: Position) -> bool:
+        """Whether nothing has changed that a decision could depend on."""
+        runtime = runtime_of(asked.plan, self.exposure, asked.runtime)
+        return now == self._position and apart.stands(runtime) and not _has_claims(asked)
+
     def _decide(
         self, apart: ApartAnswers, asked: m.Evaluate, now: Position
     ) -> Iterator[m.Evaluated]:
         """Decide on what changed, each record apart; on everything if that is not known."""
-        runtime, before = runtime_of(asked.plan, self.exposure, asked.runtime), self._position
-        if (apart.runtime, before) == (runtime, now) and not _has_claims(asked):
-            return
         assert self._snapshot is not None
+        before = self._position
+        if now != before:
+            apart.look_at_guards(self._snapshot)
+        runtime = apart.basis(runtime_of(asked.plan, self.exposure, asked.runtime))
         apart.hear(asked)
         lost = self.store.forgotten(before.forgets) if apart.runtime == runtime else None
         if lost is None:
@@ -351,11 +365,9 @@ class StoreAnswers:
         self._basis, self._schema = basis, asked.schema
         self._let_go_of_link()
         self.policy, self._known, self._rest = None, None, None
-        self._plan, self._apart, self._decided = asked.plan, None, False
-        if self._can_decide_apart(asked.plan):
-            most = min(self.parameters.answer_at_once, _DECIDED_AT_ONCE)
-            rules = OneByOne(asked.plan, self.index, self.exposure, self.limits, most)
-            self._apart, self._position = ApartAnswers(rules, asked.schema), Position(0, 0)
+        self._plan, self._decided = asked.plan, False
+        self._apart, self._position = self._decides_apart(asked), Position(0, 0)
+        self._choice = self._apart is not None and bool(self._apart.told_by)
         self._touched, self._listed, self._unsaid = set(), set(), set()
         self._unknown, self._unkept = set(), set()
         if self._forgets is None:
@@ -374,7 +386,8 @@ class StoreAnswers:
         if self._apart is not None:
             state, self._position = known.state, known.position
             self._apart.begin(known.texts, state.own, state.wanted, known.runtime)
-        elif rest is not None and rest.head == kept.head:
+        at_hand = rest is not None and rest.head == kept.head
+        if rest is not None and at_hand and (self._apart is None or self._choice):
             self.policy, self._mentions = rest.policy, rest.mentions
             self._position, self._runtime = known.position, rest.runtime
         self._known, self._kept = known, (asked.link, kept)
@@ -392,15 +405,31 @@ class StoreAnswers:
         peers.remove(self._unknown)
         return replace(nothing, state=replace(known.state, peers=peers))
 
-    def _can_decide_apart(self, plan: ExchangePlan) -> bool:
-        """Whether records are to be decided on apart.
+    def _decides_apart(self, asked: m.Recall) -> ApartAnswers | None:
+        """Return what decides on records apart, if the plan allows it and there is no better way.
 
         While an exchange stays open and time moves on, a policy that follows has less to do.
         """
+        plan, most = asked.plan, min(self.parameters.answer_at_once, _DECIDED_AT_ONCE)
         viewer = plan.operands[1 - self.index].viewer
         looks_at_time = plan.looks_at_time or self.exposure.looks_at_time(viewer)
-        can = OneByOne.can(plan, self.index, self.exposure)
-        return can and not self.whole and not (self._stays and looks_at_time)
+        guards = OneByOne.guards(plan, self.index, self.exposure)
+        if guards is None or self.whole or (self._stays and looks_at_time):
+            return None
+        rules = OneByOne(plan, self.index, self.exposure, self.limits, most)
+        return ApartAnswers(rules, asked.schema, told_by=guards)
+
+    def _stays_apart(self, apart: ApartAnswers, runtime: tuple[Fact, ...]) -> bool:
+        """Whether records are decided on apart, as they are if guards are few."""
+        if self._choice:
+            assert self._snapshot is not None
+            self._choice = False
+            apart.look_at_guards(self._snapshot)
+            if apart.has_many_guards(self.parameters.most_guards, runtime):
+                self._apart = None
+            else:
+                self.policy = None
+        return self._apart is not None
 
     def remember(self, told: m.Remember) -> None:
         """Keep how the link stands, as one value: in the store, and at hand if there is room."""
@@ -428,14 +457,17 @@ class StoreAnswers:
         texts = _changed({} if before is None else before.texts, changed)
         state.peers.remove(lost)
         self._unkept = lost
-        runtime = runtime_of(self._plan, self.exposure, self._runtime)
+        if self._apart is not None and self._apart.runtime is not None:
+            runtime = self._apart.runtime
+        else:
+            runtime = runtime_of(self._plan, self.exposure, self._runtime)
         new = Known(self._basis, self._position, runtime, state, texts)
         known, change = change_of(new, before)
         self.store.keep_link(link, change)
         self._known, self._touched, self._unsaid = known, set(), set()
         if self._apart is not None:
             self._apart.own = known.state.own
-        elif self.policy is not None and self._mentions is not None and not lost:
+        if self.policy is not None and self._mentions is not None and not lost:
             self._rest = link, WarmLink(known.head, self.policy, self._mentions, self._runtime)
 
     def _text(self, record: str, state: m.LinkState) -> bytes | None:

@@ -39,6 +39,8 @@ class Parameters:
     """Records in one part of an answer about policy."""
     scan_from: int = 1000
     """Fewer records are looked for one by one; more may be found by going through all of them."""
+    most_guards: int = 1000
+    """With more records on which all others depend, a policy is held in memory."""
     standard_prefix: int = STANDARD_PREFIX
     """The length of prefixes of standard partitions; both sides must have the same."""
 

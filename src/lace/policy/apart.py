@@ -1,61 +1,123 @@
-"""Rules that decide on each record apart: by its own facts and by runtime facts alone.
+"""Rules that decide on each record apart: by its own facts, by runtime facts, and by guards.
 
-Most selectors are of this kind: a place, a field, a signer, the time at which an exchange began.
-What such rules say of a record stays the same whatever other records come and go, so that nobody
-has to look at those.
+Most selectors look at a place, a field, a signer, the time at which an exchange began, and nothing
+else. What such rules say of a record stays the same whatever other records come and go, so that
+nobody has to look at those.
+
+The rules of a room are nearly of this kind. Who is a member follows from grants, which are other
+records; but there are few of them, and they can be told by the values of their fields. Records of
+which others depend in this way are guards: together with them, each record is decided on apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from lace.datalog.ast import Anonymous, Atom, Predicate, Rule, Term, atom_of
+from lace.datalog.ast import Anonymous, Atom, Constant, Predicate, Rule, Term, atom_of
 from lace.vocabulary import (
     ADVERTISEMENT_FACTS,
     ALLOW_QUERY_RECORD,
+    FIELD,
     RECORD_FACTS,
     SELECT_ADVERTISED,
     SELECT_HAVE,
 )
 
-_SPEAK_OF_RECORDS: Final = (
-    RECORD_FACTS | ADVERTISEMENT_FACTS | {SELECT_HAVE, SELECT_ADVERTISED, ALLOW_QUERY_RECORD}
-)
+_EXPORTS: Final = frozenset((SELECT_HAVE, SELECT_ADVERTISED, ALLOW_QUERY_RECORD))
+
+Guard = frozenset[tuple[str, str]]
+"""Names of fields with the values by which guards can be told."""
 
 
-def decide_apart(rules: Iterable[Rule]) -> bool:
-    """Whether what rules derive of a record follows from its own facts and from runtime facts.
+def guards_of(rules: Iterable[Rule]) -> frozenset[Guard] | None:
+    """Return how the guards of rules can be told; None if rules do not decide apart.
 
-    Then a record of which nothing is known has nothing derived of it, either. Rules of this kind
-    that are not recognised (the record has to stand first in what helpers derive) cost only time.
+    With all records that are guards, what rules derive of any other record follows from its own
+    facts and from runtime facts; and nothing is derived of a record of which nothing is known.
+    There are rules of this kind that are not recognised; these cost time and nothing else.
     """
     rules = list(rules)
-    speaking = set(_SPEAK_OF_RECORDS)  # and everything that follows from them
+    speaking = _speaking(rules)
+    collective: set[Predicate] = set()  # what is derived of no single record
+    while more := _collective(rules, speaking - collective):
+        collective |= more
+    if collective & _EXPORTS:
+        return None
+    found: set[Guard] = set()
+    for rule in rules:
+        if rule.head.predicate in collective:
+            guards = _guards_in(rule, speaking - collective)
+            if guards is None:
+                return None
+            found |= guards
+    return frozenset(found)
+
+
+def _speaking(rules: list[Rule]) -> set[Predicate]:
+    """Return the predicates that speak of records, or follow from those that do."""
+    speaking = {*RECORD_FACTS, *ADVERTISEMENT_FACTS, *_EXPORTS}
     while True:
         follows = {
             rule.head.predicate
             for rule in rules
-            if any(atom.predicate in speaking for atom in filter(None, map(atom_of, rule.body)))
+            if any(atom.predicate in speaking for atom in _atoms(rule))
         }
         if follows <= speaking:
-            break
+            return speaking
         speaking |= follows
-    return all(
-        _is_about_one(rule, [part for part in map(atom_of, rule.body) if part], speaking)
-        for rule in rules
-        if rule.head.predicate in speaking
-    )
 
 
-def _is_about_one(rule: Rule, atoms: list[Atom], speaking: set[Predicate]) -> bool:
-    """Whether a rule looks at the record of its head and at no other, and finds something there."""
+def _collective(rules: list[Rule], single: set[Predicate]) -> set[Predicate]:
+    """Return some predicates that do not speak of a single record, whatever the others do."""
+    rules = [rule for rule in rules if rule.head.predicate in single]
+    found = {rule.head.predicate for rule in rules if not _finds_its_record(rule, single)}
+    if not found:
+        # What is left to speak of another record than the head: that is better derived of none.
+        found = {
+            atom.predicate
+            for rule in rules
+            for atom in _atoms(rule)
+            if atom.predicate in single and _record_of(atom) != _record_of(rule.head)
+        }
+    return found
+
+
+def _finds_its_record(rule: Rule, single: set[Predicate]) -> bool:
+    """Whether a rule looks for the record of its head, and at no facts of another one."""
     record = _record_of(rule.head)
     if record is None:
         return False
-    looked_at = [atom for atom in atoms if atom.predicate in speaking]
-    found = any(isinstance(part, Atom) and part.predicate in speaking for part in rule.body)
-    return found and all(_record_of(atom) == record for atom in looked_at)
+    base = [a for a in _atoms(rule) if a.predicate in RECORD_FACTS | ADVERTISEMENT_FACTS]
+    found = (p for p in rule.body if isinstance(p, Atom) and p.predicate in single)
+    return all(_record_of(a) == record for a in base) and any(
+        _record_of(a) == record for a in found
+    )
+
+
+def _guards_in(rule: Rule, speaking: set[Predicate]) -> set[Guard] | None:
+    """Return how the records that a rule looks at can be told; None if one of them cannot be."""
+    told: dict[Term, set[tuple[str, str]]] = {}
+    for atom in _atoms(rule):
+        if atom.predicate in ADVERTISEMENT_FACTS:
+            return None
+        if atom.predicate in speaking:
+            record = _record_of(atom)
+            if record is None:
+                return None
+            told.setdefault(record, set())
+    for part in rule.body:
+        if isinstance(part, Atom) and part.predicate == FIELD:
+            record, name, _, value = part.terms
+            if isinstance(name, Constant) and isinstance(value, Constant):
+                told[record].add((name.value, value.value))
+    return (
+        None if any(not fields for fields in told.values()) else set(map(frozenset, told.values()))
+    )
+
+
+def _atoms(rule: Rule) -> Iterator[Atom]:
+    return filter(None, map(atom_of, rule.body))
 
 
 def _record_of(atom: Atom) -> Term | None:

@@ -31,7 +31,7 @@ from lace.datalog.program import RuleProgram
 from lace.datalog.roles import Role
 from lace.errors import Code, Diagnostic, LacegramError, PolicyError, Severity
 from lace.limits import DEFAULT_LIMITS, Limits
-from lace.policy.apart import decide_apart
+from lace.policy.apart import Guard, guards_of
 from lace.rules import check_lacegram, compile_program
 from lace.text import line_fault
 from lace.vocabulary import (
@@ -120,9 +120,9 @@ class PolicyModule:
         )
 
     @cached_property
-    def decides_apart(self) -> bool:
-        """Whether each record is decided by its own facts and by runtime facts alone."""
-        return decide_apart(self.lacegram.rules)
+    def guards(self) -> frozenset[Guard] | None:
+        """How to tell the records that others depend on; None if those may be any records."""
+        return guards_of(self.lacegram.rules)
 
     def mentions(self, name: str) -> bool:
         """Whether any rule looks at a predicate of this name."""

@@ -1,19 +1,21 @@
 """A plan that decides on each record apart, made executable on one side without keeping anything.
 
-Any records can be decided, in any company, and the answer is that of an ``ExchangePolicy`` over
-everything that is here. Rules of a peer are given what the view shows them and no more: which
-records are shown is found out first, and only these are put together for the peer's rules, so many
-at once. What such rules do can therefore not depend on how many others are hidden (L62).
+Any records can be decided on, with the guards beside them, and the answer is that of an
+``ExchangePolicy`` over everything that is here. Rules of a peer are given what the view shows them
+and no more: which records are shown is found out first, and only these are put together for the
+peer's rules, so many at once. What such rules do can therefore not depend on how many others are
+hidden (L62).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from lace.datalog.source import Fact, Row
 from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.apart import Guard
 from lace.policy.executable import ExchangePolicy
 from lace.policy.mentions import Mentions
 from lace.policy.own import OwnRules
@@ -58,10 +60,10 @@ class OneByOne:
         object.__setattr__(self, "mentions", found)
 
     @classmethod
-    def can(cls, plan: ExchangePlan, index: int, exposure: Exposure) -> bool:
-        """Whether this side can decide on each record apart under a plan."""
-        viewer = plan.operands[1 - index].viewer
-        return plan.decides_apart and exposure.decides_apart(viewer)
+    def guards(cls, plan: ExchangePlan, index: int, exposure: Exposure) -> frozenset[Guard] | None:
+        """Return how to tell the guards of a plan; None if it does not decide on records apart."""
+        own, shown = plan.guards, exposure.guards(plan.operands[1 - index].viewer)
+        return None if own is None or shown is None else own | shown
 
     # --- what rules look at ---
 
@@ -84,27 +86,33 @@ class OneByOne:
     # --- deciding ---
 
     def sendable(
-        self, batches: Iterable[list[Entry]], runtime: Iterable[Fact]
+        self,
+        batches: Iterable[list[Entry]],
+        runtime: tuple[Fact, ...],
+        guards: Sequence[Entry] = (),
     ) -> Iterator[list[Entry]]:
         """Yield those of the entries that may be sent, in parts of a bounded size."""
-        public = tuple(runtime)
+        shown_guards = list(self.shown(guards, runtime)) if guards else []
         waiting: list[Entry] = []
         for batch in batches:
-            waiting += self._shown(batch, public)
+            shown = self.shown((*guards, *batch), runtime)
+            waiting += shown[len(shown_guards) :]  # guards are shown or not by themselves
             while len(waiting) >= self.at_once:
-                yield self._sendable(waiting[: self.at_once], public)
+                yield self._sendable(waiting[: self.at_once], shown_guards, runtime)
                 del waiting[: self.at_once]
         if waiting:
-            yield self._sendable(waiting, public)
+            yield self._sendable(waiting, shown_guards, runtime)
 
-    def requestable(self, offers: Iterable[Fact], runtime: Iterable[Fact]) -> set[str]:
-        """Return which records on offer may be requested, if they are not here."""
-        source = LocalFacts(runtime, self.limits)
+    def requestable(
+        self, offers: Iterable[Fact], runtime: tuple[Fact, ...], guards: Sequence[Entry] = ()
+    ) -> set[str]:
+        """Return which records may be requested by what is offered, if they are not here."""
+        source = self._source(guards, runtime)
         for fact in offers:
             source.add(fact)
         return {row[0] for row in self._policy(source, self.exposure).may_request}
 
-    def _shown(self, entries: list[Entry], runtime: tuple[Fact, ...]) -> list[Entry]:
+    def shown(self, entries: Sequence[Entry], runtime: tuple[Fact, ...]) -> Sequence[Entry]:
         """Return what the peer's rules may see."""
         viewer = self.plan.operands[1 - self.index].viewer
         modules = self.exposure.modules_for(viewer)
@@ -118,14 +126,16 @@ class OneByOne:
         shown = VisibleRecords(self.exposure, viewer, source, selected, self.limits).records
         return [entry for entry in entries if entry.record in shown]
 
-    def _sendable(self, shown: list[Entry], runtime: tuple[Fact, ...]) -> list[Entry]:
-        may_send = self._policy(self._source(shown, runtime), _SHOWN).may_send
+    def _sendable(
+        self, shown: list[Entry], guards: list[Entry], runtime: tuple[Fact, ...]
+    ) -> list[Entry]:
+        may_send = self._policy(self._source([*guards, *shown], runtime), _SHOWN).may_send
         return [entry for entry in shown if (entry.record,) in may_send]
 
     def _policy(self, source: LocalFacts, exposure: Exposure) -> ExchangePolicy:
         return ExchangePolicy(self.plan, self.index, source, exposure, self.limits)
 
-    def _source(self, entries: list[Entry], runtime: tuple[Fact, ...]) -> LocalFacts:
+    def _source(self, entries: Sequence[Entry], runtime: tuple[Fact, ...]) -> LocalFacts:
         source = LocalFacts(runtime, self.limits)
         source.add_rows(HAVE, [(entry.record,) for entry in entries])
         rows: list[Row] = [

@@ -9,6 +9,7 @@ from typing import Final, NewType
 from lace import b64a
 from lace.crypto.native import digest
 from lace.errors import Code, PolicyError
+from lace.policy.apart import Guard
 from lace.policy.lowering import ENCRYPTED, STANDARD, Lowering
 from lace.policy.module import Facet
 from lace.policy.origin import Operand
@@ -56,11 +57,16 @@ class ExchangePlan:
         )
 
     @property
-    def decides_apart(self) -> bool:
-        """Whether what is sent is decided by each record alone, and a request by its offer."""
-        return self.adverts_stand_alone and all(
-            operand.module.decides_apart for operand in self.operands
-        )
+    def guards(self) -> frozenset[Guard] | None:
+        """How to tell the records that others depend on; None if those may be any records.
+
+        If it is known, what is sent is decided by each record, a request by its offer, and both by
+        guards and runtime facts.
+        """
+        one, other = (operand.module.guards for operand in self.operands)
+        if one is None or other is None or not self.adverts_stand_alone:
+            return None
+        return one | other
 
     @property
     def looks_at_time(self) -> bool:

@@ -23,6 +23,7 @@ from lace.datalog.maintain import follow
 from lace.datalog.source import FactSource, MemorySource, Row
 from lace.errors import Code, LimitExceeded, PolicyError
 from lace.limits import DEFAULT_LIMITS, UNCOUNTED, UNLIMITED, Limits
+from lace.policy.apart import Guard
 from lace.policy.mentions import Mentions
 from lace.policy.module import Facet, PolicyModule
 from lace.policy.origin import Viewer
@@ -125,12 +126,17 @@ class Exposure:
         """Whether what it shows a viewer depends on moving time."""
         return any(module.mentions(TICK_TAI.name) for module in self.modules_for(viewer))
 
-    def decides_apart(self, viewer: Viewer) -> bool:
-        """Whether what it shows a viewer of a record depends on that record and on runtime facts.
+    def guards(self, viewer: Viewer) -> frozenset[Guard] | None:
+        """Return how to tell the records on which it depends whether others are shown.
 
-        What the local selector selects has to be decided in the same way.
+        None if those may be any records. What the local selector depends on is not counted.
         """
-        return all(module.decides_apart for module in self.modules_for(viewer))
+        found: frozenset[Guard] = frozenset()
+        for module in self.modules_for(viewer):
+            if module.guards is None:
+                return None
+            found |= module.guards
+        return found
 
     def modules_for(self, viewer: Viewer) -> tuple[PolicyModule, ...]:
         """Return the modules with a head that fits this viewer (A18)."""

@@ -18,6 +18,7 @@ from lace.datalog.source import FactSource
 from lace.errors import Outcome
 from lace.ids import RecordHash
 from lace.limits import MIB
+from lace.record.facts import fields
 from lace.record.model import Record, Seal, Versioned
 from lace.urc import Coordinate, VersionSelector, raw_tip_key
 
@@ -147,6 +148,9 @@ class Snapshot(FactSource, AbstractContextManager["Snapshot"], Protocol):
     def records(self, hashes: Sequence[str]) -> Iterator[Record]:
         """Yield those of some records that were there, in any order."""
 
+    def having(self, values: Mapping[str, str]) -> Iterator[Record]:
+        """Yield the records that have a field of each of these names with this value."""
+
     def present(self, hashes: Sequence[str]) -> set[str]:
         """Return those of some records that were there, by name."""
 
@@ -224,6 +228,11 @@ def in_batches(entries: Iterable[FieldsOf], at_once: int) -> Iterator[list[Field
     left = iter(entries)
     while batch := list(islice(left, at_once)):
         yield batch
+
+
+def has_fields(record: Record, values: Mapping[str, str]) -> bool:
+    """Whether a record has a field of each of these names with this value."""
+    return values.items() <= {(name, value) for name, _, value in fields(record, values)}
 
 
 def in_tip_order(

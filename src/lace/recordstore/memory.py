@@ -24,6 +24,7 @@ from lace.recordstore.base import (
     Listeners,
     StoredRecord,
     StoreRecordId,
+    has_fields,
     in_batches,
     in_tip_order,
 )
@@ -51,20 +52,24 @@ class MemorySnapshot(Closes):
     def records(self, hashes: Sequence[str]) -> Iterator[Record]:
         return filter(None, (self.record(RecordHash(hash)) for hash in hashes))
 
+    def having(self, values: Mapping[str, str]) -> Iterator[Record]:
+        return (record for record in self._all() if has_fields(record, values))
+
+    def _all(self) -> Iterator[Record]:
+        return (record for id, record in list(self._records.values()) if id <= self.high_water)
+
     def present(self, hashes: Sequence[str]) -> set[str]:
         return {record.hash for record in self.records(hashes)}
 
     def fields(self, names: frozenset[str] | None, at_once: int) -> Iterator[list[FieldsOf]]:
-        here = (r for id, r in list(self._records.values()) if id <= self.high_water)
-        return in_batches(((r.hash, sorted(fields(r, names))) for r in here), at_once)
+        return in_batches(((r.hash, sorted(fields(r, names))) for r in self._all()), at_once)
 
     @cached_property
     def _facts(self) -> LocalFacts:
         source = LocalFacts(limits=self._limits)
-        for id, record in list(self._records.values()):
-            if id <= self.high_water:
-                for fact in facts(record):
-                    source.add_valid(fact)
+        for record in self._all():
+            for fact in facts(record):
+                source.add_valid(fact)
         return source
 
     def predicates(self) -> Iterable[Predicate]:

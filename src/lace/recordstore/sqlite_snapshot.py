@@ -16,7 +16,14 @@ from lace.ids import RecordHash
 from lace.record.facts import fields, links
 from lace.record.model import Plex, Record, Seal, Versioned
 from lace.record.validate import reread, validate_record
-from lace.recordstore.base import Closes, FieldsOf, LinkMemory, StoreRecordId, in_batches
+from lace.recordstore.base import (
+    Closes,
+    FieldsOf,
+    LinkMemory,
+    StoreRecordId,
+    has_fields,
+    in_batches,
+)
 from lace.recordstore.sqlite_file import connect, errors
 from lace.vocabulary import BLOB_HASH, FIELD, HAVE, PLEX_HASH, RECORD_LINK
 
@@ -52,6 +59,7 @@ _OF_A_PLACE: Final = {  # in order
     "TAI": "p.tai",
     "Type": "substr(p.hash, 1, 1)",
 }
+_INDEXED: Final = frozenset(("Group", "App", "Name"))  # together, in this order
 _IN_THE_BYTES: Final = ("Signature", "Data-Length")
 _IS_EXTRA: Final = f"n.id = f.name AND n.text NOT IN {(*_COLUMNS, *_IN_THE_BYTES)}"
 _EXTRAS: Final = (  # before version 3, all fields had rows
@@ -168,6 +176,22 @@ class SqliteSnapshot(Closes):
                 rows = self._connection.execute(query, part).fetchall()
             for (raw,) in rows:
                 yield reread(raw)
+
+    def having(self, values: Mapping[str, str]) -> Iterator[Record]:
+        placed = {_OF_A_PLACE[name]: v for name, v in values.items() if name in _INDEXED}
+        others = [name for name in values if name not in _OF_A_PLACE and name not in _IN_THE_BYTES]
+        if placed:
+            where = " AND ".join(f"{column} = ?" for column in placed)
+            query = f"SELECT p.hash FROM place AS p WHERE {where}"  # noqa: S608 (ours)
+            with errors(self._path):
+                hashes = [h for (h,) in self._connection.execute(query, (*placed.values(),))]
+        elif others:
+            bound = {_NAME: others[0], _VALUE: values[others[0]]}
+            hashes = [row[0] for row in self._rows(*_EXTRAS, bound)]
+        else:
+            hashes = [row[0] for row in self._rows(*_TABLES[HAVE], {})]
+        records = self.records(list(dict.fromkeys(hashes)))
+        return (record for record in records if has_fields(record, values))
 
     def present(self, hashes: Sequence[str]) -> set[str]:
         found: set[str] = set()

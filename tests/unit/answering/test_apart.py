@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import forge
 import pytest
-from exchanges import AUTHORITY, NOTES, note
+from exchanges import AUTHORITY, BOB, EVE, NOTES, note
 from links import EVERYTHING, SELECTED, Meeting, Stores, held, later, two_stores
 
+from lace.answering.warm import WarmLinks
 from lace.codes import Code
+from lace.crypto import SigningKey
 from lace.errors import LimitExceeded
 from lace.interlace import messages as m
+from lace.interlace.parameters import Parameters
 from lace.limits import Limits
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.one_by_one import OneByOne
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
-from lace.record import Record, build_plex
+from lace.record import Record, build_plex, seal
 from lace.recordstore.memory import MemorySnapshot
 from lace.recordstore.sqlite_snapshot import SqliteSnapshot
-from lace.selectors import room
+from lace.selectors import room, with_support
 
 BEGUN = module_from_text(
     "SelectHave(P) :- Have(P), Field(P,'TAI',_,T), StartTAI(Now), LexCompare(T,'<=',Now).\n"
@@ -150,7 +154,9 @@ def test_other_runtime_facts_decide_on_everything_anew(
     [
         ((NOTES, NOTES), False, True),
         ((NOTES, EVERYTHING), True, True),
-        ((NOTES, ROOM), False, False),
+        ((NOTES, ROOM), False, True),
+        ((ROOM, ROOM), True, True),
+        ((NOTES, with_support(NOTES)), False, False),
         ((DUE, DUE), False, True),
         ((DUE, DUE), True, False),  # to follow the time costs less
     ],
@@ -163,6 +169,83 @@ def test_a_policy_is_held_only_where_it_is_needed(
     assert [side.local.policy is None for side in meeting.pair.sides] == [apart, apart]
     assert meeting.worked == [True, True]
     meeting.end()
+
+
+# --- guards ---
+
+
+def grant(member: SigningKey, number: int = 0) -> Record:
+    plex = build_plex(
+        group="notes-demo", app="notes/member", name=f"{number}", tai=f"{1:010d}:{0:09d}",
+        extras=[("Member", member.verifier)],
+    )  # fmt: skip
+    return seal(plex, AUTHORITY, aux=forge.AUX)
+
+
+def signed(member: SigningKey, number: int) -> Record:
+    plex = build_plex(
+        group="notes-demo", app="notes", name=f"{number}", tai=f"{number:010d}:{0:09d}"
+    )
+    return seal(plex, member, aux=forge.AUX)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_after_a_restart_a_room_looks_at_what_changed_and_at_its_grants(
+    stores: Stores, side: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for store in stores:
+        store.save([grant(BOB), *(signed(BOB, i) for i in range(60))])
+    Meeting(stores, (ROOM, ROOM)).end()
+    stores[side].save([signed(BOB, 500), signed(EVE, 501)])
+    looked = Looked(monkeypatch)
+    again = Meeting(stores, (ROOM, ROOM)).end()
+    assert stores[1 - side].has(signed(BOB, 500).hash)
+    assert not stores[1 - side].has(signed(EVE, 501).hash)
+    assert all(made.local.policy is None for made in again.pair.sides)
+    assert looked.everything == 0
+    assert len(looked.records) < 12
+    assert Meeting(stores, (ROOM, ROOM)).end().worked == [False, False]
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_another_grant_decides_on_everything_anew(stores: Stores, stays: bool) -> None:
+    stores[0].save([grant(BOB), signed(BOB, 1), *(signed(EVE, i) for i in range(2, 9))])
+    meeting = Meeting(stores, (ROOM, ROOM), stays=stays)
+    assert held(stores[1]) == {grant(BOB).hash, signed(BOB, 1).hash}
+    if not stays:
+        meeting.end()
+    stores[1].save([grant(EVE)])  # what the other one has to offer is known here by its words
+    meeting = meeting.wake() if stays else Meeting(stores, (ROOM, ROOM))
+    assert held(stores[1]) == held(stores[0])
+    assert stores[1].count() == 10
+    stores[0].forget([grant(EVE).hash])
+    if stays:
+        meeting.wake()
+        assert meeting.advertised(0) == {grant(BOB).hash, signed(BOB, 1).hash}
+    meeting.end()
+
+
+@pytest.mark.parametrize(("most", "apart"), [(2, False), (3, True)])
+@pytest.mark.parametrize("is_warm", [True, False])
+def test_many_guards_are_not_looked_at_again_and_again(
+    stores: Stores, most: int, apart: bool, is_warm: bool
+) -> None:
+    warm = (WarmLinks(), WarmLinks()) if is_warm else None
+    parameters = Parameters(most_guards=most)
+    stores[0].save([*(grant(BOB, i) for i in range(3)), signed(BOB, 1)])
+    for number in range(2, 5):
+        meeting = Meeting(stores, (ROOM, ROOM), parameters=parameters, warm=warm).end()
+        assert held(stores[1]) == held(stores[0])
+        assert (meeting.pair.left.local.policy is None) == apart
+        stores[0].save([signed(BOB, number)])
+
+
+def test_guards_that_a_peer_cannot_see_do_not_count_for_that(stores: Stores) -> None:
+    stores[0].save([*(grant(BOB, i) for i in range(9)), signed(BOB, 1)])
+    hides = Exposure(), SELECTED
+    parameters = Parameters(most_guards=3)
+    meeting = Meeting(stores, (ROOM, NOTES), parameters=parameters, exposure=hides).end()
+    assert meeting.pair.left.local.policy is None
 
 
 # --- limits count what the peer may see (L62) ---
@@ -183,7 +266,7 @@ def test_a_peer_cannot_count_hidden_records_by_its_limits(default: str) -> None:
     plan = plan_of(NOTES, COSTLY)
     viewer = plan.operands[1].viewer
     exposure = SELECTED if default == "selected" else expose("Have(P), Field(P,'App',_,'notes')")
-    runtime = [("Peer", viewer)]
+    runtime = (("Peer", str(viewer)),)
 
     def outcome(shown: int, hidden: int, work: int) -> str | int:
         rules = OneByOne(plan, 0, exposure, Limits(work=work), at_once=4)
@@ -196,7 +279,7 @@ def test_a_peer_cannot_count_hidden_records_by_its_limits(default: str) -> None:
         entries = [rules.entry(record, None) for record in mixed]
         batches = [entries[i : i + 3] for i in range(0, len(entries), 3)]
         try:
-            return sum(len(part) for part in rules.sendable(batches, runtime))
+            return sum(map(len, rules.sendable(batches, runtime)))
         except LimitExceeded as error:
             return error.limit
 

@@ -37,15 +37,41 @@ APART = {
     "a count of its own": module("Have(P), Cardinality(Field(P,'Tag',_,_),'>','1')"),
     "a rule for one": module(f"Have('{RECORD}')", head=f"'{RECORD}'"),
 }
-TOGETHER = {
+GUARDED = {
     "a room": ROOM,
+    "a room with delegation": room(
+        "//g//notes//", authority=KEY.verifier, delegation=True, revocation_app="ended"
+    ),
+    "a state of some": module("Have(P), Open()", "Open() :- Field(Q,'Tag',_,'open')."),
+    "a count of some": module("Have(P), Cardinality(T(_),'>','1')", "T(X) :- Field(X,'A',_,'b')."),
+    "a guard that lacks something": module(
+        "Have(P), Open()", "Open() :- Field(Q,'Tag',_,'open'), not Field(Q,'Draft',_,_)."
+    ),
+    "one by way of another": module(
+        "Have(P), Standing(V), Field(P,'Signed-By',_,V)",
+        "Member(V) :- Field(Q,'App',_,'member'), Field(Q,'Name',_,V).",
+        "Standing(V) :- Member(V), not Ended(V).",
+        "Ended(V) :- Field(Q,'App',_,'ended'), Field(Q,'Name',_,V).",
+    ),
+}
+TOGETHER = {
     "support": with_support(NOTES),
     "another record": module("Have(P), Have(Q), Field(Q,'Tag',_,'open')"),
     "any record": module("Have(P), Field(_,'Tag',_,'open')"),
     "no other record": module("Have(P), not Field(_,'Tag',_,'closed')"),
     "a count of all": module("Have(P), Cardinality(Have(_),'>','2')"),
     "the other end of a link": module("Have(P), RecordLink(Q,_,_,_,P)"),
-    "a state of all": module("Have(P), Open()", "Open() :- Field(Q,'Tag',_,'open')."),
+    "a state of all": module("Have(P), Open()", "Open() :- Field(Q,'Tag',_,_)."),
+    "a state that something is missing": module("Have(P), Open()", "Open() :- not Have('x')."),
+    "a count of all in a guard": module(
+        "Have(P), Open()", "Open() :- Field(Q,'Tag',_,'a'), Cardinality(Have(_),'>','2')."
+    ),
+    "a guard that looks at all": module(
+        "Have(P), Open()", "Open() :- Field(Q,'Tag',_,'a'), Field(R,'Tag',_,V), V != 'a'."
+    ),
+    "a guard by offers": module(
+        "Have(P), Open()", "Open() :- Field(Q,'Tag',_,'a'), Advertised(Q,_)."
+    ),
     "a helper that turns round": module(
         "Have(P), Signed(V,P), Here(V)", "Signed(V,P) :- Field(P,'Signed-By',_,V)."
     ),
@@ -57,12 +83,22 @@ TOGETHER = {
 
 @pytest.mark.parametrize("name", APART)
 def test_rules_that_look_at_the_record_of_their_head_decide_apart(name: str) -> None:
-    assert APART[name].decides_apart
+    assert APART[name].guards == frozenset()
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_records_that_others_depend_on_may_be_told_by_their_fields(name: str) -> None:
+    assert GUARDED[name].guards
+
+
+def test_the_guards_of_a_room_are_its_grants() -> None:
+    grants = {("Group", "g"), ("App", "notes/member"), ("Signed-By", KEY.verifier)}
+    assert ROOM.guards == frozenset([frozenset(grants)])
 
 
 @pytest.mark.parametrize("name", TOGETHER)
-def test_rules_that_look_at_any_other_record_do_not(name: str) -> None:
-    assert not TOGETHER[name].decides_apart
+def test_rules_that_look_at_any_other_record_do_not_decide_apart(name: str) -> None:
+    assert TOGETHER[name].guards is None
 
 
 def plan_of(mine: PolicyModule, theirs: PolicyModule, **more: Lowering) -> ExchangePlan:
@@ -75,15 +111,17 @@ def plan_of(mine: PolicyModule, theirs: PolicyModule, **more: Lowering) -> Excha
 
 
 def test_a_plan_decides_apart_if_both_operands_do() -> None:
-    assert plan_of(NOTES, APART["negation"]).decides_apart
-    assert not plan_of(NOTES, ROOM).decides_apart
-    assert not plan_of(ROOM, NOTES).decides_apart
+    assert plan_of(NOTES, APART["negation"]).guards == frozenset()
+    assert plan_of(NOTES, ROOM).guards == plan_of(ROOM, NOTES).guards == ROOM.guards
+    support = TOGETHER["support"]
+    assert plan_of(NOTES, support).guards is None
+    assert plan_of(support, NOTES).guards is None
 
 
 def test_a_plan_whose_offers_decide_on_what_is_sent_does_not() -> None:
     shy = module("Have(P), Advertised(P,_)")
-    assert shy.decides_apart
-    assert not plan_of(NOTES, shy).decides_apart
+    assert shy.guards == frozenset()
+    assert plan_of(NOTES, shy).guards is None
 
 
 def test_another_lowering_is_not_looked_into() -> None:
@@ -92,7 +130,7 @@ def test_another_lowering_is_not_looked_into() -> None:
         "MayRequest(P) :- o0_SelectAdvertised(P,S), o1_SelectAdvertised(P,S).\n"
         "MaySend(P) :- o0_SelectHave(P), o1_SelectHave(P), o0_SelectHave(Q), Q != P.\n",
     )
-    assert not plan_of(NOTES, NOTES, lowering=lowering).decides_apart
+    assert plan_of(NOTES, NOTES, lowering=lowering).guards is None
 
 
 def expose(body: str, viewer: str = "V") -> PolicyModule:
@@ -104,6 +142,6 @@ def test_an_exposure_decides_apart_if_the_modules_for_the_viewer_do() -> None:
     apart = expose("Have(P), Field(P,'Group',_,'g'), Peer(V)")
     together = expose("Have(P), Field(Q,'Group',_,'g'), Peer(V)")
     for_another = expose("Have(P), Have(Q)", "'V.somebody'")
-    assert Exposure().decides_apart(viewer)
-    assert Exposure((apart, for_another)).decides_apart(viewer)
-    assert not Exposure((apart, together)).decides_apart(viewer)
+    assert Exposure().guards(viewer) == frozenset()
+    assert Exposure((apart, for_another)).guards(viewer) == frozenset()
+    assert Exposure((apart, together)).guards(viewer) is None
