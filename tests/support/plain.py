@@ -5,11 +5,12 @@ What ``StoreAnswers`` says must be what this says, byte for byte, however it cam
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lace.answering.following import Position
 from lace.answering.memory import Known, basis_of, change_of, read_known, runtime_of
+from lace.errors import Outcome
 from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, advertise, gather
@@ -152,10 +153,8 @@ class PlainAnswers:
                 break
         return m.Served(tuple(found))
 
-    def save(self, asked: m.Save) -> m.Saved:
-        outcomes = self.store.save(asked.records)
-        hashes = [record.hash for record in asked.records]
-        return m.Saved(tuple(zip(hashes, outcomes, strict=True)))
+    def save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
+        return self.store.save(records)
 
     def close(self) -> None:
         pass

@@ -97,6 +97,7 @@ def small_parameters(chance: random.Random) -> Parameters:
         request_at_once=chance.choice([5, 100_000]),
         serve_at_once=chance.choice([1, 2, 256]),
         save_at_once=chance.choice([1, 3, 1024]),
+        validate_at_once=chance.choice([1, 2, 256]),
         hold_bytes=chance.choice([1, 1000, 1 << 22]),
         hold_fresh_bytes=chance.choice([0, 500, 1 << 26]),
         answer_at_once=chance.choice([1, 4, 5000]),

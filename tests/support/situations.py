@@ -18,6 +18,7 @@ from exchanges import NOTES, NOW, note
 
 from lace.answering.store import StoreAnswers
 from lace.driving.pair import as_text
+from lace.driving.saving import saved
 from lace.interlace import messages as m
 from lace.interlace.machine import InterlaceMachine, Side
 from lace.interlace.parameters import Parameters
@@ -137,7 +138,7 @@ class Half:
             case m.Serve():
                 yield self.answers.serve(asked)
             case m.Save():
-                yield self.answers.save(asked)
+                yield from saved(asked, self.side, self.answers)
 
 
 @dataclass

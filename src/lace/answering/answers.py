@@ -6,10 +6,12 @@ one moment of the records: that of the last ``evaluate``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from lace.errors import Outcome
 from lace.interlace import messages as m
+from lace.record.model import Record
 
 
 class Answers(Protocol):
@@ -27,8 +29,8 @@ class Answers(Protocol):
     def serve(self, asked: m.Serve) -> m.Served:
         """Return records that were requested and may be sent; None for one that is gone."""
 
-    def save(self, asked: m.Save) -> m.Saved:
-        """Store validated records; whatever is acknowledged stays."""
+    def save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
+        """Store records, in this order; whatever is acknowledged stays."""
 
     def remember(self, told: m.Remember) -> None:
         """Keep how the link stands at a fixed point, and hold nothing that others wait for."""

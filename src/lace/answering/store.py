@@ -20,7 +20,7 @@ from lace.answering.following import Position, came_since, facts_of, look, lost_
 from lace.answering.memory import Known, basis_of, change_of, read_known, runtime_of
 from lace.answering.warm import WarmLink, WarmLinks, memory_of
 from lace.datalog.source import Fact, Row
-from lace.errors import StoreError
+from lace.errors import Outcome, StoreError
 from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, digests_of, gather
@@ -128,15 +128,14 @@ class StoreAnswers:
                 break
         return m.Served(tuple(records))
 
-    def save(self, asked: m.Save) -> m.Saved:
+    def save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
         """Store records; keep them at hand until they were evaluated, as far as there is room."""
-        outcomes = self.store.save(asked.records)
-        for record in asked.records:
+        outcomes = self.store.save(records)
+        for record in records:
             if self._fresh_bytes < self.parameters.hold_fresh_bytes:
                 self._fresh[record.hash] = record
                 self._fresh_bytes += len(record.raw)
-        hashes = (record.hash for record in asked.records)
-        return m.Saved(tuple(zip(hashes, outcomes, strict=True)))
+        return outcomes
 
     # --- evaluation ---
 

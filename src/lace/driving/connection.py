@@ -10,6 +10,9 @@
         on the end:  connection.receive_eof(now)
         after connection.timer.seconds:  connection.receive_timer(connection.timer, now)
 
+A connection that ``hands_out`` leaves it to others to validate and store what comes, and takes more
+meanwhile: run each of connection.jobs() in any thread, and then connection.receive_done(job, now).
+
 No call waits for anything but the records of this side. None of them looks at records while there
 is something to send: the peer need not wait for that, and would take it for silence if it took
 long. Calls may come from any thread, one at a time. Two laces of one process need no bytes between
@@ -25,6 +28,7 @@ from dataclasses import dataclass, replace
 
 from lace.answering.answers import Answers
 from lace.driving.journal import Journal
+from lace.driving.saving import Job, Saving, saved
 from lace.errors import LaceError, StoreError
 from lace.ids import Verifier
 from lace.interlace import messages as m
@@ -59,8 +63,11 @@ class Connection:
         binding: Binding | None = None,
         module_for: ModuleFor | None = None,
         journal: Journal | None = None,
+        hands_out: bool = False,
     ) -> None:
         self.side = side
+        self.hands_out = hands_out
+        """Whether validating and storing is left to whoever drives this."""
         self.machine = InterlaceMachine(side)
         self.ended: m.Closed | m.Aborted | None = None
         """How the exchange ended; None while it goes on."""
@@ -73,6 +80,7 @@ class Connection:
         self._journal = journal
         self._came: deque[m.Input] = deque()  # what the machine is to be given next
         self._due: deque[Iterator[m.Input]] = deque()  # answers, which go before all of that
+        self._jobs: list[Job] = []
         self._sent: list[m.Outgoing] = []
         self._pieces: list[bytes] = []
         self._events: list[m.Event] = []
@@ -96,11 +104,15 @@ class Connection:
         limits: Limits = DEFAULT_LIMITS,
         module_for: ModuleFor | None = None,
         journal: Journal | None = None,
+        hands_out: bool = False,
     ) -> Connection:
         """Return a connection that speaks in bytes; call ``data_to_send`` for its first ones."""
         binding = Binding(endpoint, limits)
         side = binding.side(module, base)
-        return cls(side, answers, binding=binding, module_for=module_for, journal=journal)
+        return cls(
+            side, answers, binding=binding, module_for=module_for, journal=journal,
+            hands_out=hands_out,
+        )  # fmt: skip
 
     # --- what comes ---
 
@@ -124,7 +136,7 @@ class Connection:
 
     def receive_timer(self, timer: Timer, now: Tai) -> None:
         """Take note that a timer has run out; while there is work, nobody waits for the peer."""
-        if timer == self._timer and not self.has_work:
+        if timer == self._timer and not self.has_work and not self._saving:
             self._give(m.TimerFired(), now)
 
     def receive(self, said: m.Incoming, now: Tai) -> None:
@@ -143,15 +155,24 @@ class Connection:
         """Say something to this side: wake, change the selector, close."""
         self._give(order, now)
 
+    def receive_done(self, job: Job, now: Tai) -> None:  # noqa: ARG002 (it knows what it found)
+        """Take note that a job is done."""
+        self.work(now)
+
     @property
     def has_work(self) -> bool:
         """Whether to call ``work`` as soon as what there is to send was sent."""
-        return bool(self._due or self._came)
+        return bool(self._due or self._came) and not self._is_held_up
+
+    @property
+    def is_full(self) -> bool:
+        """Whether to hand over nothing more of the peer's before another job is done."""
+        return bool(self._came) and self._is_held_up
 
     def work(self, now: Tai) -> None:
         """Go on until nothing is left to do, or until there is something to send before that."""
-        while self._due or self._came:
-            if not self._due:
+        while self.has_work:
+            if not self._due or self._is_saving:
                 self._step(self._came.popleft(), now)
             elif self._pieces:
                 break
@@ -162,6 +183,11 @@ class Connection:
         self._close_call()
 
     # --- what goes ---
+
+    def jobs(self) -> list[Job]:
+        """Return what there is to do besides, each once; any thread may do it, in any order."""
+        jobs, self._jobs = self._jobs, []
+        return jobs
 
     def data_to_send(self) -> list[bytes]:
         """Return the bytes to be sent next, in pieces; each piece ends where an item ends."""
@@ -226,6 +252,7 @@ class Connection:
         if self.closed:  # whatever else was asked or said, nobody waits for it
             self._due.clear()
             self._came.clear()
+            self._jobs.clear()
         elif isinstance(given, m.PeerProven):
             self._choose_module(given.verifier)
 
@@ -246,6 +273,10 @@ class Connection:
                     self._answers.close()
             case m.Remember():
                 self.answers.remember(effect)
+            case m.Save() if self.hands_out:
+                saving = Saving.of(effect, self.side)
+                self._jobs += saving.validations
+                return saving
             case _:
                 return self._answer(effect)
         return None
@@ -263,12 +294,42 @@ class Connection:
                 case m.Serve():
                     yield self.answers.serve(question)
                 case m.Save():
-                    yield self.answers.save(question)
+                    yield from saved(question, self.side, self.answers)
         except StoreError as error:
             yield m.StoreFailed(error.code, error.message)
         except LaceError as error:
-            failed = m.StoreFailed if isinstance(question, m.Save) else m.EvaluationFailed
-            yield failed(error.code, error.message)
+            yield m.EvaluationFailed(error.code, error.message)
+
+    # --- what is done elsewhere ---
+
+    @property
+    def _saving(self) -> list[Saving]:
+        """What is being validated and stored elsewhere."""
+        return [due for due in self._due if isinstance(due, Saving) and due.is_under_way]
+
+    @property
+    def _is_saving(self) -> bool:
+        """Whether the next answer is one that is made elsewhere, and not there yet."""
+        due = self._due[0] if self._due else None
+        return isinstance(due, Saving) and due.is_under_way
+
+    @property
+    def _is_held_up(self) -> bool:
+        """Whether nothing can go on before a job is done.
+
+        More of the peer's is taken meanwhile, up to its end of a phase, while there is room.
+        """
+        if not self._is_saving:
+            return False
+        held = sum(saving.size for saving in self._saving)
+        room = held < self.side.parameters.hold_bytes
+        return not (self._came and room and self.machine.hears_more)
+
+    def _hand_out(self) -> None:
+        """Have the next records stored, as soon as they are validated and it is their turn."""
+        due = self._due[0] if self._due else None
+        if isinstance(due, Saving):
+            self._jobs += due.begin_storing(self.answers)
 
     def _choose_module(self, peer: Verifier) -> None:
         """Change to what is meant for this peer as soon as it has proven who it is.
@@ -289,12 +350,14 @@ class Connection:
         self._timer = None if effect.seconds is None else Timer(self._timers, effect.seconds)
 
     def _close_call(self) -> None:
-        """Count silence from here on, and say how much is held."""
+        """Count silence from here on, hand out what can be done, and say how much is held."""
+        self._hand_out()
         if self._counts_silence and self._timer is not None:
             self._timers += 1
             self._timer = replace(self._timer, number=self._timers)
         held = sum(table.memory for table in self.machine.tables) + self.machine.held
         held += 0 if self._answers is None else self._answers.memory
+        held += sum(saving.size for saving in self._saving)
         self.memory = held + (0 if self._binding is None else self._binding.held)
 
     @property

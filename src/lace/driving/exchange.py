@@ -1,7 +1,8 @@
 """One exchange over one byte stream: reads while it writes, and never lets memory grow without end.
 
 What the peer sends is handed to the connection in the order it came, in a worker thread where one
-is given, so that evaluation and storing never hold up other connections. What the connection sends
+is given, so that evaluation and storing never hold up other connections. Records that come are
+validated in other threads, and stored in the worker, while more are read. What the connection sends
 waits in a queue of its own. A peer that goes on without taking what it was sent is made to wait: an
 honest one is at most a phase ahead of what it has read. While the worker works for long, the peer
 is told so, and does not take it for silence.
@@ -10,17 +11,20 @@ is told so, and does not take it for silence.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from lace import collector
 from lace.clock import tai_now
 from lace.driving.connection import Connection, Timer
 from lace.driving.ratelimit import RateLimit
+from lace.driving.saving import Job, Storing
 from lace.errors import Code, TransportError
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS, Limits
@@ -35,6 +39,7 @@ _PHASES_UNSENT: Final = 2  # ended by us, but not yet taken by the peer
 _WRITE: Final = 1 << 16  # bytes that must be taken before the peer counts as silent
 _LAST_WORD_SECONDS: Final = 1.0
 _WORKING_SECONDS: Final = 5.0  # of work, after which the peer is told that it goes on
+_VALIDATING: Final = 4  # threads at most: a part of their work is done by one at a time
 
 
 @dataclass(slots=True)
@@ -49,7 +54,25 @@ class _Over:
     """The peer's bytes have ended."""
 
 
-_Came = bytes | m.Order | m.StreamFailed | Timer | _Over
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A job of the connection's has been done, or has failed."""
+
+    job: Job
+    work: asyncio.Future[None] | None = None
+
+
+_Came = bytes | m.Order | m.StreamFailed | Timer | _Over | _Done
+
+
+@cache
+def _validators() -> Executor:
+    """Return the threads that validate, for all exchanges of this process."""
+    return ThreadPoolExecutor(min(_VALIDATING, os.cpu_count() or 1), "lace-validate")
+
+
+if hasattr(os, "register_at_fork"):  # threads do not come along into a process that was forked
+    os.register_at_fork(after_in_child=_validators.cache_clear)
 
 
 class Exchange:
@@ -68,6 +91,7 @@ class Exchange:
         working_seconds: float = _WORKING_SECONDS,
     ) -> None:
         self.connection = connection
+        connection.hands_out = True
         self.traffic = Traffic()
         self._stream = stream
         self._limits = limits
@@ -76,9 +100,12 @@ class Exchange:
         self._rate_limit = rate_limit
         self._clock = clock
         self._working_seconds = working_seconds
-        self._inbox: asyncio.Queue[_Came] = asyncio.Queue()
+        self._inbox: deque[_Came] = deque()
+        self._done: deque[_Done] = deque()
+        self._arrived = asyncio.Event()  # something in one of these two
         self._ahead = 0  # bytes that were read and not yet handed on
-        self._is_working = False
+        self._working = 0  # what is being done for this exchange in other threads
+        self._tells: asyncio.TimerHandle | None = None
         self._is_unheard = False  # nothing can be sent any more
         self._outbox: deque[tuple[bytes, bool]] = deque()  # with whether a phase ends there
         self._unsent = 0  # bytes in the outbox
@@ -93,7 +120,7 @@ class Exchange:
 
     def give(self, order: m.Order | m.StreamFailed) -> None:
         """Hand over an order of this side's own (``Woken``, ``CloseRequested``, …)."""
-        self._inbox.put_nowait(order)
+        self._put(order)
 
     @property
     def waiting(self) -> int:
@@ -113,10 +140,11 @@ class Exchange:
         writing = asyncio.create_task(self._write())
         try:
             while self.connection.ended is None:
-                await self._step(await self._inbox.get())
+                await self._step(await self._next())
             await self._say_goodbye(self.connection.ended, reading, writing)
         finally:
             self._set_alarm(None)
+            self._tell_later(None)
             for task in (reading, writing):
                 task.cancel()
             await asyncio.gather(reading, writing, return_exceptions=True)
@@ -124,6 +152,20 @@ class Exchange:
         return self.connection.ended
 
     # --- the loop ---
+
+    def _put(self, came: _Came) -> None:
+        self._inbox.append(came)
+        self._arrived.set()
+
+    async def _next(self) -> _Came:
+        """Return what is to be handed on: jobs that are done, and what came if there is room."""
+        while True:
+            if self._done:
+                return self._done.popleft()
+            if self._inbox and not self.connection.is_full:
+                return self._inbox.popleft()
+            self._arrived.clear()
+            await self._arrived.wait()
 
     async def _step(self, came: _Came) -> None:
         if isinstance(came, bytes):
@@ -140,10 +182,16 @@ class Exchange:
         """Let the connection take what came, or go on with its work; send what it has to say."""
         loop = asyncio.get_running_loop()
         began = loop.time()
+        if isinstance(came, _Done) and came.work is not None:
+            came.work.result()
         if self._worker is None:
             self._hand_on(came)
         else:
-            await self._telling(loop.run_in_executor(self._worker, self._hand_on, came))
+            self._begin_work()
+            try:
+                await loop.run_in_executor(self._worker, self._hand_on, came)
+            finally:
+                self._end_work()
         # This side may not have listened meanwhile: that was no silence of the peer's.
         self._heard = min(loop.time(), self._heard + loop.time() - began)
         self._pass_on()
@@ -161,31 +209,68 @@ class Exchange:
                     connection.receive_timer(came, now)
                 case _Over():
                     connection.receive_eof(now)
+                case _Done():
+                    connection.receive_done(came.job, now)
                 case m.StreamFailed():
                     connection.receive_failure(came, now)
                 case _:
                     connection.tell(came, now)
 
-    async def _telling(self, work: asyncio.Future[None]) -> None:
-        """Wait for work to be done, and tell the peer from time to time that it goes on."""
-        self._is_working = True
-        patience = self.connection.machine.phase_timeout  # of the peer: less than half of it may go
-        seconds = min(self._working_seconds, patience / 3)
-        while not (await asyncio.wait([work], timeout=seconds))[0]:
-            if not self._outbox:  # else there is enough for the peer to hear
-                self._send([WORKING], 0)
-        self._is_working = False
-        work.result()
-
     def _pass_on(self) -> None:
-        """Send what the connection says, set its timer, and tell what happened."""
+        """Send what the connection says, begin its jobs, set its timer, and tell what happened."""
         connection = self.connection
         before, self._phases_sent = self._phases_sent, connection.phases_sent
         self._send(connection.data_to_send(), self._phases_sent - before)
+        for job in connection.jobs():
+            self._begin(job)
         if connection.timer != self._timer:
             self._set_alarm(connection.timer)
         for event in connection.events():
             self._listen(event)
+
+    # --- work in other threads ---
+
+    def _begin(self, job: Job) -> None:
+        """Let a job be done: beside everything, or where the store is used."""
+        executor = self._worker if isinstance(job, Storing) else _validators()
+        if executor is None:
+            _run(job)
+            self._finish(_Done(job))
+            return
+        self._begin_work()
+        work = asyncio.get_running_loop().run_in_executor(executor, _run, job)
+        work.add_done_callback(lambda work: self._finish(_Done(job, work)))
+
+    def _finish(self, done: _Done) -> None:
+        if done.work is not None:
+            self._end_work()
+        self._done.append(done)
+        self._arrived.set()
+
+    def _begin_work(self) -> None:
+        self._working += 1
+        if self._working == 1:
+            patience = self.connection.machine.phase_timeout  # of the peer: a part of it may go
+            self._tell_later(min(self._working_seconds, patience / 3))
+
+    def _end_work(self) -> None:
+        self._working -= 1
+        if not self._working:
+            self._tell_later(None)
+
+    def _tell_later(self, seconds: float | None) -> None:
+        """Tell the peer from time to time that work goes on."""
+        if self._tells is not None:
+            self._tells.cancel()
+            self._tells = None
+        if seconds is not None:
+            loop = asyncio.get_running_loop()
+            self._tells = loop.call_later(seconds, self._tell_working, seconds)
+
+    def _tell_working(self, seconds: float) -> None:
+        if not self._outbox:  # else there is enough for the peer to hear
+            self._send([WORKING], 0)
+        self._tell_later(seconds)
 
     # --- reading ---
 
@@ -201,15 +286,15 @@ class Exchange:
                     break
                 self.traffic.bytes_in += len(chunk)
                 self._ahead += len(chunk)
-                self._inbox.put_nowait(chunk)
+                self._put(chunk)
                 if self._rate_limit is not None:
                     phases = self.connection.phases_received
                     wait = self._rate_limit.wait(loop.time(), self.traffic.bytes_in, phases)
                     await asyncio.sleep(wait)
         except TransportError as error:
             if error.code is not Code.TRANSPORT_LOST:
-                self._inbox.put_nowait(m.StreamFailed(error.code, error.message))
-        self._inbox.put_nowait(_Over())
+                self._put(m.StreamFailed(error.code, error.message))
+        self._put(_Over())
 
     # --- writing ---
 
@@ -255,7 +340,7 @@ class Exchange:
         try:
             while not writing.done():
                 # While this side works it may not read, and that is no silence of the peer's.
-                heard = loop.time() if self._is_working else max(began, self._heard)
+                heard = loop.time() if self._working else max(began, self._heard)
                 left = heard + self._limits.phase_timeout - loop.time()
                 if left <= 0:
                     raise TimeoutError
@@ -295,4 +380,9 @@ class Exchange:
         self._timer = timer
         if timer is not None:
             loop = asyncio.get_running_loop()
-            self._alarm = loop.call_later(timer.seconds, self._inbox.put_nowait, timer)
+            self._alarm = loop.call_later(timer.seconds, self._put, timer)
+
+
+def _run(job: Job) -> None:
+    with collector.paused():
+        job.run()

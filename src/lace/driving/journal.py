@@ -19,7 +19,7 @@ from typing import IO, Any, Final
 from lace import b64a
 from lace.codes import Code
 from lace.errors import EncodingError, LaceError, Outcome, Status, UsageError
-from lace.ids import RecordHash, Verifier
+from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement
 from lace.interlace.machine import InterlaceMachine, Side
@@ -140,6 +140,8 @@ def encode(value: Any, *, whole: bool = True) -> Any:
             return [encode(item, whole=whole) for item in value]
         case m.SendFacts():
             return {"type": "SendFacts", **_text(value.content)}
+        case m.Save():
+            return {"type": "Save", "records": list(value.hashes)}
     if not is_dataclass(value):
         raise UsageError(f"a {type(value).__name__} has no place", code=Code.JOURNAL_MALFORMED)
     content = {
@@ -366,7 +368,7 @@ _INPUTS: Final[dict[str, Callable[[Json], m.Input]]] = {
     "Described": lambda c: m.Described(tuple(map(_advert, c["adverts"]))),
     "Served": lambda c: m.Served(tuple(map(_record, c["records"]))),
     "Saved": lambda c: m.Saved(
-        tuple((RecordHash(hash), _outcome(outcome)) for hash, outcome in c["outcomes"])
+        tuple((str(hash), _outcome(outcome)) for hash, outcome in c["outcomes"])
     ),
     "StoreFailed": lambda c: m.StoreFailed(_CODES[c["code"]], c["detail"]),
 }

@@ -122,6 +122,11 @@ class InterlaceMachine:
         sent = 0 if self._peers is None else self._peers.sent.memory
         return facts * _FACT_BYTES + self._transfer.held + sent
 
+    @property
+    def hears_more(self) -> bool:
+        """Whether what the peer says may be handed over before the questions are answered."""
+        return not self._phases.peer_ended
+
     def peer_advertises(self, record: str) -> bool:
         """Whether the peer claims, as far as was heard, to have a record."""
         return self._peers is not None and record in self._peers.table
@@ -289,19 +294,24 @@ class InterlaceMachine:
 
     def _advance(self, now: Tai) -> None:
         """Say what there is to say, and move on whenever both sides have ended a phase."""
-        while self._ending is None and not self._awaiting:
+        while self._ending is None and not self._must_wait:
             if self._phases.is_idle:
                 if not self._leave_idle(now):
                     return
             elif not self._phases.ended and self._can_speak():
                 self._blame = m.Blame.LOCAL
                 self._speak(now)
-            elif self._phases.is_complete:
+            elif self._phases.is_complete and not self._awaiting:
                 self._blame = m.Blame.REMOTE  # what it said is looked at as a whole
                 facts, self._facts = self._facts, []
                 self._go(self._conclude(facts), now)
             else:
                 return
+
+    @property
+    def _must_wait(self) -> bool:
+        """Whether nothing can be said before an answer; what came may be stored meanwhile."""
+        return any(not isinstance(asked, m.Save) for asked in self._awaiting)
 
     def _go(self, occasion: Occasion, now: Tai, *, own: bool = False) -> None:
         """Move on, and ask the driver for what the next phase needs before it can speak."""
@@ -333,7 +343,7 @@ class InterlaceMachine:
         """Say one piece of this phase, and end it when there is no more."""
         if self.phase is Phase.TRANSFER:
             self._do(*self._transfer.serve(self._adverts_of_own.table))
-            if not self._awaiting and not self._transfer.is_serving:
+            if not self._must_wait and not self._transfer.is_serving:
                 self._end()
             return
         if self._saying is None:

@@ -17,7 +17,7 @@ from lace.codes import Code
 from lace.datalog.canonical import LacegramId
 from lace.datalog.source import Fact
 from lace.errors import Outcome
-from lace.ids import RecordHash, Verifier
+from lace.ids import Verifier
 from lace.interlace.advertise import Advertisement
 from lace.interlace.facts import block
 from lace.interlace.partition import Partitions
@@ -194,9 +194,9 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The answer to ``Save``, in the order asked."""
+    """The answer to ``Save``, in the order asked; what is not valid is rejected, and not stored."""
 
-    outcomes: tuple[tuple[RecordHash, Outcome[Record]], ...]
+    outcomes: tuple[tuple[str, Outcome[Record]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +306,11 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    records: tuple[Record, ...]
+    """Validate what came as bytes, and store what is valid."""
+
+    hashes: tuple[str, ...]
+    """What the records claim to be."""
+    came: tuple[PeerRecord | PeerValidated, ...] = field(repr=False)
 
 
 # --- effects: the rest ---
@@ -458,5 +462,5 @@ def fits(asked: Question, given: Input | None) -> bool:
                 record is None or record.hash == hash for hash, record in served
             )
         case Save(), Saved():
-            return [hash for hash, _ in given.outcomes] == [r.hash for r in asked.records]
+            return tuple(hash for hash, _ in given.outcomes) == asked.hashes
     return True

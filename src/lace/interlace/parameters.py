@@ -31,8 +31,10 @@ class Parameters:
     request_at_once: int = 100_000
     serve_at_once: int = 256
     save_at_once: int = 1024
+    validate_at_once: int = 256
+    """Records of one job: several threads share what is saved at once."""
     hold_bytes: int = 4 * MIB
-    """Record bytes held in memory at one time, either way."""
+    """Record bytes held in memory at one time, either way; as much again while it is stored."""
     hold_fresh_bytes: int = 64 * MIB
     """Bytes of records that are kept at hand from being stored until they are evaluated."""
     answer_at_once: int = 5000

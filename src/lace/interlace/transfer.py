@@ -16,8 +16,6 @@ from lace.interlace.parameters import Parameters
 from lace.interlace.partition import payload
 from lace.limits import Limits
 from lace.policy.plan import PlanId
-from lace.record.model import Record
-from lace.record.validate import validate_record
 
 _MARKLINE_START: Final = len("🖧: ".encode())
 _MARKLINE_END: Final = 100
@@ -82,7 +80,8 @@ class Transfer:
     _sent: list[str] = field(default_factory=list)
     """Sent in this phase."""
     _phase_bytes: int = 0
-    _unsaved: list[Record] = field(default_factory=list)
+    _unsaved: dict[str, m.PeerRecord | m.PeerValidated] = field(default_factory=dict)
+    """What came and is not yet asked to be stored, by the hash that it claims."""
     _unsaved_bytes: int = 0
     over: LimitExceeded | None = None
     """Set when a limit was broken: what was received before is stored, and then it ends."""
@@ -214,7 +213,7 @@ class Transfer:
     # --- receiving ---
 
     def take_record(self, given: m.PeerRecord | m.PeerValidated) -> list[m.Effect]:
-        """Validate the bytes of a requested record; what is not valid is rejected, and no more."""
+        """Take a requested record; whether it is valid is found out when it is to be stored."""
         if isinstance(given, m.PeerValidated):
             claimed, raw = str(given.record.hash), given.record.raw
         else:
@@ -226,14 +225,7 @@ class Transfer:
         self.tally.bytes_received += len(raw)
         if self._is_over(self.tally.bytes_received):
             return []
-        if isinstance(given, m.PeerValidated):
-            self._unsaved.append(given.record)
-        else:
-            outcome = validate_record(raw, self.limits)
-            if outcome.value is None:
-                code = outcome.code or Code.RECORD_MALFORMED
-                return [self._reject(claimed, code, outcome.detail)]
-            self._unsaved.append(outcome.value)
+        self._unsaved[claimed] = given
         self._unsaved_bytes += len(raw)
         if (
             len(self._unsaved) >= self.parameters.save_at_once
@@ -243,14 +235,15 @@ class Transfer:
         return []
 
     def save(self) -> list[m.Effect]:
-        """Return the question to store what is held, if anything is."""
+        """Return the question to validate and store what is held, if anything is."""
         if not self._unsaved:
             return []
-        question = m.Save(tuple(self._unsaved))
-        self._unsaved, self._unsaved_bytes = [], 0
+        question = m.Save(tuple(self._unsaved), tuple(self._unsaved.values()))
+        self._unsaved, self._unsaved_bytes = {}, 0
         return [question]
 
     def take_saved(self, given: m.Saved) -> list[m.Effect]:
+        """Tell what became of records; what is not valid is rejected, and no more."""
         effects: list[m.Effect] = []
         for hash, outcome in given.outcomes:
             if outcome.status not in {Status.ACCEPTED, Status.DUPLICATE}:

@@ -327,11 +327,9 @@ class LakeAnswers:
         """Return requested records as far as they fit."""
         return m.Served(tuple(_bounded(self._load(asked.hashes), asked.bytes)))
 
-    def save(self, asked: m.Save) -> m.Saved:
+    def save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
         """Write records down and commit them before they are acknowledged."""
-        outcomes = self.records.save(asked.records, self._missing, self._snapshot)
-        hashes = (record.hash for record in asked.records)
-        return m.Saved(tuple(zip(hashes, outcomes, strict=True)))
+        return self.records.save(records, self._missing, self._snapshot)
 
     def _load(self, hashes: Sequence[str]) -> Iterator[Record | None]:
         """Yield records in the order asked; None for what is not here."""

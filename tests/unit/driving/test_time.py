@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -26,7 +26,7 @@ from lace.clock import tai_now
 from lace.driving.client import new_nonce
 from lace.driving.connection import Connection
 from lace.driving.exchange import Exchange
-from lace.errors import Code, TransportError
+from lace.errors import Code, Outcome, TransportError
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.interlace.phases import Phase
@@ -70,9 +70,9 @@ class Slow(StoreAnswers):
         self._work("serve")
         return super().serve(asked)
 
-    def save(self, asked: m.Save) -> m.Saved:
+    def save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
         self._work("save")
-        return super().save(asked)
+        return super().save(records)
 
 
 def exchange(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -234,9 +234,9 @@ class Failing(StoreAnswers):
         self._count("serve")
         return super().serve(asked)
 
-    def save(self, asked: m.Save) -> m.Saved:
+    def save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
         self._count("save")
-        return super().save(asked)
+        return super().save(records)
 
     def _text(self, record: str, state: m.LinkState) -> bytes | None:
         self._count("remember")
@@ -333,9 +333,9 @@ class Breaking(StoreAnswers):
         self._perhaps("serve")
         return super().serve(asked)
 
-    def save(self, asked: m.Save) -> m.Saved:
+    def save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
         self._perhaps("save")
-        return super().save(asked)
+        return super().save(records)
 
     def remember(self, told: m.Remember) -> None:
         self._perhaps("remember")
