@@ -92,6 +92,23 @@ def test_what_was_saved_is_loaded_byte_for_byte(store: RecordStore) -> None:
     assert not store.has(missing)
 
 
+def test_many_are_loaded_in_the_order_asked_and_up_to_so_many_bytes(store: RecordStore) -> None:
+    blobs = [build_blob(b"%d" % number * 100) for number in range(1200)]
+    store.save(blobs[::-1])
+    missing = build_blob(b"nowhere").hash
+    hashes = [blob.hash for blob in blobs]
+    assert store.load_all([], 100) == []
+    assert store.load_all([*hashes[:2], missing, *hashes[2:]], 10**9) == [
+        *blobs[:2], None, *blobs[2:],
+    ]  # fmt: skip
+    two = len(blobs[0].raw) + len(blobs[1].raw)
+    assert store.load_all([hashes[0], missing, *hashes[1:]], two) == [blobs[0], None, blobs[1]]
+    assert store.load_all(hashes, two + 1) == blobs[:3]
+    assert store.load_all(hashes, 1) == blobs[:1]  # at least one, however large it is
+    assert store.load_all([missing, missing], 1) == [None, None]
+    assert store.load_all([hashes[1], hashes[0], hashes[1]], 10**9) == [*blobs[1::-1], blobs[1]]
+
+
 def test_reads_are_bounded_and_in_the_order_of_saving(store: RecordStore) -> None:
     blobs = [build_blob(b"%d" % i) for i in range(10)]
     assert store.high_water() == 0

@@ -118,15 +118,8 @@ class StoreAnswers:
 
     def serve(self, asked: m.Serve) -> m.Served:
         """Return requested records as far as they fit; None for one that is gone by now."""
-        records: list[Record | None] = []
-        size = 0
-        for hash in asked.hashes:
-            record = self.store.load(RecordHash(hash))
-            records.append(record)
-            size += 0 if record is None else len(record.raw)
-            if size >= asked.bytes:
-                break
-        return m.Served(tuple(records))
+        hashes = [RecordHash(hash) for hash in asked.hashes]
+        return m.Served(tuple(self.store.load_all(hashes, asked.bytes)))
 
     def save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
         """Store records; keep them at hand until they were evaluated, as far as there is room."""

@@ -173,6 +173,12 @@ class RecordStore(Protocol):
     def load(self, hash: RecordHash) -> Record | None:
         """Return a record, or None."""
 
+    def load_all(self, hashes: Sequence[RecordHash], most_bytes: int) -> list[Record | None]:
+        """Return records in this order, None for one that is not here.
+
+        Those at the end are left out as soon as the ones before have so many bytes.
+        """
+
     def has(self, hash: RecordHash) -> bool:
         """Whether a record is here."""
 

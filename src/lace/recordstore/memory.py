@@ -123,6 +123,16 @@ class MemoryStore(Closes):
         found = self._records.get(hash)
         return found[1] if found else None
 
+    def load_all(self, hashes: Sequence[RecordHash], most_bytes: int) -> list[Record | None]:
+        records: list[Record | None] = []
+        size = 0
+        for record in map(self.load, hashes):
+            records.append(record)
+            size += 0 if record is None else len(record.raw)
+            if size >= most_bytes:
+                break
+        return records
+
     def has(self, hash: RecordHash) -> bool:
         return hash in self._records
 

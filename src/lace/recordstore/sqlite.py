@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import RLock
@@ -86,6 +86,24 @@ class SqliteStore(Closes):
     def load(self, hash: RecordHash) -> Record | None:
         row = self._one("SELECT raw FROM record WHERE hash = ?", (hash,))
         return reread(row[0]) if row else None
+
+    def load_all(self, hashes: Sequence[RecordHash], most_bytes: int) -> list[Record | None]:
+        # Sizes first: one query for bytes must not read more of them than are wanted.
+        ids: list[int | None] = []
+        size = 0
+        with self._lock:
+            found = {
+                hash: (id, length)
+                for hash, id, length in self._chosen("hash, id, length(raw)", "hash", hashes)
+            }
+            for hash in hashes:
+                id, length = found.get(hash, (None, 0))
+                ids.append(id)
+                size += length
+                if size >= most_bytes:
+                    break
+            raws = dict(self._chosen("id, raw", "id", [id for id in ids if id is not None]))
+        return [None if id not in raws else reread(raws[id]) for id in ids]
 
     def has(self, hash: RecordHash) -> bool:
         return self._one("SELECT 1 FROM record WHERE hash = ?", (hash,)) is not None
@@ -362,6 +380,14 @@ class SqliteStore(Closes):
     def _one(self, query: str, values: tuple[Any, ...]) -> Any:
         with self._lock, errors(self.path):
             return self._connection.execute(query, values).fetchone()
+
+    def _chosen(self, columns: str, key: str, values: Sequence[Any]) -> Iterator[Any]:
+        """Yield columns of the records that have one of these values, in any order."""
+        for start in range(0, len(values), _VARIABLES):
+            part = values[start : start + _VARIABLES]
+            marks = ", ".join("?" * len(part))
+            query = f"SELECT {columns} FROM record WHERE {key} IN ({marks})"  # noqa: S608 (ours)
+            yield from self._all(query, tuple(part))
 
     def _all(self, query: str, values: tuple[Any, ...]) -> list[Any]:
         with self._lock, errors(self.path):
