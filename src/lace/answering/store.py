@@ -41,6 +41,7 @@ from lace.rules import LocalFacts
 from lace.vocabulary import ADVERTISED, ADVERTISED_FIELD, HAVE
 
 Schema = frozenset[str] | None
+_RECORD_BYTES: Final = 1000  # of one that is taken apart, beside its bytes
 
 _DECIDED_AT_ONCE: Final = 1000
 _LOOKING_FOR: Final = 4  # times as much as to come across one
@@ -127,7 +128,7 @@ class StoreAnswers:
         for record in records:
             if self._fresh_bytes < self.parameters.hold_fresh_bytes:
                 self._fresh[record.hash] = record
-                self._fresh_bytes += len(record.raw)
+                self._fresh_bytes += len(record.raw) + _RECORD_BYTES
         return outcomes
 
     # --- evaluation ---

@@ -135,15 +135,15 @@ class InterlaceMachine:
 
     def _hear(self, given: m.FromPeer, now: Tai) -> None:
         match given:
+            case m.PeerRecord() | m.PeerValidated():  # first, because there are many
+                self._join(Said.RECORD, now)
+                self._do(*self._transfer.take_record(given))
             case m.PeerModule():
                 self._join(Said.MODULE, now)
                 self._opening.take_module(given)
             case m.PeerFacts() | m.PeerTuples():
                 self._join(Said.FACTS, now)
                 self._hear_facts(given)
-            case m.PeerRecord() | m.PeerValidated():
-                self._join(Said.RECORD, now)
-                self._do(*self._transfer.take_record(given))
             case m.PeerPhaseEnd():
                 self._join(Said.END, now)
                 self._hear_end()
@@ -244,7 +244,7 @@ class InterlaceMachine:
         set, or this side was busy.
         """
         last, self._last = self._last or now, now
-        if self._phases.is_idle:
+        if self._phases.is_idle or now == last:
             return
         longest = self.phase_timeout * NS_PER_SECOND
         self._spent += min(max(0, difference_ns(now, last)), longest)

@@ -35,8 +35,8 @@ class Parameters:
     """Records of one job: several threads share what is saved at once."""
     hold_bytes: int = 4 * MIB
     """Record bytes held in memory at one time, either way; as much again while it is stored."""
-    hold_fresh_bytes: int = 64 * MIB
-    """Bytes of records that are kept at hand from being stored until they are evaluated."""
+    hold_fresh_bytes: int = 16 * MIB
+    """About how much is kept at hand of records from being stored until they are evaluated."""
     answer_at_once: int = 5000
     """Records in one part of an answer about policy."""
     scan_from: int = 1000

@@ -179,6 +179,7 @@ PARAMETERS = st.builds(
     describe_at_once=st.sampled_from([1, 1000]),
     serve_at_once=st.sampled_from([1, 256]),
     save_at_once=st.sampled_from([1, 3, 1024]),
+    validate_at_once=st.sampled_from([1, 256]),
     hold_bytes=st.sampled_from([1, 500, 1 << 22]),
     hold_fresh_bytes=st.sampled_from([0, 500, 1 << 26]),
     answer_at_once=st.sampled_from([1, 5000]),
