@@ -15,12 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lace import b64a
+from blake3 import blake3
+
+from lace import b64a, collector
 from lace.answering.store import StoreAnswers
 from lace.driving.connection import Connection
 from lace.driving.pair import Pair
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
+from lace.interlace.parameters import DEFAULT_PARAMETERS
 from lace.interlace.partition import Partitions
 from lace.limits import Limits
 from lace.policy.view import Exposure
@@ -32,15 +35,18 @@ from lace.tai import Tai
 from measure import Effort, Result, Target
 from negentropy import reconcile
 from records import make_seals
+from seal_validation import Work, floor_work
 
 _NOW = Tai("1700000000:000000000")
 _NOTES = selector("//notes-demo//notes//")
+_BATCH = DEFAULT_PARAMETERS.save_at_once
 _LIMITS = Limits(max_advertisement_records_listed=1 << 20, max_loop_iterations=64)
 
 
 def run(effort: Effort) -> list[Result]:
     return [
         _ingest(effort),
+        _alone(effort),
         *_differences(effort),
         _memory(effort),
         *_one_more(effort),
@@ -122,6 +128,59 @@ def _plain_insert(records: Sequence[Record], path: Path) -> float:
         connection.execute("COMMIT")
     connection.close()
     return time.process_time() - begin
+
+
+def _alone(effort: Effort) -> Result:
+    """Validate and store with no exchange around it, as a receiving side does it in batches."""
+    records = make_seals(effort.ingest_records)
+    raws = [record.raw for record in records]
+    work = floor_work(records)
+    least = [float("inf"), float("inf")]
+    for _ in range(effort.ingest_rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            least[0] = min(least[0], _validate_and_store(raws, Path(folder) / "store"))
+            least[1] = min(least[1], _hash_verify_insert(work, Path(folder) / "plain"))
+    return Result(
+        name="interlace: validated and stored alone",
+        unit="records/s",
+        count=len(raws),
+        seconds=least[0],
+        floor="3 BLAKE3 + BIP340 verify + insert of hash and bytes",
+        floor_seconds=least[1],
+        target=Target(sign=">=", ratio=0.75),
+        notes=(f"{len(raws):,} sealed records of about 1000 bytes, in batches of {_BATCH}",),
+    )
+
+
+def _validate_and_store(raws: Sequence[bytes], path: Path) -> float:
+    with SqliteStore(path) as store, collector.paused():
+        begin = time.process_time()
+        for start in range(0, len(raws), _BATCH):
+            store.save([validate_record(raw).unwrap() for raw in raws[start : start + _BATCH]])
+        return time.process_time() - begin
+
+
+def _hash_verify_insert(work: Sequence[Work], path: Path) -> float:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.executescript(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+        "CREATE TABLE record (id INTEGER PRIMARY KEY, hash TEXT UNIQUE, raw BLOB);"
+    )
+    begin = time.process_time()
+    for start in range(0, len(work), _BATCH):
+        connection.execute("BEGIN")
+        for whole, plex, blob, key, signature, digest in work[start : start + _BATCH]:
+            hash = blake3(whole).digest()
+            blake3(plex).digest()
+            blake3(blob).digest()
+            key.verify(signature, digest)
+            connection.execute(
+                "INSERT INTO record (hash, raw) VALUES (?, ?)", (b64a.encode(hash), whole)
+            )
+        connection.execute("COMMIT")
+    spent = time.process_time() - begin
+    connection.close()
+    return spent
 
 
 # --- differences ---

@@ -20,7 +20,7 @@ Work = tuple[bytes, bytes, bytes, PublicKeyXOnly, bytes, bytes]
 def run(effort: Effort) -> list[Result]:
     seals = make_seals(effort.records)
     raws = raw_of(seals)
-    work = _floor_work(seals)
+    work = floor_work(seals)
 
     def validate() -> None:
         for raw in raws:
@@ -48,7 +48,7 @@ def run(effort: Effort) -> list[Result]:
     ]
 
 
-def _floor_work(seals: list[Seal]) -> list[Work]:
+def floor_work(seals: list[Seal]) -> list[Work]:
     """Return all that the floor needs, sliced and parsed before the clock starts.
 
     Lace's own signatures have another challenge hash, so BIP340 gets signatures of its own, over

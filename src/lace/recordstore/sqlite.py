@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from lace.errors import Code, Outcome, Status, StoreError
 from lace.ids import RecordHash
-from lace.record.facts import links, numbered
+from lace.record.facts import LINK_ENDING, link_of, numbered
 from lace.record.model import Record, Versioned
 from lace.record.validate import reread
 from lace.recordstore import base
@@ -336,17 +336,21 @@ class SqliteStore(Closes):
             " VALUES (?, ?, ?, ?, ?, ?)",
             [place_of(record) for _, record in placed],
         )
+        fields: list[tuple[int, int, int, str]] = []
+        links: list[tuple[int, int, int, str, str]] = []
         for id, record in placed:
             if record.has_extras:
-                connection.executemany(
-                    "INSERT INTO field (record, name, position, value) VALUES (?, ?, ?, ?)",
-                    [(id, self._name(n), index, v) for n, index, v in numbered(record.extras)],
-                )
-                connection.executemany(
-                    "INSERT INTO link (record, name, position, data, target)"
-                    " VALUES (?, ?, ?, ?, ?)",
-                    [(id, self._name(x.name), x.index, x.data, x.target) for x in links(record)],
-                )
+                for name, index, value in numbered(record.extras):
+                    fields.append((id, self._name(name), index, value))
+                    link = link_of(name, index, value) if name.endswith(LINK_ENDING) else None
+                    if link is not None:
+                        links.append((id, self._name(name), index, link.data, link.target))
+        connection.executemany(
+            "INSERT INTO field (record, name, position, value) VALUES (?, ?, ?, ?)", fields
+        )
+        connection.executemany(
+            "INSERT INTO link (record, name, position, data, target) VALUES (?, ?, ?, ?, ?)", links
+        )
 
     def _delete(self, connection: sqlite3.Connection, hash: RecordHash) -> int:
         row = connection.execute("SELECT id, raw FROM record WHERE hash = ?", (hash,)).fetchone()
