@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,12 +141,17 @@ def _records(count: int) -> list[Record]:
 def _lace(folder: Path, records: list[Record], count: int) -> Steps:
     with SqliteStore(folder / "there") as store:
         store.save(records[:count])
-    with _serving(folder) as (address, server), SqliteStore(folder / "here") as here:
+    with (
+        _serving(folder) as (address, server),
+        SqliteStore(folder / "here") as here,
+        ThreadPoolExecutor(2) as worker,  # as a lace in a folder has it
+    ):
         client = Client(
             store=here,
             module=selector(_SELECT),
             exposure=Exposure(default="selected"),
             key=SigningKey(b"\x08" * 32),
+            worker=worker,
         )
 
         def sync() -> Step:

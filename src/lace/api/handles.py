@@ -211,14 +211,14 @@ def checked_key(key: SigningKey | None) -> SigningKey | None:
 
 
 def worker_of(lace: Lace) -> ThreadPoolExecutor | None:
-    """Return the thread in which a handle's evaluations run, if it has one."""
+    """Return the threads in which a handle evaluates and stores, if it has any."""
     return lace._worker  # noqa: SLF001
 
 
 async def in_worker(lace: Lace, work: Callable[[], T]) -> T:
-    """Do work on a handle's store in its own thread, so that the event loop goes on meanwhile.
+    """Do work on a handle's store in a thread of its own, so that the event loop goes on meanwhile.
 
-    What is in memory has no such thread: it is done at once.
+    What is in memory has no such threads: it is done at once.
     """
     if lace._worker is None:  # noqa: SLF001
         return work()
@@ -281,7 +281,7 @@ def open(
         exposure=said.exposure,
         peers=said.peers,
         room=said.room,
-        _worker=None if path is None else ThreadPoolExecutor(1, "lace"),
+        _worker=None if path is None else ThreadPoolExecutor(2, "lace"),
     )
 
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 from meeting import Host, client, within
 from wires import hashes, notes, store_of
 
 from lace.crypto import SigningKey
+from lace.driving import saving
 from lace.driving.backoff import Backoff
 from lace.driving.exchange import Exchange
-from lace.errors import Code, TransportError
+from lace.errors import Code, Outcome, StoreError, TransportError
 from lace.interlace import messages as m
-from lace.limits import DEFAULT_LIMITS
+from lace.limits import DEFAULT_LIMITS, Limits
 from lace.record import Record, build_blob
+from lace.record.validate import validate_record
 from lace.recordstore import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
 from lace.stream import items as i
@@ -98,6 +103,55 @@ def test_a_worker_thread_changes_nothing_but_where_work_is_done(tmp_path: Path) 
             assert sorted(ended.result.received) == sorted(r.hash for r in records)
 
     within(work())
+
+
+class Gate(MemoryStore):
+    """A store that stores only after more records have come than there were when it was asked."""
+
+    exchange: Exchange
+    passed = 0
+
+    def save(self, records: Iterable[Record]) -> list[Outcome[Record]]:
+        before, deadline = self._came, monotonic() + 20
+        while not self.passed and self._came == before:  # nothing comes after the last
+            if monotonic() > deadline:
+                raise StoreError("nothing came meanwhile", code=Code.STORE_FAILED)
+            sleep(0.001)
+        self.passed += 1
+        return super().save(records)
+
+    @property
+    def _came(self) -> int:
+        return self.exchange.connection.machine._transfer.tally.bytes_received
+
+
+def test_more_is_read_while_records_are_stored_and_validated_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: set[str] = set()
+
+    def noting(raw: bytes, limits: Limits) -> Outcome[Record]:
+        threads.add(threading.current_thread().name)
+        return validate_record(raw, limits)
+
+    monkeypatch.setattr(saving, "validate_record", noting)
+    records, store = notes(2500, size=400), Gate()
+
+    async def work() -> m.Closed | m.Aborted:
+        with ThreadPoolExecutor(2, "worker") as worker:
+            near, far = memory_streams()
+            serving = asyncio.create_task(Host(store_of(records)).serve(far))
+            store.exchange = client(store, worker=worker).over(near, HERE)
+            ended = await store.exchange.run()
+            await serving
+            return ended
+
+    ended = within(work())
+    assert isinstance(ended, m.Closed), ended
+    assert store.passed == 3
+    assert hashes(store) == {record.hash for record in records}
+    assert all(name.startswith("lace-validate") for name in threads), threads
+    assert threads
 
 
 def test_an_open_exchange_wakes_and_closes_in_order() -> None:
