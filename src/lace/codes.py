@@ -678,6 +678,11 @@ class Code(StrEnum):
         "What a store keeps of a link between exchanges is damaged.",
         "Exchange again: it is forgotten, and everything is found out anew.",
     )
+    STORE_QUARANTINE = (
+        "store.quarantine",
+        "A record's bytes are not those that were stored; it was put aside.",
+        "Sync with a peer that has it; find out what writes to the store's file.",
+    )
     STORE_NEWER = (
         "store.newer",
         "The store was written by a newer version of the engine.",

@@ -70,7 +70,10 @@ class Participant(Connection):
 
     def give_directly(self, given: m.Input, now: Tai) -> list[m.Incoming]:
         self.take(given, now)
-        return list(map(pair.as_it_is, self.sent()))
+        return [
+            m.PeerValidated(said.record) if isinstance(said, m.SendRecord) else pair.as_it_is(said)
+            for said in self.sent()
+        ]
 
 
 class Pair(pair.Pair):

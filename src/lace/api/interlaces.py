@@ -36,6 +36,7 @@ from lace.interlace.machine import Side
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.view import Expose, Exposure
 from lace.recordstore.base import RecordStore
+from lace.recordstore.memory import MemoryStore
 from lace.selectors import selector
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 
@@ -597,7 +598,8 @@ def _pair(
         )
         kept = journal if index == 0 else None
         sides.append(Connection(side, _answers_of(lace, exposures[index]), journal=kept))
-    return Pair(sides[0], sides[1], direct=True)
+    in_memory = (isinstance(store_of(left), MemoryStore), isinstance(store_of(right), MemoryStore))
+    return Pair(sides[0], sides[1], direct=True, vouched=in_memory)
 
 
 def _answers_of(lace: Lace, exposure: Exposure) -> MakeAnswers:

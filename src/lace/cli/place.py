@@ -7,9 +7,12 @@ A path may also be a store file alone; then there are no settings, and flags say
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from lace.api.handles import Lace, Peer, connect
+import click
+
+from lace.api.handles import Lace, Peer, connect, store_of
 from lace.api.handles import open as open_lace
 from lace.cli.arguments import read_signing_key, read_verifier
 from lace.crypto.keys import SigningKey
@@ -17,6 +20,7 @@ from lace.errors import Code, UsageError
 from lace.keyring import is_key_name
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
+from lace.recordstore.sqlite import SqliteStore
 from lace.settings import FILE, STORE, Settings, load, located, read_exposure, read_selector
 
 
@@ -32,8 +36,12 @@ class Place:
         return cls(Settings(folder=Path(), store=Path(STORE)))
 
     def open(self, key: SigningKey | None = None) -> Lace:
-        """Open the lace."""
-        return open_lace(self.settings.store, key=key)
+        """Open the lace; a record of it that was changed is told of when it is found."""
+        opened = open_lace(self.settings.store, key=key)
+        store = store_of(opened)
+        if isinstance(store, SqliteStore):
+            store.on_quarantine = partial(_tell_quarantine, store.path)
+        return opened
 
     def signing_key(self, text: str | None, *, warns: bool = True) -> SigningKey | None:
         """Return the key of a flag, else the one of the settings, else None."""
@@ -72,6 +80,11 @@ class Place:
         return connect(
             known.address, expected=expect or known.expect, trust=trust or where, key=key
         )
+
+
+def _tell_quarantine(store: Path, hash: str) -> None:
+    code = Code.STORE_QUARANTINE
+    click.echo(f"lace: {store}: {hash}: {code.meaning} [{code}]\n  {code.fix}", err=True)
 
 
 def find(where: str | None) -> Place:

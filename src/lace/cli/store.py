@@ -40,6 +40,7 @@ def info(file: str) -> None:
         click.echo(f"records      {opened.count()}")
         click.echo(f"newest id    {opened.high_water()}")
         click.echo(f"schema       {schema_version(path)}")
+        click.echo(f"quarantined  {len(opened.quarantined())}")
 
 
 @store.command()

@@ -36,12 +36,10 @@ def as_text(said: m.Outgoing) -> m.Incoming:
 
 
 def as_it_is(said: m.Outgoing) -> m.Incoming:
-    """Return what one side says, as the other takes it here: nothing is turned into text."""
+    """Return what one side says, as the other takes it here: no fact is turned into text."""
     match said:
         case m.SendFacts():
             return m.PeerTuples(said.facts)
-        case m.SendRecord():
-            return m.PeerValidated(said.record)
         case _:
             return as_text(said)
 
@@ -54,7 +52,10 @@ class Pair:
     right: Connection
     tamper: Tamper = _leave
     direct: bool = False
-    """Hand facts and records over as they are; nothing is serialised or validated twice."""
+    """Hand facts over as they are: nothing is serialised."""
+    vouched: tuple[bool, bool] = (False, False)
+    """Of which side the records were validated by this process itself, so that it need not be done
+    again. A file may have been written by anybody: what comes out of it is input like any other."""
     _queues: tuple[deque[m.Incoming], deque[m.Incoming]] = field(
         default_factory=lambda: (deque(), deque())
     )
@@ -123,7 +124,9 @@ class Pair:
     def _pass_on(self, index: int) -> None:
         queue = self._queues[1 - index]
         for said in self.sides[index].sent():
-            if self.direct:
+            if self.vouched[index] and isinstance(said, m.SendRecord):
+                queue.append(m.PeerValidated(said.record))
+            elif self.direct:
                 queue.append(as_it_is(said))
             else:
                 queue.extend(self.tamper(index, as_text(said)))

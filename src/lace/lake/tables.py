@@ -24,7 +24,7 @@ from lace.lake.bundle import filesystem
 from lace.lake.delta import DataFile, DeltaLog, TableVersion
 from lace.lake.rows import PROMOTED, QUARANTINE_SCHEMA, RECORDS_SCHEMA
 from lace.record.model import Record
-from lace.record.validate import reread
+from lace.record.validate import reread_intact
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -166,7 +166,7 @@ class Snapshot:
             with pq.ParquetFile(filesystem(uri)[1], filesystem=system) as file:
                 for batch in file.iter_batches(1000, columns=["raw"]):
                     for raw in batch.column("raw").to_pylist():
-                        yield reread(raw)
+                        yield _intact(raw, uri)
 
     def load(self, hashes: Collection[str]) -> Iterator[Record]:
         """Yield the records of these hashes that are here, read straight from the files.
@@ -187,7 +187,14 @@ class Snapshot:
                         raws = file.read_row_group(group, columns=["raw"]).column("raw")
                         for raw in raws.filter(found).to_pylist():
                             left -= 1
-                            yield reread(raw)
+                            yield _intact(raw, uri)
+
+
+def _intact(raw: bytes, uri: str) -> Record:
+    record = reread_intact(raw)
+    if record is None:
+        raise LakeError(f"{uri}: the bytes of a record have changed", code=Code.STORE_CORRUPT)
+    return record
 
 
 def all_fields() -> Column:

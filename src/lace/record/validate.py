@@ -124,6 +124,23 @@ def reread(raw: bytes) -> Record:
     return Blob(hash, raw, parts[_BLOB_PARTS:])
 
 
+def reread_intact(raw: bytes, hash: str | None = None) -> Record | None:
+    """Return the record of bytes that were valid once, or None if they have changed since.
+
+    One digest is computed: it covers everything after the first line, and so all that is embedded.
+    Bytes of somebody else need ``validate_record``: a digest can be made to fit.
+    """
+    body = raw if len(raw) < _COPY_BELOW else memoryview(raw)
+    digest = encode_digest(blake3(body[MARKLINE_BYTES:]).digest())
+    if digest != raw[_BLOB_DIGEST_AT : _BLOB_DIGEST_AT + len(digest)]:
+        return None
+    try:
+        record = reread(raw)
+    except (RecordError, UnicodeDecodeError):
+        return None
+    return record if hash is None or record.hash == hash else None
+
+
 def _recognise_blob(raw: bytes, limits: Limits) -> Record | None:
     match = BLOB.match(raw)
     if match is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final
@@ -19,7 +19,7 @@ from lace.errors import Code, Outcome, Status, StoreError
 from lace.ids import RecordHash
 from lace.record.facts import LINK_ENDING, link_of, numbered
 from lace.record.model import Record, Versioned
-from lace.record.validate import reread
+from lace.record.validate import reread_intact
 from lace.recordstore import base
 from lace.recordstore.base import (
     Closes,
@@ -50,6 +50,8 @@ class SqliteStore(Closes):
         self._lock = RLock()
         self._listeners = Listeners()
         self._names: dict[str, int] = {}
+        self.on_quarantine: Callable[[RecordHash], None] = lambda _hash: None
+        """Told of each record that was found changed; comes from whichever thread loaded it."""
         with errors(self.path):
             mode = "ro" if read_only else "rwc" if create else "rw"
             self._connection = connect(self.path, mode)
@@ -79,13 +81,23 @@ class SqliteStore(Closes):
                     outcomes.append(Outcome(Status.ACCEPTED, record))
                     fresh.append(StoredRecord(id, record.hash))
                     new.append((id, record))
+            connection.executemany(
+                "DELETE FROM quarantine WHERE hash = ?", [(record.hash,) for _, record in new]
+            )
             self._insert_beside(connection, new)
         self._listeners.tell(fresh)
         return outcomes
 
     def load(self, hash: RecordHash) -> Record | None:
         row = self._one("SELECT raw FROM record WHERE hash = ?", (hash,))
-        return reread(row[0]) if row else None
+        return None if row is None else self._intact(hash, row[0])
+
+    def _intact(self, hash: RecordHash, raw: bytes) -> Record | None:
+        """Return a record if its bytes are those that were stored; else put it aside."""
+        record = reread_intact(raw, hash)
+        if record is None:
+            self._quarantine(hash)
+        return record
 
     def load_all(self, hashes: Sequence[RecordHash], most_bytes: int) -> list[Record | None]:
         # Sizes first: one query for bytes must not read more of them than are wanted.
@@ -103,7 +115,10 @@ class SqliteStore(Closes):
                 if size >= most_bytes:
                     break
             raws = dict(self._chosen("id, raw", "id", [id for id in ids if id is not None]))
-        return [None if id not in raws else reread(raws[id]) for id in ids]
+        return [
+            None if id not in raws else self._intact(hash, raws[id])
+            for hash, id in zip(hashes, ids, strict=False)
+        ]
 
     def has(self, hash: RecordHash) -> bool:
         return self._one("SELECT 1 FROM record WHERE hash = ?", (hash,)) is not None
@@ -143,7 +158,7 @@ class SqliteStore(Closes):
 
     def snapshot(self) -> SqliteSnapshot:
         with errors(self.path):
-            return SqliteSnapshot(self.path)
+            return SqliteSnapshot(self.path, self._quarantine)
 
     def back_up(self, target: Path, listen: Callable[[int, int], None] | None = None) -> int:
         """Write the store of this moment into a new file, whoever writes meanwhile; return how
@@ -184,15 +199,7 @@ class SqliteStore(Closes):
                 lost = [(hash,) for hash in hashes if self._delete(connection, hash)]
                 gone = len(lost)
                 if gone:
-                    connection.execute("UPDATE forgotten SET times = times + 1")
-                    connection.executemany(
-                        "INSERT INTO forgotten_record SELECT times, ? FROM forgotten", lost
-                    )
-                    connection.execute(
-                        "DELETE FROM forgotten_record WHERE times <= (SELECT times"
-                        " FROM forgotten_record ORDER BY times DESC LIMIT 1 OFFSET ?)",
-                        (base.MOST_FORGOTTEN,),
-                    )
+                    _note_forgotten(connection, lost)
             if gone:
                 # Gives the pages back; readers that still need them keep their own view.
                 # (As a script, because one execute() would give back one page.)
@@ -274,8 +281,18 @@ class SqliteStore(Closes):
                     yield f"file: {line}"
             for table, *_ in self._all("PRAGMA foreign_key_check", ()):
                 yield f"file: a row of {table} belongs to nothing"
+            for hash in self.quarantined():
+                yield f"record {hash}: in quarantine, because its bytes have changed"
             with self.snapshot() as snapshot:
                 yield from snapshot.faults(listen)
+
+    def quarantined(self) -> list[RecordHash]:
+        """Return the records that were found changed, and are given to nobody."""
+        known = "SELECT 1 FROM sqlite_schema WHERE name = 'quarantine'"
+        if self._one(known, ()) is None:  # a file of an earlier version that is only read
+            return []
+        rows = self._all("SELECT hash FROM quarantine ORDER BY hash", ())
+        return [RecordHash(hash) for (hash,) in rows]
 
     # --- writing ---
 
@@ -357,17 +374,33 @@ class SqliteStore(Closes):
         if row is None:
             return 0
         id, raw = row
-        record = reread(raw)
-        for table in ("field", "link"):
-            connection.execute(f"DELETE FROM {table} WHERE record = ?", (id,))  # noqa: S608 (ours)
-        if isinstance(record, Versioned):
+        record = reread_intact(raw, hash)
+        if record is None:  # its bytes do not say any more where it was
+            connection.execute("DELETE FROM place WHERE hash = ?", (hash,))
+        elif isinstance(record, Versioned):
             connection.execute(
                 'DELETE FROM place WHERE "group" = ? AND app = ? AND name = ? AND tai = ?'
                 " AND hash = ?",
                 (record.group, record.app, record.name, record.tai, hash),
             )
+        for table in ("field", "link"):
+            connection.execute(f"DELETE FROM {table} WHERE record = ?", (id,))  # noqa: S608 (ours)
         connection.execute("DELETE FROM record WHERE id = ?", (id,))
         return 1
+
+    def _quarantine(self, hash: RecordHash) -> None:
+        """Put a record aside that is not what was stored; for everybody else it is forgotten.
+
+        Where the file cannot be written the record stays, and is given to nobody all the same.
+        """
+        with suppress(StoreError), self._lock, errors(self.path), self._writing() as connection:
+            found = connection.execute("SELECT raw FROM record WHERE hash = ?", (hash,)).fetchone()
+            if found is None or reread_intact(found[0], hash) is not None:
+                return  # somebody else was quicker
+            connection.execute("INSERT OR REPLACE INTO quarantine VALUES (?, ?)", (hash, found[0]))
+            self._delete(connection, hash)
+            _note_forgotten(connection, [(hash,)])
+        self.on_quarantine(hash)
 
     def _name(self, text: str) -> int:
         id = self._names.get(text)
@@ -403,6 +436,17 @@ def _part_size(connection: sqlite3.Connection, link: int, name: bytes) -> int:
     query = "SELECT length(name) + length(data) FROM link_part WHERE link = ? AND name = ?"
     row = connection.execute(query, (link, name)).fetchone()
     return 0 if row is None else int(row[0])
+
+
+def _note_forgotten(connection: sqlite3.Connection, lost: list[tuple[RecordHash]]) -> None:
+    """Note which records are gone, so that exchanges can follow."""
+    connection.execute("UPDATE forgotten SET times = times + 1")
+    connection.executemany("INSERT INTO forgotten_record SELECT times, ? FROM forgotten", lost)
+    connection.execute(
+        "DELETE FROM forgotten_record WHERE times <= (SELECT times"
+        " FROM forgotten_record ORDER BY times DESC LIMIT 1 OFFSET ?)",
+        (base.MOST_FORGOTTEN,),
+    )
 
 
 def _make_room(connection: sqlite3.Connection) -> None:

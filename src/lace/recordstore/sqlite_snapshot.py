@@ -15,7 +15,7 @@ from lace.errors import Code, UsageError
 from lace.ids import RecordHash
 from lace.record.facts import fields, links
 from lace.record.model import Plex, Record, Seal, Versioned
-from lace.record.validate import reread, validate_record
+from lace.record.validate import reread_intact, validate_record
 from lace.recordstore.base import (
     Closes,
     FieldsOf,
@@ -120,8 +120,11 @@ def kept_link(path: Path, key: bytes) -> LinkMemory | None:
 class SqliteSnapshot(Closes):
     """The record facts of one moment, read from a transaction of its own."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, on_changed: Callable[[RecordHash], None] = lambda _hash: None
+    ) -> None:
         self._path = path
+        self._on_changed = on_changed  # told of a record whose bytes are not those that were stored
         self._connection = connect(path, "ro")
         try:
             # The first read fixes what all later ones see.
@@ -165,17 +168,16 @@ class SqliteSnapshot(Closes):
             row = self._connection.execute(
                 "SELECT raw FROM record WHERE hash = ?", (hash,)
             ).fetchone()
-        return reread(row[0]) if row else None
+        return next(self._intact([(hash, row[0])]), None) if row else None
 
     def records(self, hashes: Sequence[str]) -> Iterator[Record]:
         for start in range(0, len(hashes), _AT_ONCE):
             part = hashes[start : start + _AT_ONCE]
             marks = ", ".join("?" * len(part))
-            query = f"SELECT raw FROM record WHERE hash IN ({marks})"  # noqa: S608 (only marks)
+            query = f"SELECT hash, raw FROM record WHERE hash IN ({marks})"  # noqa: S608 (only marks)
             with errors(self._path):
                 rows = self._connection.execute(query, part).fetchall()
-            for (raw,) in rows:
-                yield reread(raw)
+            yield from self._intact(rows)
 
     def having(self, values: Mapping[str, str]) -> Iterator[Record]:
         placed = {_OF_A_PLACE[name]: v for name, v in values.items() if name in _INDEXED}
@@ -205,7 +207,7 @@ class SqliteSnapshot(Closes):
 
     def fields(self, names: frozenset[str] | None, at_once: int) -> Iterator[list[FieldsOf]]:
         if names is None or not names.isdisjoint(_IN_THE_BYTES):
-            records = (reread(raw) for _, raw in self.raw_records())
+            records = self._intact(self.raw_records())
             found: Iterable[FieldsOf] = ((r.hash, sorted(fields(r, names))) for r in records)
         else:
             found = chain(self._of_places(names), self._of_blobs(names))
@@ -253,8 +255,7 @@ class SqliteSnapshot(Closes):
                     for hash, text in self._rows(("hash", column), table, value):
                         yield hash, name, "0", text
         if asked is None or asked in _IN_THE_BYTES:
-            records = (reread(raw) for _, raw in self.raw_records())
-            for row in _matching(records, bound):
+            for row in _matching(self._intact(self.raw_records()), bound):
                 if row[_NAME] in _IN_THE_BYTES:
                     yield row
         if asked not in _COLUMNS and asked not in _IN_THE_BYTES:
@@ -295,6 +296,15 @@ class SqliteSnapshot(Closes):
                 fields = [(name, 0, value) for name, value in found if value is not None]
                 fields += [(named[row[-3]], *row[-2:]) for row in several if row[-3] is not None]
                 yield hash, sorted(fields)
+
+    def _intact(self, rows: Iterable[tuple[str, bytes]]) -> Iterator[Record]:
+        """Yield the records whose bytes are those that were stored."""
+        for hash, raw in rows:
+            record = reread_intact(raw, hash)
+            if record is not None:
+                yield record
+            else:
+                self._on_changed(RecordHash(hash))
 
     # --- tables ---
 

@@ -102,6 +102,8 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
         self._seen = Position.of(store)
+        if isinstance(store, SqliteStore):
+            store.on_quarantine = self._quarantined
         self.metrics = Metrics()
         self.metrics.gauges |= {
             "lace_connections": lambda: len(self._peers),
@@ -316,6 +318,10 @@ class Server:
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop may be gone already
             self._loop.call_soon_threadsafe(self._stored_until, stored[-1].id)
+
+    def _quarantined(self, hash: str) -> None:
+        self.metrics.add("lace_records_quarantined_total")
+        self._note("quarantined", hash=hash, code=str(Code.STORE_QUARANTINE))
 
     def _stored_until(self, id: int) -> None:
         self._seen = Position(max(id, self._seen.high_water), self._seen.forgets)

@@ -455,7 +455,7 @@ def test_in_one_process_nothing_is_serialised_and_everything_is_as_over_a_stream
     text = participant(0, mine, module), participant(1, theirs, module)
     interlace(*text, NOW)
     direct = participant(0, mine, module), participant(1, theirs, module)
-    pair = Pair(*direct, direct=True)
+    pair = Pair(*direct, direct=True, vouched=(True, True))
     pair.start(NOW)
     pair.run(NOW)
     for one, other in zip(text, direct, strict=True):

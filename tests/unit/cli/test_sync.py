@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import forge
 import pytest
 from command import lace_inside as lace
 from hosting import hosting
@@ -34,8 +35,10 @@ from lace.interlace import messages as m
 from lace.keyring import Keyring
 from lace.limits import DEFAULT_LIMITS
 from lace.policy.module import module_from_text
-from lace.record.model import Record
-from lace.recordstore import MemoryStore
+from lace.record.grammar import MARK
+from lace.record.model import Record, Seal
+from lace.record.validate import validate_record
+from lace.recordstore import MemoryStore, SqliteStore
 from lace.selectors import selector
 from lace.transport.base import ByteStream
 
@@ -384,3 +387,47 @@ def test_get_answers_as_a_list_would() -> None:
             found = blocking.get(local, address)
             assert (found in listed) if listed else found is None
         assert inner_store(local).count() == 5
+
+
+def _forged() -> tuple[Record, bytes, bytes]:
+    """Return a sealed record, its bytes with other words, and those with digests that fit."""
+    plex = forge.plex(embedded=forge.blob(b"pay bob 100"))
+    honest = validate_record(forge.seal(plex)).unwrap()
+    assert isinstance(honest, Seal)
+    other = forge.plex(embedded=forge.blob(b"pay eve 900"))
+    clever = forge.seal(other, signature=honest.signature.encode())
+    return honest, honest.raw.replace(b"pay bob 100", b"pay eve 900"), clever
+
+
+@pytest.mark.parametrize("clever", [False, True])
+def test_a_store_file_of_somebody_else_is_input_like_any_other(home: Path, clever: bool) -> None:
+    record, changed, fitting = _forged()
+    for name in ("eve", "victim"):
+        assert lace("init", name, "--select", "//u//ding//", cwd=home).returncode == 0
+    with SqliteStore(home / "eve" / "records.lace") as store:
+        store.save([record])
+        raw = fitting if clever else changed
+        hash = raw[len(MARK) :].split(b"\n")[0].decode()
+        store._connection.execute("UPDATE record SET raw = ?, hash = ?", (raw, hash))
+        store._connection.execute("UPDATE place SET hash = ?", (hash,))
+    done = lace("sync", "eve", "--lace", "victim", cwd=home)
+    assert stored(home / "victim") == set()
+    if clever:
+        assert done.returncode == Exit.SOME_REJECTED
+        assert Code.RECORD_SIGNATURE in done.stdout.decode() + done.stderr.decode()
+    else:
+        assert Code.STORE_QUARANTINE in done.stderr.decode()
+        assert b"quarantined  1" in lace("store", "info", "eve", cwd=home).stdout
+    assert b"pay eve" not in lace("list", "--lace", "victim", cwd=home).stdout
+
+
+def test_what_was_put_aside_comes_back_from_a_peer_that_has_it(home: Path) -> None:
+    record, changed, _ = _forged()
+    for name in ("eve", "victim"):
+        assert lace("init", name, "--select", "//u//ding//", cwd=home).returncode == 0
+        put(home / name, [record])
+    with SqliteStore(home / "victim" / "records.lace") as store:
+        store._connection.execute("UPDATE record SET raw = ?", (changed,))
+    assert lace("get", record.hash, "--lace", "victim", cwd=home).returncode
+    assert lace("sync", "eve", "--lace", "victim", cwd=home).returncode == 0
+    assert b"pay bob 100" in lace("get", record.hash, "--data", "--lace", "victim", cwd=home).stdout

@@ -225,6 +225,50 @@ def test_the_check_finds_what_was_tampered_with(path: Path) -> None:
     assert any("facts" in problem for problem in problems)
 
 
+def test_a_record_whose_bytes_have_changed_is_put_aside_and_given_to_nobody(path: Path) -> None:
+    tai = f"{1:010d}:{0:09d}"
+    sealed = seal(
+        build_plex(group="g", app="a", name="pay", tai=tai, data=b"pay bob 100"), forge.KEY
+    )
+    other = build_plex(group="g", app="a", name="other", tai=tai, extras=[("Tag", "t")])
+    with SqliteStore(path) as store:
+        store.save([sealed, other])
+        forged = sealed.raw.replace(b"pay bob 100", b"pay eve 900")
+        renamed = other.raw.replace(b"Name: other", b"Name: OTHER")
+        store._connection.executemany(
+            "UPDATE record SET raw = ? WHERE hash = ?",
+            [(forged, sealed.hash), (renamed, other.hash)],
+        )
+    with SqliteStore(path, read_only=True) as store:
+        assert store.load(sealed.hash) is None
+        assert store.quarantined() == []  # it cannot be written
+    with SqliteStore(path) as store:
+        told: list[str] = []
+        store.on_quarantine = told.append
+        assert store.load(sealed.hash) is None
+        with store.snapshot() as snapshot:
+            assert snapshot.record(sealed.hash) is None
+            assert list(snapshot.records([sealed.hash, other.hash])) == []
+            assert list(snapshot.select(FIELD, {1: "Data-Length"})) == []
+        assert told == [sealed.hash, other.hash]
+        assert sorted(store.quarantined()) == sorted(told)
+        assert not store.has(sealed.hash)
+        assert sorted(store.forgotten(0) or ()) == sorted(told)  # exchanges follow
+        assert len(list(store.check())) == 2  # and nothing else is wrong
+        assert [outcome.status for outcome in store.save([sealed])] == [Status.ACCEPTED]
+        assert store.load(sealed.hash) == sealed
+        assert store.quarantined() == [other.hash]
+
+
+def test_a_record_whose_bytes_have_changed_can_be_forgotten(path: Path) -> None:
+    record = build_plex(group="g", app="a", name="n", tai=f"{1:010d}:{0:09d}")
+    with SqliteStore(path) as store:
+        store.save([record])
+        store._connection.execute("UPDATE record SET raw = x'00'")
+        assert store.forget([record.hash]) == 1
+        assert list(store.check()) == []
+
+
 def test_forgetting_frees_space(path: Path) -> None:
     blobs = [build_blob(bytes(50_000) + b"%d" % i) for i in range(40)]
     with SqliteStore(path) as store:
