@@ -874,6 +874,11 @@ class Code(StrEnum):
         "There is no lace here.",
         "Make one with 'lace init PATH', go to its folder, or name it with --lace PATH.",
     )
+    SETTINGS_UNUSABLE = (
+        "settings.unusable",
+        "A command cannot do what a setting of the lace asks for.",
+        "Do it in another way, or name the store's file, which has no settings.",
+    )
     SETTINGS_MALFORMED = (
         "settings.malformed",
         "The settings of a lace cannot be used.",

@@ -124,6 +124,7 @@ class Lace:
     """Those of the settings, by name."""
     room: Room | None = None
     """The room that the settings are about."""
+    _has_settings: bool = False
     _worker: ThreadPoolExecutor | None = None
     _warm: WarmLinks = field(default_factory=WarmLinks)
     _closed: bool = False
@@ -225,6 +226,11 @@ async def in_worker(lace: Lace, work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(lace._worker, work)  # noqa: SLF001
 
 
+def has_settings(lace: Lace) -> bool:
+    """Whether a handle has settings of its own, which then hold where a call says nothing."""
+    return lace._has_settings  # noqa: SLF001
+
+
 def warm_links_of(lace: Lace) -> WarmLinks:
     """Return what exchanges of a handle left behind for later ones."""
     return lace._warm  # noqa: SLF001
@@ -281,6 +287,7 @@ def open(
         exposure=said.exposure,
         peers=said.peers,
         room=said.room,
+        _has_settings=settings is not None,
         _worker=None if path is None else ThreadPoolExecutor(2, "lace"),
     )
 

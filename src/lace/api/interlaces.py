@@ -19,6 +19,7 @@ from lace.api.handles import (
     Peer,
     as_lace,
     connect,
+    has_settings,
     store_of,
     warm_links_of,
     worker_of,
@@ -580,7 +581,7 @@ def _pair(
     modules = [policy_of(left, mine)]
     modules.append(modules[0] if theirs is None and not right.policy else policy_of(right, theirs))
     exposure, their_exposure = exposes
-    if their_exposure is None and right.policy is None:
+    if their_exposure is None and not has_settings(right):
         their_exposure = exposure
     exposures = (exposure_of(left, exposure), exposure_of(right, their_exposure))
     sides = []

@@ -111,11 +111,23 @@ version_option = click.option(
 )
 
 
-def record_set(name: str) -> str:
-    """Return what a name names: the folder of a lace stands for its store."""
+def record_set(name: str, *, gives: bool = False) -> str:
+    """Return what a name names: the folder of a lace stands for its store.
+
+    A lace that ``gives`` records does so as its settings say, or not at all.
+    """
     from lace.settings import FILE, load
 
-    return str(load(Path(name)).store) if (Path(name) / FILE).is_file() else name
+    if not (Path(name) / FILE).is_file():
+        return name
+    settings = load(Path(name))
+    if gives and settings.expose not in {(), ("selected",)}:
+        raise UsageError(
+            f"{name}: expose in {FILE} is not honoured here: no peer's rules are looked at",
+            code=Code.SETTINGS_UNUSABLE,
+            hint=f"Name the store itself, {settings.store}, if all of it may be compared.",
+        )
+    return str(settings.store)
 
 
 def open_lake(name: str, spark: SparkSession, *, create: bool = False) -> Lake:

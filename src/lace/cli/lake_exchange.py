@@ -78,11 +78,11 @@ def reconcile_command(
       lace lake reconcile notes.lake phone.db //notes-demo//notes//
       lace lake reconcile notes.lake other.lake //notes-demo//notes// --apply
     """
+    names = (record_set(left, gives=True), record_set(right, gives=True))
     program = read_program(selector_text, None)[0]
     session = spark.open()
     from lace.lake.reconcile import Reconciliation, open_sides, write_back
 
-    names = (record_set(left), record_set(right))
     with progress(session) as report, open_sides(session, *names) as (a, b):
         both = Reconciliation(a, b, program)
         for side in (a, b):

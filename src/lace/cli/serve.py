@@ -6,13 +6,14 @@ import asyncio
 import json
 import signal
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from lace.api.serving import journal_folder
-from lace.cli.arguments import key_option, read_signing_key, select_option
+from lace.cli.arguments import expose_option, key_option, read_signing_key, select_option
 from lace.cli.exitcodes import Exit
 from lace.cli.loudness import loudness
 from lace.cli.place import Place, find
@@ -22,7 +23,7 @@ from lace.recordstore.sqlite import SqliteStore
 from lace.serving.grants import ServePolicy, load_policy, symmetric_policy
 from lace.serving.metrics import serve_metrics
 from lace.serving.server import Server
-from lace.settings import read_selector
+from lace.settings import read_exposure, read_selector
 from lace.text import redact
 from lace.transport.address import Address, Scheme, parse_address
 from lace.transport.tls import Certificate, development_certificate
@@ -51,6 +52,7 @@ _LEVEL_OF: Final = {
     metavar="FILE",
     help="Who may see what and who may store what (see docs/streams.md).",
 )
+@expose_option
 @key_option("Prove this key to whoever connects.  [default: the one in lace.toml]")
 @click.option(
     "--name",
@@ -101,6 +103,7 @@ def serve(
     addresses: tuple[str, ...],
     select_texts: tuple[str, ...],
     policy_file: str | None,
+    exposed: tuple[str, ...],
     key_text: str | None,
     names: tuple[str, ...],
     chain: str | None,
@@ -133,7 +136,8 @@ def serve(
     log = _Log(log_level)
     places = [parse_address(text) for text in addresses]
     settings = find(store) if Path(store).is_dir() else None
-    policy = _policy(select_texts, policy_file, settings)
+    exposure = read_exposure(exposed) if settings is None else settings.exposure(exposed)
+    policy = replace(_policy(select_texts, policy_file, settings), exposure=exposure)
     if settings is not None:
         key = settings.signing_key(key_text)
     else:
@@ -197,7 +201,7 @@ async def _serve(
 
 def _policy(selectors: tuple[str, ...], file: str | None, settings: Place | None) -> ServePolicy:
     if settings is not None and settings.settings.select is not None and not (selectors or file):
-        return symmetric_policy(settings.module(None), settings.exposure(()))
+        return symmetric_policy(settings.module(None))
     if bool(selectors) == bool(file):
         raise click.UsageError("say what is served: give --select or --policy, one of them")
     if file:

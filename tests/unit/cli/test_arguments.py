@@ -94,6 +94,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 EXPOSING = [
     ("sync", "tcp:127.0.0.1:1"),
     ("follow", "tcp:127.0.0.1:1"),
+    ("serve", ".", "tcp:256.0.0.1:1"),
     ("why", notes(1)[0].hash),
     ("why-not", notes(1)[0].hash),
     ("try", PLACE),

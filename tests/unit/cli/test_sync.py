@@ -20,6 +20,7 @@ import pytest
 from command import lace_inside as lace
 from hosting import hosting
 from meeting import Host
+from servers import process
 from wires import EVERYTHING, notes, store_of
 
 from lace import blocking
@@ -262,6 +263,45 @@ def test_what_is_exposed_is_what_the_peers_rules_see(home: Path) -> None:
         assert host.store.count() == 2
     assert lace("sync", address, "--expose", "none", "--expose", "selected",
                 cwd=home / "alice").returncode == 2  # fmt: skip
+
+
+def _says(folder: Path, line: str) -> None:
+    with (folder / "lace.toml").open("a") as file:
+        file.write(f"{line}\n")
+
+
+def test_every_way_to_exchange_goes_by_the_exposure_of_the_settings(home: Path) -> None:
+    """None exposed means that the rules of nobody else select anything here."""
+    there = put(home / "alice", notes(2))
+    _says(home / "alice", 'expose = "none"')
+    lace("sync", "../alice", cwd=home / "bob")
+    assert stored(home / "bob") == set()
+    with process(home, home / "alice", "tcp:127.0.0.1:0") as server:
+        address = str(server.address)
+        assert lace("sync", address, cwd=home / "bob").returncode == 0
+        assert stored(home / "bob") == set()
+        assert lace("list", PLACE, "--from", address, cwd=home / "bob").stdout == b""
+    with blocking.open(home / "alice") as alice, blocking.open() as other:
+        assert blocking.sync(other, alice, PLACE).received == ()
+        assert blocking.sync(alice, other, PLACE).sent == ()
+    with process(home, home / "alice", "tcp:127.0.0.1:0", "--expose", "selected") as server:
+        assert lace("sync", str(server.address), cwd=home / "bob").returncode == 0
+        assert stored(home / "bob") == there
+
+
+def test_a_lace_without_a_selector_keeps_its_exposure(home: Path) -> None:
+    assert lace("init", "carol", cwd=home).returncode == 0
+    put(home / "carol", notes(2))
+    _says(home / "carol", 'expose = "none"')
+    with blocking.open(home / "carol") as carol, blocking.open() as other:
+        assert blocking.sync(other, carol, PLACE, expose="everything").received == ()
+
+
+def test_a_lake_does_not_take_from_a_lace_what_its_settings_may_keep_back(home: Path) -> None:
+    _says(home / "alice", 'expose = "none"')
+    done = lace("lake", "reconcile", "x.lake", "alice", PLACE, cwd=home)
+    assert done.returncode == Exit.USAGE
+    assert Code.SETTINGS_UNUSABLE in done.stderr.decode()
 
 
 @contextmanager
