@@ -515,6 +515,11 @@ class Code(StrEnum):
         "The plan looks at advertised fields that one side does not offer.",
         "Offer the fields, or all of them, or change the selector.",
     )
+    INTERLACE_CLOCK = (
+        "interlace.clock",
+        "The clocks of the two sides are too far apart.",
+        "Set both clocks; clock_seconds in the limits says how far apart they may be.",
+    )
     INTERLACE_TICK = (
         "interlace.tick",
         "A tick is malformed, not aligned, or goes back in time.",

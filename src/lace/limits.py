@@ -75,6 +75,9 @@ class Limits:
     """Seconds that set-up and hello may take, and for which a peer may say nothing later on."""
     round_seconds: int = 3600
     """Seconds that a round may take in all, however much is said in it."""
+    clock_seconds: int = 300
+    """Seconds that the agreed start of an exchange may lie ahead of one's own clock: rules that
+    look at the time can be off by so much, and no more."""
     transfer_phase_bytes: int = 32 * MIB
     """Record bytes after which a side defers what else was requested to the next phase."""
     partition_prefix_start: int = 2

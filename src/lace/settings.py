@@ -26,7 +26,6 @@ from lace.urc import Coordinate
 
 FILE: Final = "lace.toml"
 STORE: Final = "records.lace"
-"""What peers' rules may see where nothing is said."""
 _FILE_BYTES: Final = 1 << 20
 _WORDS: Final[tuple[Expose, ...]] = ("none", "selected", "everything")
 T = TypeVar("T")

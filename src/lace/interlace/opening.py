@@ -30,7 +30,7 @@ from lace.policy.origin import (
     label_operands,
 )
 from lace.policy.plan import ExchangePlan
-from lace.tai import NS_PER_SECOND, Tai
+from lace.tai import NS_PER_SECOND, Tai, difference_ns
 
 _TICK: Final = 10 * NS_PER_SECOND
 
@@ -90,6 +90,7 @@ class Opening:
         self._operands: tuple[Operand, Operand] | None = None
         self._plan: ExchangePlan | None = None
         self._hello: Hello | None = None
+        self._clock: Tai | None = None  # what this side's own clock showed at hello
         self._agreement: Agreement | None = None
         self._hellos: tuple[Tai, Tai] | None = None  # when both said hello, this side first
 
@@ -138,6 +139,7 @@ class Opening:
         side = self._side
         offers = {name: int(getattr(side.limits, name)) for name in WIRE_LIMITS}
         offers["partition_prefix_start"] = 0 if side.coarse else side.parameters.standard_prefix
+        self._clock = now
         now = max(now, self._not_before or now)
         self._hello = Hello(
             plan=self.plan.id, tai=now, tick_interval=side.tick_interval, signer=side.verifier,
@@ -154,13 +156,29 @@ class Opening:
         if side.expected_peer is not None and self.proven != side.expected_peer:
             raise ProtocolError("another peer than the expected one", code=Code.INTERLACE_SIGNER)
         self._hellos = self._hello.tai, theirs.tai
-        self._agreement = negotiate(self._hello, theirs, self.plan, self.proven, side.limits)
+        agreed = negotiate(self._hello, theirs, self.plan, self.proven, side.limits)
+        self._check_start(agreed.start)
+        self._agreement = agreed
         bound = [self.mine, self.theirs]
         bound[0] = bind_verifier(self.mine, side.verifier, side.verifier)
         bound[1] = bind_verifier(self.theirs, theirs.signer, self.proven)
         first, second = sorted(bound, key=lambda operand: operand.index)
         self._operands = first, second
         self._plan = ExchangePlan(self._operands)
+
+    def _check_start(self, start: Tai) -> None:
+        """Refuse a start that one's own clock will reach too late: a peer does not make the time.
+
+        The start is the later of both clocks, so that it cannot lie behind one's own.
+        """
+        assert self._clock is not None
+        most = self._side.limits.clock_seconds
+        ahead = difference_ns(start, self._clock) / NS_PER_SECOND
+        if ahead > most:
+            raise ProtocolError(
+                f"the exchange would begin {ahead:.0f} s ahead of this clock; {most} s are allowed",
+                code=Code.INTERLACE_CLOCK,
+            )
 
     # --- what came of it ---
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from links import SELECTED, Meeting, held, later
 
 from lace.driving.connection import Timer
+from lace.errors import Code
 from lace.interlace import messages as m
 from lace.policy.module import Facet, module_from_text
 from lace.policy.view import Exposure
@@ -111,6 +112,36 @@ def test_an_exposure_that_begins_at_a_time_begins_then(shows: int, behind: int) 
     assert not clocked.theirs.has(note(1).hash)
     clocked.advance(31)
     assert clocked.theirs.has(note(1).hash)
+
+
+@pytest.mark.parametrize("ahead", [300, 301, 4 * 10**9])
+@pytest.mark.parametrize("shows", [0, 1])
+def test_a_peer_does_not_make_the_time(shows: int, ahead: int) -> None:
+    """What is kept back until a time is off by the limit of five minutes, and no more."""
+    text = f"TickTAI(T), LexCompare('{later(300)}','<=',T)"
+    embargo = Exposure((
+        module_from_text(f"AllowQueryRecord(V,P) :- Have(P), Peer(V), {text}.", Facet.EXPOSE),
+    ))  # fmt: skip
+    clocked = Clocked(embargo, shows, behind=-ahead)
+    ended = clocked.meeting.pair.sides[shows].ended
+    if ahead <= 300:
+        assert ended is None
+        assert clocked.theirs.has(note(1).hash)
+    else:
+        assert isinstance(ended, m.Aborted)
+        assert (ended.code, ended.blame) == (Code.INTERLACE_CLOCK, m.Blame.REMOTE)
+        assert not clocked.theirs.has(note(1).hash)
+
+
+def test_the_clock_may_be_off_again_after_rules_were_changed_and_no_more() -> None:
+    """A second hello is held to the clock as it is, not to what the first one agreed on."""
+    clocked = Clocked(FROM_20, 0, behind=-290)
+    clocked.behind = 0, -310
+    clocked.meeting.pair.tell(1, m.OperandChanged(FOR_A_MINUTE), clocked._now(1))
+    clocked._run()
+    ended = clocked.meeting.pair.sides[0].ended
+    assert isinstance(ended, m.Aborted)
+    assert ended.code is Code.INTERLACE_CLOCK
 
 
 @pytest.mark.req("050-TIC-02", "040-DIS-01")
