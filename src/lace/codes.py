@@ -874,6 +874,11 @@ class Code(StrEnum):
         "data_b64 is not standard base64.",
         "Encode the data with the standard alphabet and padding.",
     )
+    OUTPUT_TERMINAL = (
+        "output.terminal",
+        "Bytes of a record are not written to a terminal, which might obey them.",
+        "Write them to a file with -o FILE, or into a pipe.",
+    )
     SETTINGS_MISSING = (
         "settings.missing",
         "There is no lace here.",

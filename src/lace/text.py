@@ -9,6 +9,7 @@ decomposition. Private use is allowed.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 
 from lace.errors import Code, EncodingError
@@ -79,6 +80,22 @@ def fact_line(predicate: str, arguments: Iterable[str]) -> str:
 def redact(message: str) -> str:
     """Return a message without anything that looks like a signing secret."""
     return _SECRET.sub("&.…", message)
+
+
+def safe(text: str, kept: str = "\n\t") -> str:
+    """Return text that does nothing to a terminal: what cannot be seen is shown as a dot.
+
+    Control characters (C0, C1), marks of direction and of no width, lone surrogates and what is not
+    assigned go; spaces of all kinds, private use and what is ``kept`` stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if is_safe(c) or c in kept else "·" for c in text)
+
+
+def is_safe(character: str) -> bool:
+    """Whether a character does nothing but show itself."""
+    return character.isprintable() or unicodedata.category(character) in {"Zs", "Co"}
 
 
 def shown(value: str | bytes, limit: int = 60) -> str:

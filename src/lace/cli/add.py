@@ -15,6 +15,7 @@ from lace.api.reasons import explain
 from lace.cli.arguments import key_option, lace_option, read_verifier
 from lace.cli.exitcodes import Exit
 from lace.cli.files import name_and_value, open_input, read_limited
+from lace.cli.output import echo
 from lace.cli.place import Place, find
 from lace.cli.progress import ProgressLine
 from lace.cli.transfer import PutAside, aside_name, counted, reading, tell_reasons
@@ -111,12 +112,12 @@ def add(
     with settings.open() as local:
         (outcome,) = blocking.store(local, [made])
         if outcome.status is Status.DUPLICATE:
-            click.echo("it was here already", err=True)
+            echo("it was here already", err=True)
         if settings.settings.select is not None:
             _warn_of_what_is_left_out(local, made, settings.module(None))
     if difference_ns(plex.tai, tai_now()) > _FUTURE_NS:
-        click.echo("its time is in the future: until then it stays the newest there", err=True)
-    click.echo(made.hash)
+        echo("its time is in the future: until then it stays the newest there", err=True)
+    echo(made.hash)
     return Exit.OK
 
 
@@ -132,7 +133,7 @@ def _add_batch(settings: Place, file: str, key_text: str | None, unsigned: bool)
         for count in work.steps(source):
             tell(count)
     tell_reasons(file, count)
-    click.echo(counted(count), err=True)
+    echo(counted(count), err=True)
     return Exit.SOME_REJECTED if count.refused else Exit.OK
 
 
@@ -142,7 +143,7 @@ def _warn_of_what_is_left_out(local: Lace, made: Record, module: PolicyModule) -
         if explain(alone, made.hash, module).allowed:
             return
     if not explain(local, made.hash, module).allowed:
-        click.echo(f"your selector does not select it; lace why-not {made.hash}", err=True)
+        echo(f"your selector does not select it; lace why-not {made.hash}", err=True)
 
 
 def _by_verifier(

@@ -11,6 +11,7 @@ from lace import blocking
 from lace.cli.arguments import lace_option
 from lace.cli.exitcodes import Exit
 from lace.cli.init import make_lace
+from lace.cli.output import echo
 from lace.cli.place import find
 from lace.cli.progress import ProgressLine
 from lace.errors import Code, UsageError
@@ -43,7 +44,7 @@ def backup(file: str, force: bool, where: str | None) -> int:
             line.tell(written, written / of if of else None)
 
         count = blocking.backup(local, file, overwrite=force, listen=tell)
-    click.echo(f"{count:,} record{'' if count == 1 else 's'} in {file}", err=True)
+    echo(f"{count:,} record{'' if count == 1 else 's'} in {file}", err=True)
     return Exit.OK
 
 
@@ -67,7 +68,7 @@ def restore(file: str, folder: str) -> int:
         count = opened.count()
     if problems:
         for problem in problems[:20]:
-            click.echo(problem)
+            echo(problem)
         raise UsageError(
             f"{file} has {len(problems)} problems, and was not restored", code=Code.STORE_CORRUPT
         )
@@ -87,5 +88,5 @@ def restore(file: str, folder: str) -> int:
     draft = store.with_name(f".{store.name}.part")
     shutil.copyfile(file, draft)
     draft.replace(store)
-    click.echo(f"{count:,} record{'' if count == 1 else 's'} in {store}", err=True)
+    echo(f"{count:,} record{'' if count == 1 else 's'} in {store}", err=True)
     return Exit.OK

@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from lace.cli.output import echo
+
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -21,4 +23,4 @@ def completion(shell: str) -> None:
     assert found is not None
     root = click.get_current_context().find_root().command
     made = found(root, {}, "lace", "_LACE_COMPLETE")
-    click.echo(made.source_template % made.source_vars())
+    echo(made.source_template % made.source_vars())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from lace.cli.output import echo
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
 from lace.keyring import Contacts
 
@@ -32,7 +33,7 @@ def add(name: str, verifier: str) -> None:
       lace contact add bob V.SEpnutoWnvlX4JF3xSA9vqWYAd~lL54TkiT9X~Kx9ZO.H3
     """
     Contacts().add(name, verifier)
-    click.echo(f"{verifier} is called {name} here", err=True)
+    echo(f"{verifier} is called {name} here", err=True)
 
 
 @contact.command("list")
@@ -54,7 +55,7 @@ def list_command(form: str | None) -> None:
     elif entries:
         fitted_table(("Name", "Verifier"), [*entries.items()])
     else:
-        click.echo("no contacts yet: lace contact add NAME VERIFIER", err=True)
+        echo("no contacts yet: lace contact add NAME VERIFIER", err=True)
 
 
 @contact.command()
@@ -66,4 +67,4 @@ def remove(name: str) -> None:
     Example:
       lace contact remove bob
     """
-    click.echo(f"{Contacts().remove(name)} has no name here any more", err=True)
+    echo(f"{Contacts().remove(name)} has no name here any more", err=True)

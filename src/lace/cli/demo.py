@@ -17,6 +17,7 @@ import click
 
 from lace import blocking
 from lace.cli.exitcodes import Exit
+from lace.cli.output import echo
 from lace.clock import tai_now
 from lace.crypto.keys import demo_key
 from lace.keyring import VARIABLE, Keyring
@@ -53,7 +54,7 @@ def demo(keep: str | None) -> int:
         try:
             _Demo(folder).run()
         except _NotAsExpected as error:
-            click.echo(f"\nlace: the demo went wrong: {error}", err=True)
+            echo(f"\nlace: the demo went wrong: {error}", err=True)
             return Exit.BAD_INPUT
     return Exit.OK
 
@@ -270,11 +271,11 @@ def _title(text: str) -> None:
 
 def _show(arguments: tuple[str, ...], end: str = "") -> None:
     words = [f'"{word}"' if " " in word else word for word in arguments]
-    click.echo(f"  $ lace {' '.join(words)}{end}")
+    echo(f"  $ lace {' '.join(words)}{end}")
 
 
 def _say(text: str) -> None:
-    click.echo(f"    {text}")
+    echo(f"    {text}")
 
 
 def _check(holds: bool, what: str) -> None:

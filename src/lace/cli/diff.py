@@ -11,6 +11,7 @@ from lace.api.handles import Lace, Peer
 from lace.cli.arguments import is_address, key_option, select_option
 from lace.cli.exitcodes import Exit
 from lace.cli.names import key_names
+from lace.cli.output import echo
 from lace.cli.place import Place, find
 from lace.cli.records import settings_or_none
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
@@ -58,7 +59,7 @@ def diff(
         )
     records = [("<", record) for record in found.left] + [(">", record) for record in found.right]
     _show(records, form)
-    click.echo(
+    echo(
         f"{len(found.left):,} only in {left}, {len(found.right):,} only in {right}, "
         f"{found.both:,} in both",
         err=True,

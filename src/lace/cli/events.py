@@ -9,11 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
 from lace.api.handles import Lace
 from lace.api.operations import get
 from lace.cli.names import named
+from lace.cli.output import echo
 from lace.cli.progress import ProgressLine
 from lace.cli.render import print_json
 from lace.cli.shape import short_hashes
@@ -56,7 +55,7 @@ class Reporter:
             case m.RecordSaved():
                 self._show("←", event.hash)
             case m.RecordRejected():
-                click.echo(f"✗ {event.hash} was rejected: {event.detail} [{event.code}]")
+                echo(f"✗ {event.hash} was rejected: {event.detail} [{event.code}]")
             case m.FixedPoint():
                 for hash in event.result.sent:
                     self._show("→", hash)
@@ -77,9 +76,9 @@ class Reporter:
         for arrow, hash in waiting:
             record = await get(self.local, f"////{hash}")
             place = record.coordinate if isinstance(record, Versioned) else ""
-            click.echo(f"{arrow} {short[hash]} {place}".rstrip())
+            echo(f"{arrow} {short[hash]} {place}".rstrip())
         if left_out:
-            click.echo(f"  … and {left_out} more")
+            echo(f"  … and {left_out} more")
 
     @asynccontextmanager
     async def progress(self) -> AsyncIterator[None]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from lace.cli.output import write_bytes
 from lace.crypto.keys import SigningKey
 from lace.errors import Code, UsageError
 from lace.keyring import KEY_FILE_BYTES, key_of_text, read_key_file
@@ -85,10 +86,9 @@ def read_lines(
 
 
 def write_output(name: str, content: bytes, *, overwrite: bool) -> None:
-    """Write a file (``-`` is standard output); an existing one stays unless ``overwrite``."""
+    """Write a file (``-`` is a pipe, no terminal); an existing one stays unless ``overwrite``."""
     if name == STANDARD_INPUT:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
+        write_bytes(content)
         return
     try:
         with Path(name).open("wb" if overwrite else "xb") as file:

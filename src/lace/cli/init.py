@@ -18,6 +18,7 @@ from lace.cli.arguments import (
     select_option,
     set_option,
 )
+from lace.cli.output import echo
 from lace.errors import Code, UsageError
 from lace.keyring import is_key_name
 from lace.rulefiles import read_rules
@@ -101,7 +102,7 @@ def make_lace(
         parse_address(address)
         lines += ["", f"[peers.{name}]", f"address = {quoted(address)}"]
     _write(folder, "\n".join(lines) + "\n", rules)
-    click.echo(f"{folder / FILE} and {STORE} are ready", err=True)
+    echo(f"{folder / FILE} and {STORE} are ready", err=True)
 
 
 def _write(folder: Path, text: str, rules: Path | None) -> None:
@@ -123,7 +124,7 @@ def _write(folder: Path, text: str, rules: Path | None) -> None:
     if rules is not None and copy is not None:
         # The folder can be moved, and brings its rules along, with all that they include.
         copy.write_text(read_rules(rules).text, encoding="utf-8")
-        click.echo(f"{rules} is copied to {copy}, which counts from now on", err=True)
+        echo(f"{rules} is copied to {copy}, which counts from now on", err=True)
     open_lace(made.store).close()
     with (folder / FILE).open("x", encoding="utf-8") as file:
         file.write(text)

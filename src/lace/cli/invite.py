@@ -11,6 +11,7 @@ from lace.cli.arguments import key_option, lace_option
 from lace.cli.files import STANDARD_INPUT
 from lace.cli.init import make_lace, quoted
 from lace.cli.names import named
+from lace.cli.output import echo
 from lace.cli.place import find
 from lace.cli.room import room_lines, sentences
 from lace.errors import Code, UsageError
@@ -42,7 +43,7 @@ def invite(address: str, key_text: str | None, where: str | None) -> None:
         raise nothing_selects()
     key = place.signing_key(key_text, warns=False)
     if key is None:
-        click.echo("there is no key: nobody can tell you from somebody else there", err=True)
+        echo("there is no key: nobody can tell you from somebody else there", err=True)
     module = settings.module()
     is_place = settings.select.startswith("//")
     made = Invitation(
@@ -51,7 +52,7 @@ def invite(address: str, key_text: str | None, where: str | None) -> None:
         expect=None if key is None else key.verifier,
         room=settings.room,
     )
-    click.echo(made.text)
+    echo(made.text)
 
 
 @click.command()
@@ -95,9 +96,9 @@ def join(path: str, invitation: str, key_text: str | None, peer: str) -> None:
         rules.write_text(found.module().text, encoding="utf-8")
     make_lace(folder, key_text, found.select if is_place else f"file:{rules}", table)
     who = "whoever answers" if found.expect is None else named(found.expect)
-    click.echo(f"{peer} is {who} at {found.address}", err=True)
-    click.echo(f"what belongs: {found.select if is_place else rules}", err=True)
+    echo(f"{peer} is {who} at {found.address}", err=True)
+    echo(f"what belongs: {found.select if is_place else rules}", err=True)
     if found.room is not None:
-        click.echo(f"a room of {named(found.room.authority)}", err=True)
+        echo(f"a room of {named(found.room.authority)}", err=True)
         for sentence in sentences(found.room):
-            click.echo(sentence, err=True)
+            echo(sentence, err=True)

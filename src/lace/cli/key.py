@@ -12,6 +12,7 @@ from lace.api.rooms import room_of
 from lace.cli.arguments import key_option, lace_option
 from lace.cli.files import read_key, write_key
 from lace.cli.init import quoted
+from lace.cli.output import echo
 from lace.cli.place import find
 from lace.crypto.keys import SigningKey
 from lace.errors import Code, UsageError
@@ -43,7 +44,7 @@ def new(file: str) -> None:
     """
     made = SigningKey.generate()
     write_key(file, made)
-    click.echo(made.verifier)
+    echo(made.verifier)
 
 
 @key.command("show")
@@ -55,7 +56,7 @@ def show(file: str) -> None:
     Example:
       lace key show me.key
     """
-    click.echo(read_key(file).verifier)
+    echo(read_key(file).verifier)
 
 
 @key.command("rotate")
@@ -98,9 +99,9 @@ def rotate(name: str, key_text: str | None, where: str | None) -> None:
         made = blocking.move(local, new.verifier, room=room)
     if key_text is None:
         _name_key(place.settings.folder / FILE, name)
-    click.echo(f"{name} stands for the old key from now on: {new.verifier}", err=True)
-    click.echo("lace sync --key OLD brings the news; after that the new key will do", err=True)
-    click.echo(made.hash)
+    echo(f"{name} stands for the old key from now on: {new.verifier}", err=True)
+    echo("lace sync --key OLD brings the news; after that the new key will do", err=True)
+    echo(made.hash)
 
 
 def _name_key(settings: Path, name: str) -> None:
@@ -110,4 +111,4 @@ def _name_key(settings: Path, name: str) -> None:
     if count:
         settings.write_text(changed, encoding="utf-8")
     else:
-        click.echo(f"write key = {quoted(name)} into {settings}", err=True)
+        echo(f"write key = {quoted(name)} into {settings}", err=True)

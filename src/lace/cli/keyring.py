@@ -8,6 +8,7 @@ from lace.cli.arguments import complete_keys
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_key
 from lace.cli.names import warn_of_demo
+from lace.cli.output import echo
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
 from lace.errors import Code, UsageError
 from lace.keyring import Contacts, Keyring
@@ -52,7 +53,7 @@ def new(name: str, demo: bool, file: str | None) -> None:
         )  # fmt: skip
     made = Keyring().add(name, read_key(file) if file is not None else None, demo=demo)
     warn_of_demo(made)
-    click.echo(made.verifier)
+    echo(made.verifier)
 
 
 @keyring.command("list")
@@ -75,7 +76,7 @@ def list_command(form: str | None) -> None:
     elif keys:
         fitted_table(("Name", "Verifier", "Remark"), rows, drop=("Remark",))
     else:
-        click.echo("no keys yet: lace keyring new NAME makes one", err=True)
+        echo("no keys yet: lace keyring new NAME makes one", err=True)
 
 
 @keyring.command()
@@ -89,7 +90,7 @@ def show(name: str, secret: bool) -> None:
       lace keyring show alice
     """
     found = Keyring().get(name)
-    click.echo(found.key.reveal() if secret else found.verifier)
+    echo(found.key.reveal() if secret else found.verifier)
 
 
 @keyring.command()
@@ -105,8 +106,8 @@ def remove(name: str, yes: bool) -> int:
     ring = Keyring()
     found = ring.get(name)
     if not yes:
-        click.echo(f"{name} ({found.verifier}) would be gone for ever; add --yes", err=True)
+        echo(f"{name} ({found.verifier}) would be gone for ever; add --yes", err=True)
         return Exit.USAGE
     ring.remove(name)
-    click.echo(f"{name} is removed", err=True)
+    echo(f"{name} is removed", err=True)
     return Exit.OK

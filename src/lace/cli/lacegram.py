@@ -10,6 +10,7 @@ import click
 
 from lace.cli.exitcodes import Exit
 from lace.cli.files import STANDARD_INPUT, read_at_most, write_output
+from lace.cli.output import echo, write_text
 from lace.datalog.ast import Rule
 from lace.datalog.canonical import canonical_atom, canonical_part, canonical_rule
 from lace.datalog.check import CheckedText
@@ -82,7 +83,10 @@ def fmt(file: str, role: str | None, write: bool) -> int:
         _show(file, source, checked)
         return Exit.BAD_INPUT
     text = "".join(f"{line}\n" for line in _styled(source.decode(), checked)).encode()
-    write_output(file if write and file != "-" else "-", text, overwrite=True)
+    if write and file != "-":
+        write_output(file, text, overwrite=True)
+    else:
+        write_text(text)
     return Exit.OK
 
 
@@ -131,14 +135,14 @@ def _show(file: str, source: bytes, checked: CheckedText, origins: RuleText | No
     for diagnostic in checked.diagnostics:
         line = lines[diagnostic.line - 1] if diagnostic.line <= len(lines) else ""
         path, there = (Path(file), diagnostic) if origins is None else origins.located(diagnostic)
-        click.echo("\n".join(_caret(path.name, line, there)), err=True)
+        echo("\n".join(_caret(path.name, line, there)), err=True)
     errors = len(checked.errors)
     warnings = _counted(len(checked.diagnostics) - errors, "warning")
     if errors:
-        click.echo(f"{file}: {_counted(errors, 'error')}, {warnings}", err=True)
+        echo(f"{file}: {_counted(errors, 'error')}, {warnings}", err=True)
     else:
         rules = _counted(len(checked.lacegram.rules), "rule")
-        click.echo(f"{file}: {rules}, {warnings}, {checked.lacegram.id}")
+        echo(f"{file}: {rules}, {warnings}, {checked.lacegram.id}")
 
 
 def _counted(number: int, word: str) -> str:

@@ -16,6 +16,7 @@ import click
 
 from lace.cli.exitcodes import Exit
 from lace.cli.files import name_and_value
+from lace.cli.output import echo, write_text
 from lace.cli.render import print_json
 from lace.errors import Code, UsageError
 
@@ -140,7 +141,7 @@ def open_lake(name: str, spark: SparkSession, *, create: bool = False) -> Lake:
 def progress(spark: SparkSession) -> Iterator[Callable[[str], None]]:
     """Show how far jobs are: a bar on a terminal, a line for each part of the work elsewhere."""
     if not sys.stderr.isatty():
-        yield lambda message: click.echo(message, err=True)
+        yield lambda message: echo(message, err=True)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -180,9 +181,9 @@ def doctor(spark: Spark) -> int:
     healthy = True
     for finding in examine(spark.options(small=True)):
         healthy = healthy and finding.ok
-        click.echo(f"{'ok ' if finding.ok else 'NO '} {finding.what:11} {finding.detail}")
+        echo(f"{'ok ' if finding.ok else 'NO '} {finding.what:11} {finding.detail}")
         if finding.fix:
-            click.echo(f"    {finding.fix}")
+            echo(f"    {finding.fix}")
     return Exit.OK if healthy else Exit.BAD_INPUT
 
 
@@ -212,10 +213,10 @@ def ingest(name: str, bundles: tuple[str, ...], spark: Spark) -> int:
     with progress(session) as report:
         done = run(opened, list(bundles), report=report)
     if done.skipped_steps and not done.steps:
-        click.echo("nothing to do: the same bundles were ingested before")
-    click.echo(f"records      {done.records:,} new, {done.duplicates:,} were there already")
-    click.echo(f"quarantine   {done.quarantined:,} new")
-    click.echo(f"version      {done.version}")
+        echo("nothing to do: the same bundles were ingested before")
+    echo(f"records      {done.records:,} new, {done.duplicates:,} were there already")
+    echo(f"quarantine   {done.quarantined:,} new")
+    echo(f"version      {done.version}")
     return Exit.SOME_REJECTED if done.quarantined else Exit.OK
 
 
@@ -236,11 +237,11 @@ def info(name: str) -> None:
     opened = Lake.open(None, name)  # type: ignore[arg-type]  # nothing here is asked of Spark
     records, aside = opened.records_log.version(), opened.quarantine_log.version()
     size = sum(file.size for file in records.files)
-    click.echo(f"records      {records.rows:,} in {len(records.files)} files, {size:,} bytes")
-    click.echo(f"quarantine   {aside.rows:,}")
-    click.echo(f"version      {records.number}")
+    echo(f"records      {records.rows:,} in {len(records.files)} files, {size:,} bytes")
+    echo(f"quarantine   {aside.rows:,}")
+    echo(f"version      {records.number}")
     for note in opened.records_log.notes(10):
-        click.echo(
+        echo(
             f"  {note['version']:>6}  {note['records']:,} new records, "
             f"{note['duplicates']:,} duplicates, step {note['step']} of {note['ingest']}"
         )
@@ -262,7 +263,7 @@ def index(bundles: tuple[str, ...]) -> None:
 
     for bundle in list_bundles(bundles):
         found = survey(bundle)
-        click.echo(f"{write_index(found)}: {len(found.cuts) + 1} parts")
+        echo(f"{write_index(found)}: {len(found.cuts) + 1} parts")
 
 
 @lake.command()
@@ -377,6 +378,6 @@ def read_given(file: str | None) -> list[tuple[str, ...]]:
     return [] if file is None else parse_facts(read_limited(file, 1 << 30))
 
 
-def print_bytes(content: bytes) -> None:
-    """Write data as it is."""
-    sys.stdout.buffer.write(content)
+def print_text(content: bytes) -> None:
+    """Write text of an exact form."""
+    write_text(content)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from lace.cli.lake import Spark, open_lake, spark_options
+from lace.cli.output import echo
 from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
 from lace.record.build import build_plex, seal
@@ -28,7 +29,7 @@ def demo_command(spark: Spark) -> None:
     Example:
       lace lake demo
     """
-    lake_demo(spark.open(small=True), click.echo)
+    lake_demo(spark.open(small=True), echo)
 
 
 def lake_demo(session: Any, say: Callable[[str], None]) -> None:

@@ -7,6 +7,7 @@ import click
 from lace.cli.arguments import select_option
 from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, open_lake, progress, read_program, record_set, spark_options
+from lace.cli.output import echo
 
 _DATABASES = (".db", ".sqlite", ".sqlite3")
 
@@ -48,11 +49,11 @@ def export_command(
                 done = export_to_store(records, store)
         else:
             done = export_bundles(records, target, bundles=bundles)
-    click.echo(f"{done.records:,} records written, {done.duplicates:,} were there already")
+    echo(f"{done.records:,} records written, {done.duplicates:,} were there already")
     for bundle in done.bundles:
-        click.echo(bundle)
+        echo(bundle)
     if done.rejected:
-        click.echo(f"{done.rejected:,} records are not valid any more: left out", err=True)
+        echo(f"{done.rejected:,} records are not valid any more: left out", err=True)
     return Exit.SOME_REJECTED if done.rejected else Exit.OK
 
 
@@ -87,24 +88,24 @@ def reconcile_command(
         both = Reconciliation(a, b, program)
         for side in (a, b):
             if side.put_aside:
-                click.echo(f"{side.name}: {side.put_aside:,} parts are no records", err=True)
+                echo(f"{side.name}: {side.put_aside:,} parts are no records", err=True)
         broken = Exit.SOME_REJECTED if a.put_aside or b.put_aside else Exit.OK
         if not is_applied:
             report("comparing")
             found = both.difference()
-            click.echo(f"{left} lacks {found.left_lacks:,}")
-            click.echo(f"{right} lacks {found.right_lacks:,}")
+            echo(f"{left} lacks {found.left_lacks:,}")
+            echo(f"{right} lacks {found.right_lacks:,}")
             if is_listed:
                 for sign, here, there in (("<", a, b), (">", b, a)):
                     rows = both.lacking(here, there).select("hash").orderBy("hash")
                     for row in rows.toLocalIterator():
-                        click.echo(f"{sign} {row.hash}")
+                        echo(f"{sign} {row.hash}")
             return broken
         report("transferring")
         before = [side.lake.snapshot().version.number for side in (a, b)]
         moved = both.transfer()
         for side, version in zip((a, b), before, strict=True):
             write_back(side, version)
-    click.echo(f"{left} got {moved.left_lacks:,}")
-    click.echo(f"{right} got {moved.right_lacks:,}")
+    echo(f"{left} got {moved.left_lacks:,}")
+    echo(f"{right} got {moved.right_lacks:,}")
     return broken

@@ -24,6 +24,7 @@ from lace.cli.arguments import (
 )
 from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, open_lake, spark_options
+from lace.cli.output import echo
 from lace.errors import Code
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
@@ -87,7 +88,7 @@ def serve_command(
 
         async def run() -> None:
             async with host.at(parse_address(address), chain) as real:
-                click.echo(f"at {real}")
+                echo(f"at {real}")
                 await asyncio.Event().wait()
 
         with suppress(KeyboardInterrupt):
@@ -158,9 +159,9 @@ def _tell(peer: str, event: m.Event) -> None:
     match event:
         case m.Closed():
             result = event.result
-            click.echo(
+            echo(
                 f"{peer}: {event.reason}; {len(result.received):,} records received, "
                 f"{len(result.rejected):,} refused"
             )
         case m.Aborted():
-            click.echo(f"{peer}: {event.detail} [{event.code}]", err=True)
+            echo(f"{peer}: {event.detail} [{event.code}]", err=True)

@@ -8,13 +8,14 @@ from lace.cli.exitcodes import Exit
 from lace.cli.lake import (
     Spark,
     open_lake,
-    print_bytes,
+    print_text,
     progress,
     read_given,
     read_program,
     spark_options,
     version_option,
 )
+from lace.cli.output import echo
 from lace.cli.render import print_line
 from lace.text import fact_line, line_fault
 
@@ -61,7 +62,7 @@ def select_command(
         facts = selection.evaluation.frame(wanted)
         with job("select"):
             if count:
-                click.echo(f"{facts.count()}")
+                echo(f"{facts.count()}")
                 return Exit.OK
             for row in facts.orderBy(*facts.columns).toLocalIterator(prefetchPartitions=True):
                 values = tuple(row)[: wanted.arity]
@@ -97,14 +98,12 @@ def why_command(
     if isinstance(found, Proof):
         _show(found)
         return Exit.OK
-    click.echo(f"{record} is not selected")
+    echo(f"{record} is not selected")
     for refusal in found:
         bound = ", ".join(f"{name} = {value}" for name, value in sorted(refusal.bindings.items()))
-        click.echo(
-            f"  {refusal.id} failed at {refusal.failed_atom}{f' with {bound}' if bound else ''}"
-        )
+        echo(f"  {refusal.id} failed at {refusal.failed_atom}{f' with {bound}' if bound else ''}")
         for miss in refusal.near_misses:
-            click.echo(f"    there is {miss}")
+            echo(f"    there is {miss}")
     return Exit.NOT_FOUND
 
 
@@ -117,9 +116,9 @@ def _show(proof: object) -> None:
         depth, item = stack.pop()
         assert isinstance(item, Proof)
         rule = f"   by {item.rule}" if item.rule else ""
-        click.echo(f"{'  ' * depth}{item.fact}{rule}")
+        echo(f"{'  ' * depth}{item.fact}{rule}")
         for condition in item.conditions:
-            click.echo(f"{'  ' * (depth + 1)}and {condition}")
+            echo(f"{'  ' * (depth + 1)}and {condition}")
         stack += [(depth + 1, premise) for premise in reversed(item.because)]
 
 
@@ -170,7 +169,7 @@ def summarize_command(
         if adverts:
             rows = advertisements(select(snapshot, program).records(), advertising)
             for row in rows.orderBy("hash").toLocalIterator():
-                print_bytes(bytes(row.advertisement))
+                print_text(bytes(row.advertisement))
             return Exit.OK
         made = summarize(
             snapshot, lambda: select(snapshot, program).hashes(), SummaryTables(opened, advertising)
@@ -178,7 +177,7 @@ def summarize_command(
     for summary in made.partitions:
         predicate, *values = summary.fact()
         print_line(fact_line(predicate, values))
-    click.echo(
+    echo(
         f"{made.count:,} advertisements of version {made.version}; {made.digested:,} digests and "
         f"{made.rooted:,} roots were computed", err=True,
     )  # fmt: skip

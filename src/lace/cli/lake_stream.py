@@ -13,6 +13,7 @@ from lace.cli.arguments import is_address, read_signing_key, read_verifier
 from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, open_lake, spark_options
 from lace.cli.lake_peer import exchange_options, how_it_ended
+from lace.cli.output import echo
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
 from lace.settings import read_exposure, read_selector
@@ -90,7 +91,7 @@ def _live_source(
         expected=None if expect is None else read_verifier(expect, "--expect"),
         trust=None if trust is None else Path(trust),
         limits=replace(DEFAULT_LIMITS, phase_timeout=phase_timeout),
-        retry=lambda seconds, why: click.echo(f"{why}; trying again in {seconds:.1f} s", err=True),
+        retry=lambda seconds, why: echo(f"{why}; trying again in {seconds:.1f} s", err=True),
     )
 
 
@@ -100,7 +101,7 @@ def _run(stream: LakeStream, once: bool, interval: str) -> int:
         while not stream.wait(1):
             pass
     except KeyboardInterrupt:
-        click.echo("ending", err=True)
+        echo("ending", err=True)
         stream.stop()
     return Exit.OK
 
@@ -119,7 +120,7 @@ def _run_live(live: LiveSource, stream: LakeStream, once: bool, interval: str) -
             if stream.wait(1):
                 return Exit.OK
     except KeyboardInterrupt:
-        click.echo("ending", err=True)
+        echo("ending", err=True)
     finally:
         live.stop()
         stream.stop()
@@ -130,12 +131,12 @@ def _run_live(live: LiveSource, stream: LakeStream, once: bool, interval: str) -
 
 def _how_it_ended(ended: m.Closed | m.Aborted | None) -> int:
     if isinstance(ended, m.Aborted):
-        click.echo(f"lace: {ended.detail} [{ended.code}]\n  {ended.code.fix}", err=True)
+        echo(f"lace: {ended.detail} [{ended.code}]\n  {ended.code.fix}", err=True)
     return how_it_ended(ended)
 
 
 def _tell(number: int, result: StepResult) -> None:
-    click.echo(
+    echo(
         f"batch {number}: {result.records:,} new, {result.duplicates:,} duplicates, "
         f"{result.quarantined:,} put aside"
     )

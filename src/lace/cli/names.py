@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import click
-
+from lace.cli.output import echo
 from lace.errors import UsageError
 from lace.ids import Verifier
 from lace.keyring import Contacts, Keyring, NamedKey
@@ -34,4 +33,4 @@ def named(verifier: str) -> str:
 def warn_of_demo(used: NamedKey) -> None:
     """Say that a key is a demo key, if it is one."""
     if used.demo:
-        click.echo(f"{used.name} is a demo key: anyone can sign with it", err=True)
+        echo(f"{used.name} is a demo key: anyone can sign with it", err=True)

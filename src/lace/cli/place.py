@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import click
-
 from lace.api.handles import Lace, Peer, connect, store_of
 from lace.api.handles import open as open_lace
 from lace.cli.arguments import read_signing_key, read_verifier
+from lace.cli.output import echo
 from lace.crypto.keys import SigningKey
 from lace.errors import Code, UsageError
 from lace.keyring import is_key_name
@@ -84,7 +83,7 @@ class Place:
 
 def _tell_quarantine(store: Path, hash: str) -> None:
     code = Code.STORE_QUARANTINE
-    click.echo(f"lace: {store}: {hash}: {code.meaning} [{code}]\n  {code.fix}", err=True)
+    echo(f"lace: {store}: {hash}: {code.meaning} [{code}]\n  {code.fix}", err=True)
 
 
 def find(where: str | None) -> Place:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -17,6 +16,7 @@ import click
 from lace import b64a
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_frames, read_lines
+from lace.cli.output import echo, write_text
 from lace.cli.plumbing_advert import advert_group
 from lace.cli.plumbing_iltp import iltp
 from lace.cli.plumbing_journal import journal_group
@@ -198,9 +198,9 @@ def facts_command(files: tuple[str, ...]) -> int:
             lines.update(fact_line(fact[0], fact[1:]).encode() for fact in facts(verdict))
         else:
             rejected = True
-            click.echo(f"{file}, byte {offset}: {verdict[1]} [{verdict[0]}]", err=True)
+            echo(f"{file}, byte {offset}: {verdict[1]} [{verdict[0]}]", err=True)
     for line in sorted(lines):
-        sys.stdout.buffer.write(line + b"\n")
+        write_text(line + b"\n")
     return Exit.SOME_REJECTED if rejected else Exit.OK
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import click
 from lace import b64a
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_frames
+from lace.cli.output import echo, write_text
 from lace.cli.render import print_json, print_line
 from lace.interlace.advertise import Advertisement, advertise
 from lace.interlace.partition import Partitions
@@ -51,7 +51,7 @@ def list_command(**options: Any) -> int:
     """
     adverts, code = _adverts(**options)
     for advert in adverts:
-        sys.stdout.buffer.write(advert.canonical())
+        write_text(advert.canonical())
     return code
 
 
@@ -104,7 +104,7 @@ def _adverts(
         outcome = None if isinstance(frame, BrokenFrame) else validate_record(frame.raw)
         if outcome is None or outcome.value is None:
             rejected = True
-            click.echo(f"{file}, byte {frame.offset}: not a valid record", err=True)
+            echo(f"{file}, byte {frame.offset}: not a valid record", err=True)
             continue
         record = outcome.value
         found[record.hash] = advertise(record.hash, SourceLabel(source), fields(record), schema)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ import click
 
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_at_most, read_limited
+from lace.cli.output import echo, write_text
 from lace.cli.render import print_json, print_line
 from lace.datalog.ast import Predicate
 from lace.datalog.canonical import Lacegram
@@ -85,7 +85,7 @@ def canon(file: str, role: str, limits_json: str | None) -> int:
     lacegram = _read(file, role, _limits(limits_json))
     if lacegram is None:
         return Exit.BAD_INPUT
-    sys.stdout.buffer.write(lacegram.text.encode())
+    write_text(lacegram.text.encode())
     return Exit.OK
 
 
@@ -176,7 +176,7 @@ def eval_command(
     except (LacegramError, LimitExceeded) as error:
         return _refuse(error)
     for line in sorted(lines):
-        sys.stdout.buffer.write(line + b"\n")
+        write_text(line + b"\n")
     return Exit.OK
 
 
@@ -314,7 +314,7 @@ def _wanted(lacegram: Lacegram, names: tuple[str, ...]) -> set[Predicate]:
     for name in names:
         found = {p for p in derived if name in {p.name, str(p)}}
         if not found:
-            click.echo(f"no rule defines {redact(name)}", err=True)
+            echo(f"no rule defines {redact(name)}", err=True)
         wanted |= found
     return wanted
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_at_most, read_facts, read_limited
+from lace.cli.output import echo, write_text
 from lace.cli.plumbing_lacegram import print_diagnostic
 from lace.datalog.source import parse_facts
 from lace.errors import LacegramError, LimitExceeded
@@ -59,7 +58,7 @@ def transcript(operand0: str, operand1: str, origin0: str, origin1: str, only_id
         )
     )
     text = f"{plan.id}\n" if only_id else plan.transcript
-    sys.stdout.buffer.write(text.encode())
+    write_text(text.encode())
     return Exit.OK
 
 
@@ -92,7 +91,7 @@ def evaluate_command(
     """
     source, rejected = read_facts(records_file)
     for offset, code, detail in rejected:
-        click.echo(f"{records_file}, byte {offset}: {detail} [{code}]", err=True)
+        echo(f"{records_file}, byte {offset}: {detail} [{code}]", err=True)
     try:
         local = _module(local_file, Facet.SELECTOR)
         peer = _module(peer_file, Facet.SELECTOR)
@@ -113,12 +112,12 @@ def evaluate_command(
     try:
         policy = ExchangePolicy(ExchangePlan((operands[0], operands[1])), here, source, exposure)
     except LimitExceeded as error:
-        click.echo(error.message, err=True)
+        echo(error.message, err=True)
         return Exit.LIMIT
     lines = [fact_line("MaySend", row).encode() for row in policy.may_send]
     lines += [fact_line("MayRequest", row).encode() for row in policy.may_request]
     for line in sorted(lines):
-        sys.stdout.buffer.write(line + b"\n")
+        write_text(line + b"\n")
     return Exit.SOME_REJECTED if rejected else Exit.OK
 
 

@@ -15,6 +15,7 @@ from lace.cli.arguments import (
 )
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_facts
+from lace.cli.output import echo
 from lace.cli.room import read_room, room_options
 from lace.policy.audit import audit
 from lace.policy.executable import ExchangePolicy, Verdict
@@ -67,8 +68,8 @@ def show(
         module = read_selector(selector_text, fields=read_fields(fields), parameters=given)
     if support is not None:
         module = with_support(module, support)
-    click.echo(module.text, nl=False)
-    click.echo(module.id, err=True)
+    echo(module.text, nl=False)
+    echo(module.id, err=True)
 
 
 @policy.command("audit")
@@ -103,11 +104,11 @@ def audit_command(
     executable = ExchangePolicy(plan, 0, source, read_exposure(exposed))
     report = audit(executable)
     for sentence in report.sentences():
-        click.echo(f"- {sentence}")
+        echo(f"- {sentence}")
     if why is not None:
         _explain(executable.explain_send(why))
     if rejected:
-        click.echo(f"{len(rejected)} records of {records} are not valid: left out", err=True)
+        echo(f"{len(rejected)} records of {records} are not valid: left out", err=True)
     if not report.holds:
         return Exit.BAD_INPUT
     return Exit.SOME_REJECTED if rejected else Exit.OK
@@ -115,8 +116,8 @@ def audit_command(
 
 def _explain(verdict: Verdict) -> None:
     word = "may be sent" if verdict.allowed else f"may not be sent; {verdict.layer} decided"
-    click.echo(f"- {verdict.record} {word}: {verdict.detail}.")
+    echo(f"- {verdict.record} {word}: {verdict.detail}.")
     for refusal in verdict.refusals:
         bound = ", ".join(f"{name} = {value}" for name, value in sorted(refusal.bindings.items()))
         given = f" with {bound}" if bound else ""
-        click.echo(f"    {refusal.id} failed at {refusal.failed_atom}{given}")
+        echo(f"    {refusal.id} failed at {refusal.failed_atom}{given}")

@@ -9,6 +9,7 @@ from typing import Final, Self
 import click
 
 from lace.cli.loudness import shows_progress
+from lace.text import safe
 
 _PATIENCE_SECONDS: Final = 1.0
 _FRAME_SECONDS: Final = 0.1
@@ -50,7 +51,7 @@ class ProgressLine:
         self._frame += 1
         line = progress_text(count, self._what, now - self._begun, done)
         sign = _FRAMES[self._frame % len(_FRAMES)]
-        click.echo(f"{_CLEAR}{sign} {line}", nl=False, err=True)
+        click.echo(f"{_CLEAR}{sign} {safe(line)}", nl=False, err=True)
 
 
 def progress_text(count: int, what: str, seconds: float, done: float | None) -> str:

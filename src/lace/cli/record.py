@@ -10,7 +10,8 @@ from lace.cli.arguments import key_option, read_signing_key
 from lace.cli.exitcodes import Exit
 from lace.cli.files import name_and_value, read_frames, read_limited, write_output
 from lace.cli.names import named
-from lace.cli.render import chosen_form, console, form_option, print_csv, print_json, table
+from lace.cli.output import echo
+from lace.cli.render import chosen_form, form_option, print_csv, print_json, table
 from lace.clock import tai_now
 from lace.dates import local_date
 from lace.errors import Code, RecordError, UsageError
@@ -151,7 +152,7 @@ def show(file: str, form: str | None) -> int:
         else:
             code, detail = frame.code, frame.detail
         rejected = True
-        click.echo(f"{file}, byte {frame.offset}: not a valid record: {detail} [{code}]", err=True)
+        echo(f"{file}, byte {frame.offset}: not a valid record: {detail} [{code}]", err=True)
     return Exit.SOME_REJECTED if rejected else Exit.OK
 
 
@@ -166,22 +167,19 @@ def verify(files: tuple[str, ...], everything: bool) -> int:
       lace record verify note.records
       lace record verify --all note.records
     """
-    out = console()
     good = bad = 0
     for file in files:
         for frame in read_frames(file):
             if isinstance(frame, BrokenFrame):
                 bad += 1
-                out.print(
-                    f"✗ {file} byte {frame.offset}: {frame.detail} [{frame.code}]", markup=False
-                )
-                out.print("  no later record can be found in this file", markup=False)
+                echo(f"✗ {file} byte {frame.offset}: {frame.detail} [{frame.code}]")
+                echo("  no later record can be found in this file")
                 continue
             inspection = inspect_record(frame.raw)
             good, bad = (good + 1, bad) if inspection.fault is None else (good, bad + 1)
             for line in _verdict(file, frame, inspection, everything=everything):
-                out.print(line, markup=False)
-    out.print(f"{good} valid, {bad} not", markup=False)
+                echo(line)
+    echo(f"{good} valid, {bad} not")
     return Exit.SOME_REJECTED if bad else Exit.OK
 
 
@@ -229,7 +227,7 @@ def show_record(shown: Record, form: str | None, *, requested: str | None = None
     if len(shown.data) > len(data):
         preview += " …"
     table(shown.hash, ("Field", "Value"), [*rows, ("data", preview)])
-    click.echo()
+    echo()
 
 
 def _whole_frames(file: str) -> Iterator[Frame]:
@@ -241,4 +239,4 @@ def _whole_frames(file: str) -> Iterator[Frame]:
 
 def _write(made: Record, output: str, force: bool) -> None:
     write_output(output, made.raw, overwrite=force)
-    click.echo(made.hash, err=output == "-")
+    echo(made.hash, err=output == "-")

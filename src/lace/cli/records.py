@@ -22,6 +22,7 @@ from lace.cli.arguments import (
 from lace.cli.exitcodes import Exit
 from lace.cli.files import write_output
 from lace.cli.names import key_names
+from lace.cli.output import echo, write_text
 from lace.cli.place import Place, find
 from lace.cli.record import show_record
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
@@ -80,7 +81,7 @@ def get(
     """Show the record at ADDRESS: a coordinate, a hash or its beginning, or one version.
 
     Of several versions it is the newest. A table on a terminal, one JSON object in a pipe. Exit
-    code 6 if there is none.
+    code 6 if there is none. --raw is for pipes and files: a terminal might obey what is in it.
 
     \b
     Example:
@@ -98,9 +99,11 @@ def get(
         asked = address if hash is None else f"////{hash}"
         found = blocking.get(_target(local, settings, peer_text, key_text), asked)
     if found is None:
-        click.echo(f"nothing is at {address}; lace list shows what is here", err=True)
+        echo(f"nothing is at {address}; lace list shows what is here", err=True)
         return Exit.NOT_FOUND
-    if only_data or raw:
+    if only_data and output == "-" and _is_text(found.data):
+        write_text(found.data)
+    elif only_data or raw:
         write_output(output, found.raw if raw else found.data, overwrite=False)
     else:
         show_record(found, form, requested=address)
@@ -189,7 +192,7 @@ def list_command(
     found = found[:limit]
     show_records(found, chosen, form)
     more = f"; {left_out:,} more with a higher --limit" if left_out else ""
-    click.echo(f"{_counted(len(found))}{more}", err=True)
+    echo(f"{_counted(len(found))}{more}", err=True)
     return Exit.OK
 
 
@@ -219,7 +222,7 @@ def log(place: str, limit: int, form: str | None, where: str | None) -> int:
     with settings.open() as local:
         versions = blocking.history(local, place, limit)
     show_records(versions, None, form, ("Date", "Signed-By", "Hash", "Data"))
-    click.echo(_counted(len(versions), "version"), err=True)
+    echo(_counted(len(versions), "version"), err=True)
     return Exit.OK if versions else Exit.NOT_FOUND
 
 
@@ -334,6 +337,14 @@ def _shown(column: str, cell: Cell, names: dict[str, str], short: dict[str, str]
     if is_verifier(cell):
         return names.get(cell, f"{cell[:10]}…")
     return cell[:_CELL]
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _counted(number: int, word: str = "record") -> str:

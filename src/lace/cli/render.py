@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from lace.cli.output import write_text
+from lace.text import is_safe, safe
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -51,8 +54,14 @@ def chosen_form(form: str | None) -> str:
 
 
 def json_line(value: dict[str, Any]) -> str:
-    """Return the one spelling of an object: keys sorted, no blanks, UTF-8 unescaped."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    """Return the one spelling of an object: keys sorted, no blanks, UTF-8 unescaped.
+
+    But characters that do something to a terminal are escaped, as JSON allows for any of them.
+    """
+    line = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    if line.isprintable():
+        return line
+    return "".join(c if is_safe(c) else json.dumps(c)[1:-1] for c in line)
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -61,7 +70,7 @@ def print_json(value: dict[str, Any]) -> None:
 
 def print_line(line: str) -> None:
     """Write one line of data; always UTF-8, whatever the locale says."""
-    sys.stdout.buffer.write(line.encode("utf-8", "backslashreplace") + b"\n")
+    write_text(line.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def print_csv(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
@@ -75,7 +84,7 @@ class _Lines:
     """Takes what a CSV writer writes: whole lines."""
 
     def write(self, text: str) -> None:
-        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+        write_text(text.encode("utf-8", "backslashreplace"))
 
 
 def console() -> Console:
@@ -117,7 +126,7 @@ def fitted_table(
     for row in (columns, *rows):
         cells = []
         for i in kept:
-            text = "".join(c if c.isprintable() else "·" for c in row[i])
+            text = safe(row[i], kept="")
             if cell_len(text) > widths[i]:
                 text = f"{set_cell_size(text, widths[i] - 1)}…"
             cells.append(set_cell_size(text, widths[i]))
@@ -145,11 +154,11 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> 
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(title=title or None, title_justify="left", show_edge=False, pad_edge=False)
+    made = Table(title=safe(title) or None, title_justify="left", show_edge=False, pad_edge=False)
     for column in columns:
         made.add_column(column, overflow="fold")
     for row in rows:
-        made.add_row(*(Text(cell) for cell in row))
+        made.add_row(*(Text(safe(cell)) for cell in row))
     out = console()
     out.soft_wrap = False
     out.print(made)

@@ -15,6 +15,7 @@ from lace.cli.arguments import complete_people, key_option, lace_option, read_ve
 from lace.cli.files import name_and_value
 from lace.cli.init import make_lace, peer_option
 from lace.cli.names import key_names
+from lace.cli.output import echo
 from lace.cli.place import Place, find
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
 from lace.dates import iso_date, local_date
@@ -167,8 +168,8 @@ def admit(
         )
         listed = blocking.members(local, rules)
     if not any(one.verifier == verifier and one.since == made.tai for one in listed):
-        click.echo("the room's rules do not hear this: you may not admit them so", err=True)
-    click.echo(made.hash)
+        echo("the room's rules do not hear this: you may not admit them so", err=True)
+    echo(made.hash)
 
 
 @room.command()
@@ -198,8 +199,8 @@ def remove(member: str, key_text: str | None, where: str | None) -> None:
         still = [one for one in blocking.members(local, rules)
                  if one.verifier == verifier and one.ended is None]  # fmt: skip
     if still:
-        click.echo("they are still a member, by somebody else's word", err=True)
-    click.echo(made.hash)
+        echo("they are still a member, by somebody else's word", err=True)
+    echo(made.hash)
 
 
 @room.command()
@@ -260,7 +261,7 @@ def roles(form: str | None, where: str | None) -> None:
         return
     fitted_table(("Role", "Writes"), rows, whole=("Role",))
     for sentence in sentences(rules):
-        click.echo(sentence, err=True)
+        echo(sentence, err=True)
 
 
 def sentences(room: Room) -> list[str]:

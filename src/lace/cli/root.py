@@ -21,7 +21,7 @@ from lace.errors import (
     TransportError,
     UsageError,
 )
-from lace.text import redact
+from lace.text import redact, safe
 
 # Loaded when used: a command pays for its own imports only. Module, attribute, one line of help.
 _COMMANDS: Final = {
@@ -156,8 +156,8 @@ def _complain(error: Exception, message: str) -> None:
         import traceback  # only then
 
         trace = "".join(traceback.format_exception(error))
-        click.echo(redact(trace), file=loudness.stderr, nl=False)
-    click.echo(message, file=loudness.stderr)
+        click.echo(safe(redact(trace)), file=loudness.stderr, nl=False)
+    click.echo(safe(message), file=loudness.stderr)
 
 
 def _meant(error: click.ClickException) -> str:

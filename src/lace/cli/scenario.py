@@ -9,6 +9,7 @@ import click
 
 from lace.cli.arguments import complete_scenarios
 from lace.cli.exitcodes import Exit
+from lace.cli.output import echo
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
 from lace.errors import Code
 from lace.interlace import messages as m
@@ -16,7 +17,7 @@ from lace.scenario.build import Built
 from lace.scenario.library import find_scenario, library, scenario_text
 from lace.scenario.model import ScenarioError
 from lace.scenario.run import Meeting, Run, StepRun, run_scenario
-from lace.text import redact
+from lace.text import redact, safe
 
 
 @click.group()
@@ -66,8 +67,8 @@ def run(name: str) -> int:
         return Exit.BAD_INPUT
     talk = sys.stdout.isatty()
     if talk:
-        click.echo(click.style(built.scenario.title, bold=True))
-        click.echo(textwrap.fill(" ".join(built.scenario.story.split()), 96))
+        click.secho(safe(built.scenario.title), bold=True)
+        echo(textwrap.fill(" ".join(built.scenario.story.split()), 96))
     done = run_scenario(built, lambda step: _tell(step, built) if talk else _print(step, built))
     return Exit.OK if done.ok else Exit.BAD_INPUT
 
@@ -102,9 +103,9 @@ def _load(name: str) -> Built | None:
         for problem in error.diagnostics:
             line = lines[problem.line - 1] if problem.line <= len(lines) else ""
             place = f"{name}:{problem.line}:{problem.column}"
-            click.echo(f"{place}: error: {redact(problem.message)} [{problem.code}]", err=True)
-            click.echo(f"{problem.line:>5} | {redact(line)}", err=True)
-            click.echo(f"        {redact(problem.hint)}\n", err=True)
+            echo(f"{place}: error: {redact(problem.message)} [{problem.code}]", err=True)
+            echo(f"{problem.line:>5} | {redact(line)}", err=True)
+            echo(f"        {redact(problem.hint)}\n", err=True)
         return None
 
 
@@ -119,12 +120,12 @@ def _report(name: str, done: Run) -> None:
         ]  # fmt: skip
         print_json({"checks": whole, "failures": failures, "name": name, "ok": done.ok})
         return
-    click.echo(f"{'✓' if done.ok else '✗'} {name}: {good} of {whole} expectations hold")
+    echo(f"{'✓' if done.ok else '✗'} {name}: {good} of {whole} expectations hold")
     for step in done.steps:
         for check in step.checks:
             if not check.ok:
                 where = f"step {step.number + 1}, line {check.line}"
-                click.echo(f"    ✗ {where}: {check.text}\n      found: {check.detail}")
+                echo(f"    ✗ {where}: {check.text}\n      found: {check.detail}")
 
 
 def _print(step: StepRun, built: Built) -> None:
@@ -143,19 +144,18 @@ def _print(step: StepRun, built: Built) -> None:
 
 def _tell(step: StepRun, built: Built) -> None:
     """Print a step for people."""
-    click.echo(f"\n{click.style(str(step.number + 1), bold=True)}. {step.say}")
+    click.secho(f"\n{step.number + 1}", bold=True, nl=False)
+    echo(f". {step.say}")
     if step.meeting is not None:
         for one in _travelled(step.meeting, built):
             word = f"rejected: {one['rejected']}" if one["rejected"] else "stored"
-            click.echo(
-                f"     loop {one['loop']}  {one['from']} → {one['to']}  {one['record']}  {word}"
-            )
+            echo(f"     loop {one['loop']}  {one['from']} → {one['to']}  {one['record']}  {word}")
         count = len(step.meeting.deliveries)
-        click.echo(f"     {step.meeting.outcome} after {count} messages")
+        echo(f"     {step.meeting.outcome} after {count} messages")
     for check in step.checks:
-        mark = click.style("✓", fg="green") if check.ok else click.style("✗", fg="red")
+        click.secho("   ✓" if check.ok else "   ✗", fg="green" if check.ok else "red", nl=False)
         found = "" if check.ok else f"  (found: {check.detail})"
-        click.echo(f"   {mark} {check.text}{found}")
+        echo(f" {check.text}{found}")
 
 
 def _travelled(meeting: Meeting, built: Built) -> list[dict[str, str | int | None]]:

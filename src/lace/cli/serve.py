@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +16,7 @@ from lace.cli.arguments import expose_option, key_option, read_signing_key, sele
 from lace.cli.exitcodes import Exit
 from lace.cli.loudness import loudness
 from lace.cli.place import Place, find
+from lace.cli.render import json_line
 from lace.dates import iso_date
 from lace.errors import Code, UsageError
 from lace.recordstore.sqlite import SqliteStore
@@ -256,6 +256,5 @@ class _Log:
         told = entry | {"level": level}
         if "tai" in entry:
             told["date"] = iso_date(entry["tai"])
-        line = json.dumps(told, ensure_ascii=False, sort_keys=True)
-        loudness.stderr.write(redact(line) + "\n")
+        loudness.stderr.write(redact(json_line(told)) + "\n")
         loudness.stderr.flush()

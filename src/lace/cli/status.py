@@ -13,6 +13,7 @@ from lace.cli.arguments import lace_option
 from lace.cli.exitcodes import Exit
 from lace.cli.met import Meeting, meetings
 from lace.cli.names import key_names
+from lace.cli.output import echo
 from lace.cli.place import Place, find
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
 from lace.clock import tai_now
@@ -63,7 +64,7 @@ def peers(form: str | None, where: str | None) -> None:
     elif rows:
         fitted_table(_HEADS, rows, whole=("Name",), drop=("Expected", "Address"))
     else:
-        click.echo("no peers yet: write [peers.NAME] with an address into lace.toml", err=True)
+        echo("no peers yet: write [peers.NAME] with an address into lace.toml", err=True)
 
 
 @click.command()
@@ -91,7 +92,7 @@ def status(form: str | None, where: str | None) -> int:
             print_csv(("What", "Value"), rows)
         else:
             for what, value in rows:
-                click.echo(f"{what:9} {value}".rstrip())
+                echo(f"{what:9} {value}".rstrip())
     return Exit.SOME_REJECTED if made["problems"] else Exit.OK
 
 

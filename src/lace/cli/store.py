@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from lace.cli.exitcodes import Exit
+from lace.cli.output import echo
 from lace.cli.place import store_file
 from lace.cli.progress import ProgressLine
 from lace.ids import RecordHash
@@ -37,10 +38,10 @@ def info(file: str) -> None:
     """
     path = store_file(file)
     with SqliteStore(path, read_only=True) as opened:
-        click.echo(f"records      {opened.count()}")
-        click.echo(f"newest id    {opened.high_water()}")
-        click.echo(f"schema       {schema_version(path)}")
-        click.echo(f"quarantined  {len(opened.quarantined())}")
+        echo(f"records      {opened.count()}")
+        echo(f"newest id    {opened.high_water()}")
+        echo(f"schema       {schema_version(path)}")
+        echo(f"quarantined  {len(opened.quarantined())}")
 
 
 @store.command()
@@ -60,8 +61,8 @@ def check(file: str) -> int:
         count = opened.count()
         for problem in opened.check(lambda number: line.tell(number, number / count)):
             problems += 1
-            click.echo(problem)
-        click.echo(f"{opened.count()} records checked, {problems} problems", err=True)
+            echo(problem)
+        echo(f"{opened.count()} records checked, {problems} problems", err=True)
     return Exit.SOME_REJECTED if problems else Exit.OK
 
 
@@ -85,6 +86,6 @@ def forget(file: str, selector_text: str, yes: bool) -> None:
             rows = found.rows(SELECT_HAVE)
         if yes:
             gone = opened.forget(RecordHash(row[0]) for row in rows)
-            click.echo(f"{gone} records forgotten, {opened.count()} left")
+            echo(f"{gone} records forgotten, {opened.count()} left")
         else:
-            click.echo(f"{len(rows)} of {opened.count()} records would be forgotten; add --yes")
+            echo(f"{len(rows)} of {opened.count()} records would be forgotten; add --yes")

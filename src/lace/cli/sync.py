@@ -29,6 +29,7 @@ from lace.cli.events import Reporter, summary
 from lace.cli.exitcodes import Exit
 from lace.cli.loudness import loudness
 from lace.cli.met import note_meeting
+from lace.cli.output import echo
 from lace.cli.place import Place, find
 from lace.cli.render import chosen_form, words_option
 from lace.errors import Code, InterlaceAborted, UsageError
@@ -123,11 +124,11 @@ async def _sync(
             )
     except InterlaceAborted as error:
         await reporter.flush()
-        click.echo(f"until then: {summary(error.result)}", err=True)
+        echo(f"until then: {summary(error.result)}", err=True)
         raise
     await reporter.flush()
     note_meeting(settings, peer, meeting.local, result)
-    click.echo(f"fixed point: {summary(result)}", err=True)
+    echo(f"fixed point: {summary(result)}", err=True)
     return Exit.SOME_REJECTED if result.rejected else Exit.OK
 
 
@@ -186,23 +187,23 @@ async def _follow(meeting: _Meeting, settings: Settings, peer: str, form: str | 
     try:
         async for event in live:
             if isinstance(event, EventsMissed):
-                click.echo(f"{event.count:,} events were not told in time", err=True)
+                echo(f"{event.count:,} events were not told in time", err=True)
                 continue
             last = event
             reporter.hear(event)
             await reporter.flush()
             if isinstance(event, m.FixedPoint):
                 note_meeting(settings, peer, meeting.local, event.result)
-                click.echo(f"fixed point: {summary(event.result)}", err=True)
+                echo(f"fixed point: {summary(event.result)}", err=True)
     finally:
         await asyncio.gather(live.close(), *closing)
     if asked:
         return Exit.INTERRUPTED if asked[0] == signal.SIGINT else Exit.OK
     if isinstance(last, m.Aborted):
-        click.echo(f"lace: {last.detail} [{last.code}]\n  {last.code.fix}", err=True)
+        echo(f"lace: {last.detail} [{last.code}]\n  {last.code.fix}", err=True)
         return Exit.LIMIT if last.code is Code.LIMIT_EXCEEDED else Exit.ABORTED
     if isinstance(last, m.Closed) and last.ending is m.Ending.LOOPS:
-        click.echo(f"lace: {last.reason} [{Code.LIMIT_EXCEEDED}]", err=True)
+        echo(f"lace: {last.reason} [{Code.LIMIT_EXCEEDED}]", err=True)
         return Exit.LIMIT
     return Exit.OK
 
@@ -222,7 +223,7 @@ def _peer_or_default(place: Place, text: str | None) -> str:
 
 
 def _tell_retry(seconds: float, why: str) -> None:
-    click.echo(f"{why}; trying again in {seconds:.1f} s", err=True)
+    echo(f"{why}; trying again in {seconds:.1f} s", err=True)
 
 
 def _found(peer: str, settings: Place) -> Place:

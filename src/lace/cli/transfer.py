@@ -17,6 +17,7 @@ from lace.api.importing import Form, Imported, Refused, RowMap
 from lace.cli.arguments import key_option, lace_option, read_fields
 from lace.cli.exitcodes import Exit
 from lace.cli.files import STANDARD_INPUT, open_input
+from lace.cli.output import echo
 from lace.cli.place import find
 from lace.cli.progress import ProgressLine
 from lace.cli.records import EVERYTHING
@@ -98,7 +99,7 @@ def import_command(
                 )
             tell_reasons(file, count)
             total = added(total, count)
-    click.echo(counted(total), err=True)
+    echo(counted(total), err=True)
     return Exit.SOME_REJECTED if total.refused else Exit.OK
 
 
@@ -158,7 +159,7 @@ def export_command(
             local, target, module, form=chosen, overwrite=force, listen=tell
         )
     sys.stdout.buffer.flush()
-    click.echo(f"{count.records:,} record{'' if count.records == 1 else 's'}", err=True)
+    echo(f"{count.records:,} record{'' if count.records == 1 else 's'}", err=True)
     return Exit.OK
 
 
@@ -188,15 +189,15 @@ class PutAside:
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
-            click.echo(f"what was refused is in {self.name}", err=True)
+            echo(f"what was refused is in {self.name}", err=True)
 
 
 def tell_reasons(file: str, count: Imported) -> None:
     """Say of the first things that were refused where they stand, and why."""
     for refused in count.reasons[:_TOLD]:
-        click.echo(f"{file}, {refused.where}: {refused.detail} [{refused.code}]", err=True)
+        echo(f"{file}, {refused.where}: {refused.detail} [{refused.code}]", err=True)
     if count.refused > _TOLD:
-        click.echo(f"{file}: {count.refused - _TOLD:,} more were refused", err=True)
+        echo(f"{file}: {count.refused - _TOLD:,} more were refused", err=True)
 
 
 def counted(count: Imported) -> str:

@@ -25,6 +25,7 @@ from lace.cli.arguments import (
 )
 from lace.cli.exitcodes import Exit
 from lace.cli.names import key_names
+from lace.cli.output import echo
 from lace.cli.place import Place, find
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
 from lace.cli.shape import short_hashes
@@ -232,7 +233,7 @@ def _sum_up(trial: Trial) -> None:
             parts.append(f"{_count(made):,} of {len(made):,} {of} would be {yes}")
     if trial.left_out:
         parts.append(f"{trial.left_out:,} more with a higher --limit")
-    click.echo("; ".join(parts) or "there are no records to try them on", err=True)
+    echo("; ".join(parts) or "there are no records to try them on", err=True)
 
 
 def _count(made: Iterable[Explanation]) -> int:

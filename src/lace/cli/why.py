@@ -24,6 +24,7 @@ from lace.cli.arguments import (
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_frames
 from lace.cli.names import key_names, verifiers_by_name
+from lace.cli.output import echo
 from lace.cli.place import Place, find
 from lace.cli.render import chosen_form, print_json, words_option
 from lace.cli.shape import whole_hash
@@ -127,7 +128,7 @@ def _explain(
         theirs = read_selector(their_text) if their_text else selected_by(there)
     module = settings.module(select_text)
     if theirs is None and peer_text is not None:
-        click.echo("what the peer selects is not known: taken to be what you select", err=True)
+        echo("what the peer selects is not known: taken to be what you select", err=True)
         theirs = module
     with settings.open(settings.signing_key(key_text, warns=ask)) as local:
         hash, given = _record(local, record)
@@ -147,7 +148,7 @@ def _explain(
         )
         if chosen_form(form) == "table":
             for line in _lines(local, made):
-                click.echo(line)
+                echo(line)
         else:
             print_json(_entry(made))
     return Exit.OK if made.allowed else Exit.NOT_FOUND
@@ -234,7 +235,7 @@ def _asked(settings: Place, local: Lace, peer: str | None, hash: str) -> Record 
         raise click.UsageError("--ask needs --peer with a name of lace.toml or an address")
     found = blocking.get(settings.peer(peer, key=local.key), f"////{hash}")
     if found is None:
-        click.echo("the peer does not give it: it has it not, or its policy refuses", err=True)
+        echo("the peer does not give it: it has it not, or its policy refuses", err=True)
     return found
 
 

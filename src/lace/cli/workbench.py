@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from lace.cli.output import echo
 from lace.errors import Code, UsageError
 from lace.extras import require
 from lace.scenario.library import library, scenario_text
@@ -57,8 +58,8 @@ def workbench(name: str, port: int, host: str, directory: Path | None, engine: P
         names = [name, *(other for other in names if other != name)]
         with click.progressbar(length=len(names), label="Recording", show_pos=True) as bar:
             export(directory, names, lambda _name: bar.update(1), engine)
-        click.echo(f"{directory / 'index.html'}: serve this folder with any web server")
-        click.echo(f"{directory / 'workbench.html'}: all of it in one file, to open or to send")
+        echo(f"{directory / 'index.html'}: serve this folder with any web server")
+        echo(f"{directory / 'workbench.html'}: all of it in one file, to open or to send")
         return
     require("workbench", "the workbench's server")
     from lace.workbench.server import Workbench, serve
@@ -78,5 +79,5 @@ def _fragment(link: str) -> str:
 
 
 def _ready(running: Workbench) -> None:
-    click.echo(f"Workbench: {running.url}")
-    click.echo("Press Ctrl-C to stop.", err=True)
+    echo(f"Workbench: {running.url}")
+    echo("Press Ctrl-C to stop.", err=True)

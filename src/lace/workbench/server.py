@@ -25,12 +25,14 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from lace.errors import LaceError
 from lace.scenario.model import ScenarioError
+from lace.text import shown
 from lace.workbench.session import Session, name_of, opened, text_of
 
 STATIC: Final = Path(__file__).parent / "static"
 COOKIE: Final = "lace_workbench"
 MOST_COMMAND: Final = 1024 * 1024
 MOST_SESSIONS: Final = 32
+_LONGEST_NAME: Final = 255
 SECURITY: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -137,6 +139,8 @@ class Workbench:
             )
             return PlainTextResponse(message, status_code=403, headers=SECURITY)
         name = path or str(request.path_params.get("path", ""))
+        if not name.isprintable() or len(name) > _LONGEST_NAME:  # no file is called so
+            return PlainTextResponse("not here\n", status_code=404, headers=SECURITY)
         file = (STATIC / name).resolve()
         if not file.is_relative_to(STATIC) or not file.is_file():
             recorded = name.removeprefix("recordings/").removesuffix(".json")
@@ -213,7 +217,10 @@ def serve(workbench: Workbench, ready: Callable[[Workbench], None]) -> None:
     listener = sockets.socket(family, sockets.SOCK_STREAM)
     listener.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEADDR, 1)
     try:
-        listener.bind((workbench.host, workbench.port))
+        try:
+            listener.bind((workbench.host, workbench.port))
+        except TypeError:  # what a name that no network has amounts to
+            raise OSError(f"{shown(workbench.host)} is no name of a host") from None
         workbench.port = listener.getsockname()[1]
         config = uvicorn.Config(
             workbench.app(), log_level="warning", ws="websockets-sansio", ws_max_size=MOST_COMMAND,

@@ -95,6 +95,9 @@ def test_only_the_pages_own_files_are_there(client: httpx.Client) -> None:
         "//etc/passwd",
         "/parts",
         "/recordings/x.json",
+        "/%00",
+        "/recordings/%00.json",
+        f"/{'x' * 5000}",
     ):
         assert client.get(path).status_code in {403, 404}
     recording = client.get("/recordings/revocation.json").json()
