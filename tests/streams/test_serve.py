@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import urllib.request
@@ -25,9 +26,11 @@ from lace.driving.ratelimit import RateLimit
 from lace.errors import Code
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
+from lace.record import build_plex
 from lace.recordstore import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
 from lace.rooms import Room
+from lace.serving.server import _LOG_BYTES
 from lace.transport.address import parse_address
 from lace.transport.dial import connect
 from lace.transport.stdio import spawn
@@ -360,8 +363,6 @@ def test_a_peer_that_begins_round_after_round_is_slowed_down_alone() -> None:
 
 
 def test_the_connection_with_most_in_memory_goes_when_there_is_too_much() -> None:
-    from lace.record import build_plex
-
     records = [
         build_plex(
             group="g",
@@ -399,5 +400,32 @@ def test_the_connection_with_most_in_memory_goes_when_there_is_too_much() -> Non
             await host.until("fixed-point", 1)
             small.give(m.CloseRequested())
             assert isinstance(await running, m.Closed)
+
+    within(work())
+
+
+def test_the_log_of_the_store_does_not_grow_while_it_is_served(tmp_path: Path) -> None:
+    records = [
+        build_plex(
+            group="g",
+            app="notes",
+            name=f"{n}",
+            tai="1700000000:000000000",
+            data=os.urandom(1 << 20),
+        )
+        for n in range(20)
+    ]
+
+    async def work() -> None:
+        with SqliteStore(tmp_path / "n.lace") as store:
+            async with served(store, policy(ANYONE)) as host:
+                staying = await client(MemoryStore()).dial(host.address, stays=True)
+                running = asyncio.create_task(staying.run())
+                assert isinstance(await client(store_of(records)).sync(host.address), m.Closed)
+                assert store.count() == 20
+                while store.log_bytes > _LOG_BYTES:
+                    await asyncio.sleep(0.05)
+                staying.give(m.CloseRequested())
+                await running
 
     within(work())

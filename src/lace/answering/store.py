@@ -84,6 +84,8 @@ class StoreAnswers:
     """Records whose advertisements were withdrawn since what is known was kept."""
     _kept: tuple[bytes, LinkMemory] | None = None
     """Link, and what the store keeps for it, as long as anybody may look at it."""
+    _saved_bytes: int = 0
+    """Bytes of records that this exchange has stored."""
     _stays: bool = False
     """The exchange stays open after its fixed point."""
     _unkept: set[str] = field(default_factory=set)
@@ -124,7 +126,9 @@ class StoreAnswers:
 
     def save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
         """Store records; keep them at hand until they were evaluated, as far as there is room."""
+        self._let_go()  # or else the log of the store could only grow for as long as this goes on
         outcomes = self.store.save(records)
+        self._saved_bytes += sum(len(record.raw) for record in records)
         for record in records:
             if self._fresh_bytes < self.parameters.hold_fresh_bytes:
                 self._fresh[record.hash] = record
@@ -135,6 +139,8 @@ class StoreAnswers:
 
     def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
         """Answer ``Evaluate``, in parts of a bounded size."""
+        if self._kept is not None and self._saved_bytes > self.parameters.hold_bytes:
+            self._kept[1].hold()  # whoever reads it keeps the log of the store from being emptied
         now = self._look()
         lost = self._forgotten()
         self._forgets = now.forgets

@@ -39,6 +39,7 @@ _VARIABLES: Final = 500  # in one query
 _BACKUP_PAGES: Final = 1024  # between two looks at how far it is
 _WITH_FORGETS: Final = 2  # the versions of the file that brought these
 _WITH_MEMORY: Final = 4
+_WITH_QUARANTINE: Final = 5
 
 
 class SqliteStore(Closes):
@@ -47,7 +48,8 @@ class SqliteStore(Closes):
     def __init__(self, path: str | Path, *, read_only: bool = False, create: bool = True) -> None:
         self.path = Path(path)
         self._read_only = read_only
-        self._lock = RLock()
+        self._lock = RLock()  # of whoever writes
+        self._reading = RLock()
         self._listeners = Listeners()
         self._names: dict[str, int] = {}
         self.on_quarantine: Callable[[RecordHash], None] = lambda _hash: None
@@ -57,6 +59,8 @@ class SqliteStore(Closes):
             self._connection = connect(self.path, mode)
             try:
                 self._prepare()
+                # Who reads does not wait for who writes, nor for whom that one waits.
+                self._reader = connect(self.path, "ro")
             except BaseException:
                 self._connection.close()
                 raise
@@ -264,11 +268,31 @@ class SqliteStore(Closes):
         return self._listeners.add(listener)
 
     def close(self) -> None:
-        with self._lock:
+        with self._reading:
+            self._reader.close()
+        with self._lock:  # the one who may write goes last, and leaves one file behind
             self._listeners.clear()
             self._connection.close()
 
     # --- beyond the contract ---
+
+    @property
+    def log_bytes(self) -> int:
+        """The size of the log beside the file: what was written and is not yet in its place."""
+        try:
+            return self.path.with_name(f"{self.path.name}-wal").stat().st_size
+        except OSError:
+            return 0
+
+    def checkpoint(self) -> bool:
+        """Bring what is in the log into the file, and empty it; return whether that was possible.
+
+        It waits for nobody: while others read what was there before, it is for another time.
+        """
+        with errors(self.path), closing(connect(self.path, "rw")) as connection:
+            connection.execute("PRAGMA busy_timeout = 0")
+            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        return not busy
 
     def check(self, listen: Callable[[int], None] | None = None) -> Iterator[str]:
         """Yield what is wrong with the file: its pages, its records, or the facts beside them.
@@ -288,8 +312,7 @@ class SqliteStore(Closes):
 
     def quarantined(self) -> list[RecordHash]:
         """Return the records that were found changed, and are given to nobody."""
-        known = "SELECT 1 FROM sqlite_schema WHERE name = 'quarantine'"
-        if self._one(known, ()) is None:  # a file of an earlier version that is only read
+        if self._version < _WITH_QUARANTINE:
             return []
         rows = self._all("SELECT hash FROM quarantine ORDER BY hash", ())
         return [RecordHash(hash) for (hash,) in rows]
@@ -415,8 +438,8 @@ class SqliteStore(Closes):
     # --- reading ---
 
     def _one(self, query: str, values: tuple[Any, ...]) -> Any:
-        with self._lock, errors(self.path):
-            return self._connection.execute(query, values).fetchone()
+        with self._reading, errors(self.path):
+            return self._reader.execute(query, values).fetchone()
 
     def _chosen(self, columns: str, key: str, values: Sequence[Any]) -> Iterator[Any]:
         """Yield columns of the records that have one of these values, in any order."""
@@ -427,8 +450,8 @@ class SqliteStore(Closes):
             yield from self._all(query, tuple(part))
 
     def _all(self, query: str, values: tuple[Any, ...]) -> list[Any]:
-        with self._lock, errors(self.path):
-            return self._connection.execute(query, values).fetchall()
+        with self._reading, errors(self.path):
+            return self._reader.execute(query, values).fetchall()
 
 
 def _part_size(connection: sqlite3.Connection, link: int, name: bytes) -> int:

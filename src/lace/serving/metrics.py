@@ -74,7 +74,9 @@ async def serve_metrics(metrics: Metrics, port: int) -> asyncio.Server:
                 request = await reader.readuntil(b"\r\n\r\n")
                 found = request.startswith((b"GET /metrics ", b"GET /metrics?"))
                 status = "200 OK" if found else "404 Not Found"
-                body = (metrics.text() if found else "see /metrics\n").encode()
+                # Gauges may look at the store: nobody else waits for that.
+                text = await asyncio.to_thread(metrics.text) if found else "see /metrics\n"
+                body = text.encode()
                 head = (
                     f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\n"
                     f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"

@@ -45,6 +45,7 @@ Log = Callable[[dict[str, Any]], None]
 _WAKE_SECONDS: Final = 0.05  # what is stored within this time wakes the others once
 _WATCH_SECONDS: Final = 1.0
 _REFUSALS_AT_ONCE: Final = 50
+_LOG_BYTES: Final = 8 * 1024 * 1024  # of the store's log, before it is brought into the file
 _LONGEST_DETAIL: Final = 200
 _MIB: Final = 1024 * 1024
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
@@ -351,7 +352,10 @@ class Server:
     async def _look_at_store(self) -> None:
         """Wake exchanges when another process has stored something, or anything was forgotten."""
         loop = asyncio.get_running_loop()
-        now = await loop.run_in_executor(None, Position.of, self._store)
+        store = self._store
+        now = await loop.run_in_executor(None, Position.of, store)
+        if isinstance(store, SqliteStore) and store.log_bytes > _LOG_BYTES:
+            await loop.run_in_executor(None, store.checkpoint)
         if now.high_water > self._seen.high_water or now.forgets != self._seen.forgets:
             self._seen = now
             self._wake_later()
@@ -368,7 +372,7 @@ class Server:
             largest.exchange.give(m.StreamFailed(Code.SERVE_FULL, detail))
 
     def _memory(self) -> int:
-        held = sum(peer.exchange.memory for peer in self._peers.values())
+        held = sum(peer.exchange.memory for peer in list(self._peers.values()))
         return held + self._warm.memory
 
     # --- small things ---

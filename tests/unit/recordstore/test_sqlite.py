@@ -269,6 +269,40 @@ def test_a_record_whose_bytes_have_changed_can_be_forgotten(path: Path) -> None:
         assert list(store.check()) == []
 
 
+def test_readers_do_not_wait_for_a_writer_who_waits(path: Path) -> None:
+    record = build_blob(b"1")
+    with SqliteStore(path) as store, closing(sqlite3.connect(path)) as other:
+        store.save([record])
+        other.execute("BEGIN IMMEDIATE")  # another process that takes its time
+        writer = threading.Thread(target=store.save, args=([build_blob(b"2")],))
+        writer.start()
+        while not _is_taken(store._lock):
+            time.sleep(0.001)
+        assert store.load(record.hash) == record
+        assert store.count() == store.high_water() == 1
+        assert store.link(b"x") is None
+        assert writer.is_alive()  # it still waits
+        other.rollback()
+        writer.join()
+        assert store.count() == 2
+
+
+def _is_taken(lock: object) -> bool:
+    return repr(lock).startswith("<locked")
+
+
+def test_the_log_is_brought_into_the_file_when_nobody_reads_what_was_before(path: Path) -> None:
+    with SqliteStore(path) as store:
+        with store.snapshot() as snapshot:
+            store.save([build_blob(bytes(3_000_000))])
+            assert snapshot.high_water == 0
+            assert not store.checkpoint()
+            assert store.log_bytes > 3_000_000
+        assert store.checkpoint()
+        assert store.log_bytes == 0
+        assert store.count() == 1
+
+
 def test_forgetting_frees_space(path: Path) -> None:
     blobs = [build_blob(bytes(50_000) + b"%d" % i) for i in range(40)]
     with SqliteStore(path) as store:
