@@ -30,6 +30,7 @@ from lace.record import build_plex
 from lace.recordstore import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
 from lace.rooms import Room
+from lace.selectors import selector
 from lace.serving.server import _LOG_BYTES
 from lace.transport.address import parse_address
 from lace.transport.dial import connect
@@ -377,7 +378,8 @@ def test_the_connection_with_most_in_memory_goes_when_there_is_too_much() -> Non
     async def work() -> None:
         rules = policy(f"{ANYONE}[limits]\nmemory_mib = 4\n[engine]\nphase_timeout = 20")
         async with served(store_of(records), rules) as host:
-            small = await client(MemoryStore()).dial(host.address, stays=True)
+            one = selector("//g//notes//1")
+            small = await client(MemoryStore(), module=one).dial(host.address, stays=True)
             # This one asks for everything and then takes nothing of it.
             greedy = await client(MemoryStore()).dial(host.address)
             read = greedy._stream.read

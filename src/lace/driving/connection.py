@@ -52,6 +52,16 @@ class Timer:
     seconds: float
 
 
+def _size(given: m.Input) -> int:
+    """Return how many bytes of the peer an input holds until it was looked at."""
+    match given:
+        case m.PeerFacts() | m.PeerModule():
+            return len(given.content)
+        case m.PeerRecord():
+            return len(given.raw)
+    return 0
+
+
 class Connection:
     """One side of one exchange, with everything it needs but a way to carry bytes."""
 
@@ -360,6 +370,7 @@ class Connection:
         held = sum(table.memory for table in self.machine.tables) + self.machine.held
         held += 0 if self._answers is None else self._answers.memory
         held += sum(saving.size for saving in self._saving)
+        held += sum(_size(given) for given in self._came)
         self.memory = held + (0 if self._binding is None else self._binding.held)
 
     @property

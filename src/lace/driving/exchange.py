@@ -122,6 +122,11 @@ class Exchange:
         """Hand over an order of this side's own (``Woken``, ``CloseRequested``, …)."""
         self._put(order)
 
+    def drop(self, why: m.StreamFailed, seconds: float) -> None:
+        """End because of this; the peer has so long to hear of it, and is not waited for."""
+        self.give(why)
+        asyncio.get_running_loop().call_later(seconds, self._stream.abort)
+
     @property
     def waiting(self) -> int:
         """Bytes that wait here, in either direction."""

@@ -32,7 +32,11 @@ _HELP: Final = {
     "lace_fixed_points_total": ("counter", "Fixed points that were reached."),
     "lace_watch_failures_total": (
         "counter",
-        "Times that a look at the store or at memory failed; each is repeated after a second.",
+        "Times that a look at the store or at memory failed; each is soon repeated.",
+    ),
+    "lace_watch_restarts_total": (
+        "counter",
+        "Times that what looks at the store or at memory ended and was begun again.",
     ),
 }
 

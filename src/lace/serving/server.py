@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -41,9 +41,12 @@ from lace.transport.dial import listen
 from lace.transport.tls import Certificate
 
 Log = Callable[[dict[str, Any]], None]
+Look = Callable[[], Awaitable[None]]
 
 _WAKE_SECONDS: Final = 0.05  # what is stored within this time wakes the others once
 _WATCH_SECONDS: Final = 1.0
+_GUARD_SECONDS: Final = 0.25  # between two looks at memory
+_GRACE_SECONDS: Final = 0.5  # for a last word to who is too large
 _REFUSALS_AT_ONCE: Final = 50
 _LOG_BYTES: Final = 8 * 1024 * 1024  # of the store's log, before it is brought into the file
 _LONGEST_DETAIL: Final = 200
@@ -62,6 +65,7 @@ class _Peer:
     idle: asyncio.TimerHandle | None = None
     told: dict[str, Any] = field(default_factory=dict)
     journal: JournalFile | None = None
+    is_ending: bool = False
 
 
 class Server:
@@ -123,8 +127,8 @@ class Server:
         """Begin to look after connections; needed once, before the first one."""
         self._loop = asyncio.get_running_loop()
         self._unsubscribe = self._store.subscribe(self._heard)
-        self._start_task(self._look_after("store", self._look_at_store))
-        self._start_task(self._look_after("memory", self._bound_memory))
+        self._keep_alive("store", self._look_at_store, _WATCH_SECONDS)
+        self._keep_alive("memory", self._bound_memory, _GUARD_SECONDS)
 
     async def listen(
         self,
@@ -337,10 +341,23 @@ class Server:
         for peer in self._peers.values():
             peer.exchange.give(m.Woken())
 
-    async def _look_after(self, what: str, look: Callable[[], Awaitable[None]]) -> None:
-        """Look at something every second for as long as the server runs, whatever fails."""
+    def _keep_alive(self, what: str, look: Look, seconds: float) -> None:
+        """Look after something for as long as the server runs; begin again whatever ends it."""
+        task = self._start_task(self._look_after(what, look, seconds))
+
+        def begin_again(_ended: object) -> None:
+            if not self._stopping:
+                self.metrics.add("lace_watch_restarts_total", watch=what)
+                with suppress(Exception):  # a log that fails is no reason to stop either
+                    self._note("watch-restarted", watch=what)
+                self._keep_alive(what, look, seconds)
+
+        task.add_done_callback(begin_again)
+
+    async def _look_after(self, what: str, look: Look, seconds: float) -> None:
+        """Look at something again and again, whatever fails."""
         while True:
-            await asyncio.sleep(_WATCH_SECONDS)
+            await asyncio.sleep(seconds)
             try:
                 await look()
             except Exception as error:  # noqa: BLE001 (the server goes on, and so does this)
@@ -361,15 +378,25 @@ class Server:
             self._wake_later()
 
     async def _bound_memory(self) -> None:
-        """Let go of what is kept for later when memory is short, then of the largest connection."""
-        if self._memory() <= self._policy.limits.memory_mib * _MIB:
+        """Let go of what is kept for later when memory is short, then of connections.
+
+        The largest goes first, and so many at once that what is left fits.
+        """
+        limit = self._policy.limits.memory_mib * _MIB
+        if self._memory() <= limit:
             return
-        if self._warm.memory:
-            self._warm.clear()
-        else:
-            largest = max(self._peers.values(), key=lambda peer: peer.exchange.memory)
-            detail = "the server is short of memory"
-            largest.exchange.give(m.StreamFailed(Code.SERVE_FULL, detail))
+        self._warm.clear()
+        standing = [peer for peer in self._peers.values() if not peer.is_ending]
+        held = {peer.number: peer.exchange.memory for peer in standing}
+        over = sum(held.values()) - limit
+        for peer in sorted(standing, key=lambda peer: held[peer.number], reverse=True):
+            if over <= 0:
+                return
+            over -= held[peer.number]
+            peer.is_ending = True
+            peer.exchange.drop(
+                m.StreamFailed(Code.SERVE_FULL, "the server is short of memory"), _GRACE_SECONDS
+            )
 
     def _memory(self) -> int:
         held = sum(peer.exchange.memory for peer in list(self._peers.values()))
@@ -377,10 +404,11 @@ class Server:
 
     # --- small things ---
 
-    def _start_task(self, work: Any) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _note(self, event: str, connection: int | None = None, **told: Any) -> None:
         entry: dict[str, Any] = {"event": event, "tai": tai_now()}

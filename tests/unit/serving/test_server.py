@@ -17,16 +17,18 @@ from meeting import within
 from servers import Served, policy, served
 
 from lace.answering.store import StoreAnswers
-from lace.driving.client import Client
+from lace.driving.client import Client, new_nonce
 from lace.driving.exchange import Exchange
 from lace.errors import Code, StoreError
 from lace.interlace import messages as m
 from lace.policy.module import PolicyModule, module_from_text
 from lace.record import build_plex
+from lace.record.grammar import MARK
 from lace.recordstore import MemoryStore, SqliteStore, StoreRecordId
 from lace.recordstore.base import RecordStore
 from lace.serving import server as server_module
 from lace.serving.server import Server
+from lace.stream import items
 from lace.tai import Tai
 
 NOTES_FOR_ALL = '[[allow]]\nwho = "anyone"\nsync = ["//notes-demo//notes//"]\n'
@@ -186,6 +188,7 @@ class Troubled(SqliteStore):
 @pytest.fixture
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "_WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(server_module, "_GUARD_SECONDS", 0.01)
 
 
 @pytest.mark.usefixtures("_quick")
@@ -258,6 +261,51 @@ def test_memory_is_bounded_whatever_failed_before() -> None:
             assert "serve.full" in ended.detail
             assert (await host.until("aborted"))[0]["code"] == "serve.full"
             assert 'lace_watch_failures_total{watch="memory"} 2\n' in server.metrics.text()
+
+    within(work())
+
+
+@pytest.mark.usefixtures("_quick")
+def test_what_must_never_end_is_begun_again() -> None:
+    async def work() -> None:
+        async with served(stored(note(1)), policy(NOTES_FOR_ALL), key=AUTHORITY) as host:
+            for task in list(host.server._tasks):
+                task.cancel()
+            found = await host.until("watch-restarted", 2)
+            assert {entry["watch"] for entry in found} == {"store", "memory"}
+            assert len(host.server._tasks) == 2
+            metrics = host.server.metrics.text()
+            assert 'lace_watch_restarts_total{watch="memory"} 1\n' in metrics
+
+    within(work())
+
+
+def test_one_look_at_memory_ends_as_many_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records that never come to their end, held for peers who have not even said hello."""
+    monkeypatch.setattr(server_module, "_GUARD_SECONDS", 3600)
+    part = 1 << 20
+    begun = items.preface(new_nonce()) + MARK + b"B." + b"0" * 43 + b".H3\n"
+    begun += b"Data-Length: 33554432\n\n"
+
+    async def work() -> None:
+        rules = policy(f"{NOTES_FOR_ALL}[limits]\nmemory_mib = 4\n")
+        async with served(stored(note(1)), rules, key=AUTHORITY) as host:
+            server = host.server
+            writers = []
+            for number in range(1, 9):
+                _, writer = await asyncio.open_connection(host.address.host, host.address.port)
+                writer.write(begun + bytes(part * number // 2))
+                await writer.drain()
+                writers.append(writer)
+            await until(lambda: server._memory() > 18 * part)  # (1 + … + 8) / 2 of them
+            await server._bound_memory()
+            ended = await host.until("aborted", 5)
+            assert {entry["code"] for entry in ended} == {"serve.full"}
+            assert sorted(entry["connection"] for entry in ended) == [4, 5, 6, 7, 8]
+            assert server._memory() <= 4 * part  # the smaller ones stay
+            assert len(server._peers) == 3
+            for writer in writers:
+                writer.close()
 
     within(work())
 
