@@ -99,6 +99,7 @@ class Server:
         self._warm = WarmLinks()
         self._peers: dict[int, _Peer] = {}
         self._hosts: Counter[str] = Counter()
+        self._entered: Counter[str] = Counter()  # by host, with those still in their handshake
         self._listeners: list[Listener] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._refusing = 0
@@ -137,11 +138,34 @@ class Server:
         origins: Sequence[str] = (),
     ) -> str:
         """Take connections at an address; return it with the port it really has."""
-        listener = await listen(address, self.accept, certificate=certificate, origins=origins)
+        listener = await listen(
+            address, self.accept, certificate=certificate, origins=origins, gate=self
+        )
         self._listeners.append(listener)
         self._names |= own_names(parse_address(listener.address))
         self._note("listening", address=listener.address)
         return listener.address
+
+    def enter(self, host: str) -> bool:
+        """Whether one more connection from a host may begin its handshake.
+
+        A few more may than can stay, so that one too many can be told why it is refused.
+        """
+        limits = self._policy.limits
+        if (
+            sum(self._entered.values()) >= limits.connections + _REFUSALS_AT_ONCE
+            or self._entered[host] >= limits.connections_per_host + _REFUSALS_AT_ONCE
+        ):
+            self.metrics.add("lace_refused_total")
+            return False
+        self._entered[host] += 1
+        return True
+
+    def leave(self, host: str) -> None:
+        """Take note that a connection of a host is closed."""
+        self._entered[host] -= 1
+        if not self._entered[host]:
+            del self._entered[host]
 
     async def accept(self, stream: ByteStream) -> None:
         """Run the exchange of one connection to its end."""

@@ -52,6 +52,16 @@ class ByteStream(Protocol):
 Handler = Callable[[ByteStream], Awaitable[None]]
 
 
+class Gate(Protocol):
+    """Counts who is connected from where, from before the first byte of a handshake."""
+
+    def enter(self, host: str) -> bool:
+        """Whether one more connection from there is taken; it is counted then."""
+
+    def leave(self, host: str) -> None:
+        """Take note that a connection from there is closed."""
+
+
 class Listener(Protocol):
     """Takes connections until it is closed; the ones that stand go on."""
 

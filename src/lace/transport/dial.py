@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lace.errors import Code, UsageError
 from lace.transport.address import Address, Scheme
-from lace.transport.base import ByteStream, Handler, Listener
+from lace.transport.base import ByteStream, Gate, Handler, Listener
 from lace.transport.tls import Certificate
 
 _SECONDS = 10.0
@@ -48,10 +48,12 @@ async def listen(
     *,
     certificate: Certificate | None = None,
     origins: Sequence[str] = (),
+    gate: Gate | None = None,
 ) -> Listener:
     """Hand every connection at an address to ``handler``, until the listener is closed.
 
-    ``origins`` are the web pages that may connect by ws and wss, such as ``https://example.org``.
+    ``origins`` are the web pages that may connect by ws and wss, such as ``https://example.org``;
+    ``gate`` counts their connections before ``handler`` hears of them.
     """
     match address.scheme:
         case Scheme.STDIO:
@@ -76,4 +78,4 @@ async def listen(
                     code=Code.TRANSPORT_TLS,
                 )
             context = server_context(certificate) if certificate is not None else None
-            return await listen_websocket(address, handler, context, origins)
+            return await listen_websocket(address, handler, context, origins, gate)

@@ -378,3 +378,21 @@ def test_nothing_looks_any_more_once_the_server_is_shut_down() -> None:
         assert store.looks == looks
 
     within(work())
+
+
+def test_who_never_ends_a_handshake_counts_too() -> None:
+    async def work() -> None:
+        rules = policy(f"{NOTES_FOR_ALL}[limits]\nconnections_per_host = 2\n")
+        async with served(stored(note(1)), rules, key=AUTHORITY, at="ws:127.0.0.1:0") as host:
+            server, port = host.server, host.address.port
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
+            await until(lambda: server.metrics.counts["lace_refused_total"] == 8)
+            assert server._entered == {"127.0.0.1": 52}
+            for _, writer in silent:
+                writer.close()
+            await until(lambda: not server._entered)
+            near = MemoryStore()
+            assert isinstance(await bob(near, NOTES).sync(host.address), m.Closed)
+            assert near.has(note(1).hash)
+
+    within(work())
