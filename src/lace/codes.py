@@ -641,6 +641,11 @@ class Code(StrEnum):
         "The server has no room for another connection.",
         "Try again later, or raise the limits in the policy file.",
     )
+    SERVE_QUOTA = (
+        "serve.quota",
+        "The server takes no more from this peer, or from anyone, for now.",
+        "Try again tomorrow, or raise the quotas in the policy file.",
+    )
     SERVE_POLICY = (
         "serve.policy",
         "A policy file cannot be used.",

@@ -310,6 +310,29 @@ class SqliteStore(Closes):
             with self.snapshot() as snapshot:
                 yield from snapshot.faults(listen)
 
+    def taken(self) -> list[tuple[str, int, int, int]]:
+        """Return what was taken from whom: a name, the day (-1: before), bytes and records."""
+        return self._all("SELECT who, day, bytes, records FROM taken", ())
+
+    def note_taken(self, who: str, day: int, bytes: int, records: int) -> None:
+        """Add to what was taken from somebody on a day; what is older becomes one sum."""
+        with self._lock, errors(self.path), self._writing() as connection:
+            older = (
+                "SELECT who, -1, bytes, records FROM taken WHERE who = ? AND day BETWEEN 0 AND ?"
+            )
+            add = (
+                "ON CONFLICT (who, day) DO UPDATE SET"
+                " bytes = bytes + excluded.bytes, records = records + excluded.records"
+            )
+            connection.execute(f"INSERT INTO taken {older} {add}", (who, day - 1))
+            connection.execute(
+                "DELETE FROM taken WHERE who = ? AND day BETWEEN 0 AND ?", (who, day - 1)
+            )
+            connection.execute(
+                f"INSERT INTO taken VALUES (?, ?, ?, ?) {add}",  # noqa: S608 (ours)
+                (who, day, bytes, records),
+            )
+
     def quarantined(self) -> list[RecordHash]:
         """Return the records that were found changed, and are given to nobody."""
         if self._version < _WITH_QUARANTINE:

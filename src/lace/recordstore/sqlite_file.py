@@ -16,7 +16,7 @@ _BUSY_SECONDS: Final = 10.0
 #: The scripts that bring a file from version n to n + 1; a new file gets all of them.
 MIGRATIONS: Final = tuple(
     files("lace.recordstore").joinpath(name).read_text("utf-8")
-    for name in ("schema.sql", "schema-2.sql", "schema-3.sql", "schema-4.sql", "schema-5.sql")
+    for name in ("schema.sql", *(f"schema-{number}.sql" for number in range(2, 7)))
 )
 VERSION: Final = len(MIGRATIONS)
 

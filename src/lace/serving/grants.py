@@ -32,6 +32,16 @@ _SELECTED: Final = Exposure(default="selected")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """Most that is taken, from one peer or from all together."""
+
+    mib_per_day: int
+    records_per_day: int
+    mib: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
     """What some peers may do."""
 
@@ -45,6 +55,8 @@ class Grant:
     """What they may give."""
     signed_by_peer: bool = False
     """Whether they may give only what they signed themselves."""
+    quota: Mapping[str, int] = field(default_factory=dict)
+    """How much each of them may give, where it is more than anyone may, by names of ``Quota``."""
 
     def speaks_of(self, peer: Verifier | None) -> bool:
         if self.who == _ANYONE:
@@ -66,6 +78,24 @@ class ServerLimits:
     """Most bytes that one connection may send us in a minute; it waits when it is more."""
     phases_per_minute: int = 3000
     """Most phases, and so evaluations, that one connection may make us do in a minute."""
+    peer_mib_per_day: int = 64
+    """Most MiB of records that are stored from one peer in a day, unless a grant says more."""
+    peer_records_per_day: int = 100_000
+    """The same, counted in records."""
+    peer_mib: int = 4096
+    """Most MiB that are stored from one peer in all, unless a grant says more."""
+    peer_records: int = 10_000_000
+    """The same, counted in records."""
+    mib_per_day: int = 4096
+    """Most MiB of records that are stored from all peers together in a day."""
+    records_per_day: int = 10_000_000
+    """The same, counted in records."""
+    mib: int = 1_048_576
+    """Most MiB that are stored from all peers together in all."""
+    records: int = 1_000_000_000
+    """The same, counted in records."""
+    free_mib: int = 512
+    """Nothing of peers is stored while less is free on the disk."""
     idle_seconds: int = 3600
     """How long a connection may stay after a fixed point when nothing happens."""
     workers: int = 2
@@ -78,6 +108,16 @@ class ServerLimits:
             value = getattr(self, entry.name)
             if value < 1:
                 _refuse(f"limit {entry.name} is {value}, but must be at least 1")
+
+    @property
+    def peer(self) -> Quota:
+        """What is taken from a peer of whom no grant says more."""
+        return Quota(**{e.name: getattr(self, f"peer_{e.name}") for e in fields(Quota)})
+
+    @property
+    def total(self) -> Quota:
+        """What is taken from all together."""
+        return Quota(**{e.name: getattr(self, e.name) for e in fields(Quota)})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,6 +137,16 @@ class ServePolicy:
             _refuse("see and store need a server that proves a key: add --key, or use sync")
         for grant in self.grants:
             self.module_for(next(iter(grant.who)) if _is_list(grant) else None, server)  # type: ignore[arg-type]
+
+    def names(self, peer: Verifier) -> bool:
+        """Whether an entry speaks of a verifier by itself."""
+        return any(peer in grant.who for grant in self.grants if _is_list(grant))
+
+    def quota_for(self, peer: Verifier | None) -> Quota:
+        """Return how much is taken from a peer: the most that any entry grants it."""
+        found = [self.limits.peer]
+        found += [replace(found[0], **g.quota) for g in self.grants if g.speaks_of(peer)]
+        return Quota(**{e.name: max(getattr(q, e.name) for q in found) for e in fields(Quota)})
 
     def module_for(self, peer: Verifier | None, server: Verifier | None) -> PolicyModule:
         """Return the selector for a peer, whose verifier is None until it is proven."""
@@ -208,7 +258,9 @@ def parse_policy(table: Mapping[str, Any], folder: Path) -> ServePolicy:
 
 
 def _grant(entry: Mapping[str, Any], folder: Path) -> Grant:
-    _known(entry, {"who", "sync", "see", "store", "signed_by_peer"}, "allow")
+    quotas = {quota.name for quota in fields(Quota)}
+    _known(entry, {"who", "sync", "see", "store", "signed_by_peer"} | quotas, "allow")
+    quota = {name: value for name, value in entry.items() if name in quotas}
     signed = entry.get("signed_by_peer", False)
     if not isinstance(signed, bool):
         _refuse("signed_by_peer is true or false")
@@ -218,6 +270,7 @@ def _grant(entry: Mapping[str, Any], folder: Path) -> Grant:
         see=_selectors(entry, "see", folder),
         store=_selectors(entry, "store", folder),
         signed_by_peer=signed,
+        quota=_numbers({"allow": quota}, "allow", Quota),
     )
     if not (grant.sync or grant.see or grant.store):
         _refuse("an entry of allow allows nothing: give sync, see or store")

@@ -25,6 +25,7 @@ _HELP: Final = {
     "lace_bytes_sent_total": ("counter", "Bytes to peers."),
     "lace_records_saved_total": ("counter", "Records of peers that were stored."),
     "lace_records_rejected_total": ("counter", "Records of peers that were not valid."),
+    "lace_records_refused_total": ("counter", "Valid records of peers that no quota had room for."),
     "lace_records_quarantined_total": (
         "counter",
         "Records of the store that were found changed, and put aside.",

@@ -34,6 +34,7 @@ from lace.recordstore.base import RecordStore, StoredRecord
 from lace.recordstore.sqlite import SqliteStore
 from lace.serving.grants import ServePolicy
 from lace.serving.metrics import Metrics
+from lace.serving.quota import Meter, MeteredAnswers, Quotas
 from lace.stream.binding import Binding, Endpoint, farewell
 from lace.transport.address import Address, Scheme, parse_address
 from lace.transport.base import ByteStream, Listener
@@ -66,6 +67,8 @@ class _Peer:
     told: dict[str, Any] = field(default_factory=dict)
     journal: JournalFile | None = None
     is_ending: bool = False
+    is_told: bool = False
+    """Whether it was told that its quota is used up."""
 
 
 class Server:
@@ -97,6 +100,7 @@ class Server:
         threads = policy.limits.workers if isinstance(store, SqliteStore) else 1
         self._worker = ThreadPoolExecutor(threads, "lace") if threaded else None
         self._warm = WarmLinks()
+        self._quotas = Quotas(store, policy)
         self._peers: dict[int, _Peer] = {}
         self._hosts: Counter[str] = Counter()
         self._entered: Counter[str] = Counter()  # by host, with those still in their handshake
@@ -181,7 +185,7 @@ class Server:
         self.metrics.add("lace_connections_total")
         number = self.metrics.counts["lace_connections_total"]
         journal = self._journal(number)
-        peer = _Peer(number, host, self._exchange(stream, number, journal), journal=journal)
+        peer = _Peer(number, host, self._exchange(stream, number, host, journal), journal=journal)
         self._peers[number] = peer
         self._hosts[host] += 1
         self._note("connected", number, host=host, address=stream.address)
@@ -236,8 +240,11 @@ class Server:
             self._note("journal-failed", number, detail=error.message)
             return None
 
-    def _exchange(self, stream: ByteStream, number: int, journal: JournalFile | None) -> Exchange:
+    def _exchange(
+        self, stream: ByteStream, number: int, host: str, journal: JournalFile | None
+    ) -> Exchange:
         policy = self._policy
+        meter = self._quotas.meter(host)
         address = stream.address
         local = self._trusts_local and address.startswith(_LOCAL)
         module = policy.module_for(None, self._verifier)
@@ -253,10 +260,10 @@ class Server:
         connection = Connection.over(
             endpoint,
             module,
-            self._answers,
+            lambda side: self._answers(side, meter),
             base=Side(index=0, module=module, open=True, limits=policy.engine),
             limits=policy.engine,
-            module_for=self._module_for,
+            module_for=lambda proven: self._module_for(proven, meter),
             journal=journal,
         )
         return Exchange(
@@ -268,11 +275,15 @@ class Server:
             rate_limit=RateLimit(policy.limits.bytes_per_minute, policy.limits.phases_per_minute),
         )
 
-    def _answers(self, side: Side) -> StoreAnswers:
+    def _answers(self, side: Side, meter: Meter) -> StoreAnswers:
         policy = self._policy
-        return StoreAnswers.of(self._store, side, policy.exposure, policy.engine, self._warm)
+        made = MeteredAnswers.of(self._store, side, policy.exposure, policy.engine, self._warm)
+        assert isinstance(made, MeteredAnswers)
+        made.meter = meter
+        return made
 
-    def _module_for(self, peer: Verifier) -> PolicyModule:
+    def _module_for(self, peer: Verifier, meter: Meter) -> PolicyModule:
+        meter.peer = peer
         return self._policy.module_for(peer, self._verifier)
 
     async def _run(self, peer: _Peer) -> None:
@@ -321,6 +332,11 @@ class Server:
         match event:
             case m.RecordSaved():
                 self.metrics.add("lace_records_saved_total")
+            case m.RecordRejected() if event.code is Code.SERVE_QUOTA:
+                self.metrics.add("lace_records_refused_total")
+                if peer is not None and not peer.is_told:  # once, and not for each record
+                    peer.is_told = True
+                    self._note("quota", number, code=str(event.code), detail=event.detail)
             case m.RecordRejected():
                 self.metrics.add("lace_records_rejected_total")
                 self._note("rejected", number, hash=event.hash, code=str(event.code))

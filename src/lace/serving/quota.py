@@ -1,0 +1,194 @@
+"""How much a server takes from whom: bytes and records, a day and in all, and the room on the disk.
+
+A verifier that the policy names has an account of its own. Everybody else has that of the network
+address: keys cost nothing, addresses do. Of IPv6 it is the network of 64 bits that one site has.
+What was taken is kept in the store's file, so that a new start does not begin anew.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address, IPv6Network, ip_address
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from lace.answering.store import StoreAnswers
+from lace.clock import tai_now
+from lace.errors import Code, Outcome, Status, StoreError
+from lace.ids import Verifier
+from lace.limits import MIB
+from lace.record.model import Record
+from lace.recordstore.base import RecordStore
+from lace.recordstore.sqlite import SqliteStore
+from lace.serving.grants import Quota, ServePolicy
+from lace.tai import NS_PER_SECOND, Tai, to_ns
+
+_DAY: Final = 86_400 * NS_PER_SECOND
+_PATIENCE_BYTES: Final = 4 * MIB  # that are refused before a connection is ended
+_SITE_BITS: Final = 64
+_EVERYBODY: Final = ""
+
+
+@dataclass(slots=True)
+class _Account:
+    """What was taken from one, or from all."""
+
+    day: int = 0
+    day_bytes: int = 0
+    day_records: int = 0
+    bytes: int = 0
+    records: int = 0
+
+    def on(self, day: int) -> _Account:
+        if day != self.day:
+            self.day, self.day_bytes, self.day_records = day, 0, 0
+        return self
+
+    def add(self, bytes: int, records: int) -> None:
+        self.day_bytes += bytes
+        self.day_records += records
+        self.bytes += bytes
+        self.records += records
+
+    def over(self, quota: Quota, bytes: int) -> str | None:
+        """Return which quota one more record of this size would exceed, or None."""
+        for most, have, what in (
+            (quota.mib_per_day * MIB, self.day_bytes + bytes, f"{quota.mib_per_day} MiB a day"),
+            (quota.records_per_day, self.day_records + 1, f"{quota.records_per_day} records a day"),
+            (quota.mib * MIB, self.bytes + bytes, f"{quota.mib} MiB in all"),
+            (quota.records, self.records + 1, f"{quota.records} records in all"),
+        ):
+            if have > most:
+                return what
+        return None
+
+
+class Quotas:
+    """What a server has taken from everybody; used from any thread."""
+
+    def __init__(
+        self, store: RecordStore, policy: ServePolicy, clock: Callable[[], Tai] = tai_now
+    ) -> None:
+        self.policy = policy
+        self._store = store if isinstance(store, SqliteStore) else None
+        self._clock = clock
+        self._lock = Lock()
+        self._accounts: defaultdict[str, _Account] = defaultdict(_Account)
+        today = self._today()
+        for who, day, bytes, records in self._store.taken() if self._store else ():
+            for account in (self._accounts[who].on(today), self._accounts[_EVERYBODY].on(today)):
+                account.bytes += bytes
+                account.records += records
+                if day == today:
+                    account.day_bytes += bytes
+                    account.day_records += records
+
+    def meter(self, host: str) -> Meter:
+        """Return what counts for one connection."""
+        return Meter(self, host)
+
+    def room_for(self, who: str, quota: Quota, records: Sequence[Record]) -> tuple[int, str]:
+        """Return how many of these records may be taken, and what stands in the way of more."""
+        low = self._disk_is_low()
+        if low is not None:
+            return 0, low
+        total = self.policy.limits.total
+        with self._lock:
+            today = self._today()
+            mine, everybody = (_copy(self._accounts[name].on(today)) for name in (who, _EVERYBODY))
+        for number, record in enumerate(records):
+            size = len(record.raw)
+            for account, most, whose in (
+                (mine, quota, "one peer"),
+                (everybody, total, "all peers"),
+            ):
+                what = account.over(most, size)
+                if what is not None:
+                    return number, f"{what} are taken from {whose}"
+            mine.add(size, 1)
+            everybody.add(size, 1)
+        return len(records), ""
+
+    def note(self, who: str, records: Sequence[Record]) -> None:
+        """Take note of what was stored."""
+        size = sum(len(record.raw) for record in records)
+        with self._lock:
+            today = self._today()
+            for name in (who, _EVERYBODY):
+                self._accounts[name].on(today).add(size, len(records))
+        if self._store is not None:
+            self._store.note_taken(who, today, size, len(records))
+
+    def _today(self) -> int:
+        return to_ns(self._clock()) // _DAY
+
+    def _disk_is_low(self) -> str | None:
+        if self._store is None:
+            return None
+        floor = self.policy.limits.free_mib
+        free = shutil.disk_usage(Path(self._store.path).absolute().parent).free
+        return f"less than {floor} MiB are free on the disk" if free < floor * MIB else None
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts what one connection gives, on the account of whoever is at its other end."""
+
+    quotas: Quotas
+    host: str
+    peer: Verifier | None = None
+    """Whom the other end has proven to be, if anybody."""
+    refused_bytes: int = 0
+
+    def save(self, answers: StoreAnswers, records: Sequence[Record]) -> list[Outcome[Record]]:
+        """Store what there is room for; the rest is refused, and too much of it is a failure."""
+        policy = self.quotas.policy
+        known = self.peer is not None and policy.names(self.peer)
+        who = str(self.peer) if known else f"at {site_of(self.host)}"
+        room, why = self.quotas.room_for(who, policy.quota_for(self.peer), records)
+        taken, rest = records[:room], records[room:]
+        outcomes = StoreAnswers.save(answers, taken)
+        pairs = zip(taken, outcomes, strict=True)
+        new = [record for record, outcome in pairs if outcome.status is Status.ACCEPTED]
+        if new:
+            self.quotas.note(who, new)
+        self.refused_bytes += sum(len(record.raw) for record in rest)
+        if self.refused_bytes > _PATIENCE_BYTES:
+            raise StoreError(why, code=Code.SERVE_QUOTA)
+        refused: Outcome[Record] = Outcome(Status.REFUSED, code=Code.SERVE_QUOTA, detail=why)
+        return [*outcomes, *(refused for _ in rest)]
+
+
+@dataclass(slots=True)
+class MeteredAnswers(StoreAnswers):
+    """Answers from a store that takes no more from a peer than its quota says."""
+
+    meter: Meter | None = field(default=None)
+
+    def save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
+        if self.meter is None:
+            return StoreAnswers.save(self, records)
+        return self.meter.save(self, records)
+
+
+def site_of(host: str) -> str:
+    """Return what stands for everybody at a network address."""
+    try:
+        address = ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return host  # a Unix socket, or standard input and output
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(IPv6Network((address, _SITE_BITS), strict=False))
+    return str(address)
+
+
+def _copy(account: _Account) -> _Account:
+    return _Account(
+        account.day, account.day_bytes, account.day_records, account.bytes, account.records
+    )
