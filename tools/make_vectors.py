@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,14 @@ import sketch_vectors  # noqa: E402
 from lace import b64a  # noqa: E402
 from lace.crypto import native, reference  # noqa: E402
 from lace.crypto.provider import CHALLENGE, G, N, P  # noqa: E402
-from lace.record import facts, validate_record  # noqa: E402
+from lace.record import build_plex, facts, seal, validate_record  # noqa: E402
+from lace.stream.proof import Meeting, unsigned_proof  # noqa: E402
+from lace.tai import Tai  # noqa: E402
 from lace.text import fact_line  # noqa: E402
 
 X = native.public_point(forge.KEY._scalar)[1:]  # noqa: SLF001  (a vector key is no secret)
 MESSAGE = bytes(range(32, 64))
+PROOF_TAI = Tai("1700000002:000000000")
 
 
 def b(value: int) -> bytes:
@@ -226,11 +230,60 @@ def set_spare_bits(raw: bytes) -> bytes:
     return raw[:last] + bytes([symbol]) + raw[last + 1 :]
 
 
+def proof_cases() -> list[dict[str, Any]]:
+    """Return proofs of identity, each with the connection that it is shown on."""
+    client = Meeting(
+        accepting=False, nonce="1" * 43, peer_nonce="2" * 43, addresses=("wss:s/interlace",),
+        module=f"R.{'3' * 43}", peer_module=f"R.{'4' * 43}", channel="5" * 43,
+        hello=b"HelloTAI('1700000000:000000000')\n", peer_hello=b"HelloTAI('1700000001:000000000')\n",
+    )  # fmt: skip
+    server = Meeting(
+        accepting=True, nonce=client.peer_nonce, peer_nonce=client.nonce,
+        addresses=("tcp:s:4790", *client.addresses), module=client.peer_module,
+        peer_module=client.module, channel=client.channel,
+        hello=client.peer_hello, peer_hello=client.hello,
+    )  # fmt: skip
+    earlier = build_plex(
+        group="lace", app="iltp/peer-proof", name=f"{'2' * 43}/{'1' * 43}", tai=PROOF_TAI,
+        extras=[("Audience", "wss:s/interlace")],
+    )  # fmt: skip
+    cases = [
+        ("of the connecting side", client, server, True),
+        ("of the accepting side", server, client, True),
+        ("of a side that does not see the channel", replace(client, channel=""), server, True),
+        ("for another channel", client, replace(server, channel="6" * 43), False),
+        ("for a channel, where there is none", client, replace(server, channel=""), False),
+        ("for another nonce", client, replace(server, nonce="7" * 43), False),
+        ("for another module of the prover", client, replace(server, peer_module="R."), False),
+        ("for another module of the judge", client, replace(server, module="R."), False),
+        ("for another hello of the prover", client, replace(server, peer_hello=b""), False),
+        ("for another hello of the judge", client, replace(server, hello=b""), False),
+        ("for another server", client, replace(server, addresses=("tcp:s:4790",)), False),
+        ("of the accepting side, turned against it", server, replace(
+            server, nonce=server.peer_nonce, peer_nonce=server.nonce), False),
+    ]  # fmt: skip
+    made = [(why, unsigned_proof(by, PROOF_TAI), judge, ok) for why, by, judge, ok in cases]
+    made.append(("of the earlier form, without the set-up", earlier, server, False))
+    return [
+        {
+            "why": why,
+            "judge": asdict(judge) | {
+                "hello": judge.hello.decode(), "peer_hello": judge.peer_hello.decode(),
+            },
+            "setup": judge.setup(by_peer=True),
+            "record": seal(plex, forge.KEY, aux=forge.AUX).raw.decode(),
+            "proves": forge.KEY.verifier if ok else None,
+        }
+        for why, plex, judge, ok in made
+    ]  # fmt: skip
+
+
 def main() -> None:
     files = {
         "signatures.json": signature_cases(),
         "records-valid.json": valid_records(),
         "records-invalid.json": invalid_records(),
+        "proofs.json": proof_cases(),
         **exchange_vectors.files(),
         "sketch.json": sketch_vectors.sketches(),
     }

@@ -6,7 +6,7 @@ import random
 import socket
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -21,14 +21,15 @@ from lace.interlace import messages as m
 from lace.policy.module import module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
+from lace.record import build_plex, seal
 from lace.record.grammar import MARK
 from lace.recordstore import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
 from lace.selectors import selector
 from lace.stream import items as i
 from lace.stream import packing
-from lace.stream.binding import Endpoint
-from lace.stream.proof import Meeting, make_proof
+from lace.stream.binding import OFFERED, Endpoint
+from lace.stream.proof import APP, Meeting, make_proof
 from lace.text import fact_line
 
 T = TypeVar("T")
@@ -287,6 +288,9 @@ class Recorder:
         self.items: list[i.Item] = []
         self.server_nonce = self.until(i.Preface).nonce
         self.plan = ""
+        self.server_module = ""
+        self.hello = b""
+        self.server_hello = b""
         if own_nonce:
             self.greet(own_nonce)
 
@@ -307,6 +311,7 @@ class Recorder:
     def set_up(self) -> None:
         """Go through set-up as an honest client would."""
         theirs = self.until(i.Resource)
+        self.server_module = theirs.id
         operands = label_operands(
             Party(index=0, module=module_from_text(theirs.content)),
             Party(index=1, module=MODULE),
@@ -316,8 +321,8 @@ class Recorder:
         said = i.resource(MODULE.id, MODULE.text.encode()) + f"{operand}\n\n".encode()
         self.socket.sendall(said)
 
-    def code(self, proof: bytes, signer: str = ALICE.verifier) -> str:
-        """Show a proof in hello, and return how the server ended it."""
+    def say_hello(self, signer: str = ALICE.verifier) -> None:
+        """Go through set-up and hello as far as the proof, and hear what the server offers."""
         self.set_up()
         facts = [
             ("HelloExchangePlan", self.plan),
@@ -327,9 +332,21 @@ class Recorder:
             ("HelloRecordFormat", "H3"),
             ("HelloAllAdvertisedFields",),
         ]
-        text = "".join(f"{fact_line(fact[0], fact[1:])}\n" for fact in facts)
+        self.hello = "".join(f"{fact_line(fact[0], fact[1:])}\n" for fact in facts).encode()
+        self.socket.sendall(self.hello + OFFERED)
+        self.until(i.PhaseEnd)  # of the server's set-up
+        while True:
+            item = self.until(object)
+            if not isinstance(item, i.FactLines):
+                return
+            self.server_hello += item.content
+
+    def code(self, prove: Callable[[Meeting], bytes], signer: str = ALICE.verifier) -> str:
+        """Show a proof in hello, and return how the server ended it."""
+        if not self.hello:
+            self.say_hello(signer)
         before = len(self.server.events("aborted"))
-        self.socket.sendall(text.encode() + proof + b"\n")
+        self.socket.sendall(prove(self.meeting) + b"\n")
         self.socket.settimeout(0.5)
         try:
             while self.socket.recv(1 << 16):
@@ -343,31 +360,62 @@ class Recorder:
     def meeting(self) -> Meeting:
         return Meeting(
             accepting=False, nonce=self.nonce, peer_nonce=self.server_nonce,
-            addresses=(str(self.server.address),),
+            addresses=(str(self.server.address),), module=MODULE.id,
+            peer_module=self.server_module, hello=self.hello, peer_hello=self.server_hello,
         )  # fmt: skip
+
+
+def by_alice(meeting: Meeting) -> bytes:
+    return make_proof(ALICE, meeting, NOW)
+
+
+def old_form(meeting: Meeting) -> bytes:
+    """Return a proof as it was before it named the set-up."""
+    name = f"{meeting.peer_nonce}/{meeting.nonce}"
+    audience = [("Audience", meeting.addresses[0])]
+    return seal(build_plex(group="lace", app=APP, name=name, tai=NOW, extras=audience), ALICE).raw
 
 
 def test_a_recorded_proof_is_refused_wherever_it_is_shown_again(server: Process) -> None:
     first = Recorder(server, nonce())
-    recorded = make_proof(ALICE, first.meeting, NOW)
+    first.say_hello()
+    recorded = by_alice(first.meeting)
     # It is good where it was made: the exchange goes on, until this client says no more.
-    assert first.code(recorded) in {"interlace.gone", "interlace.timeout"}
+    assert first.code(lambda _: recorded) in {"interlace.gone", "interlace.timeout"}
     # On another connection, even with the same nonce of the client's.
-    assert Recorder(server, first.nonce).code(recorded) == "iltp.proof"
+    assert Recorder(server, first.nonce).code(lambda _: recorded) == "iltp.proof"
+
+    def refused(**changes: object) -> bool:
+        """Whether a proof is refused that was made for something else than was said here."""
+        made = Recorder(server, nonce())
+        return made.code(lambda here: by_alice(replace(here, **changes))) == "iltp.proof"  # type: ignore[arg-type]
+
     # Made for another server, which passed the nonce of this one on to its victim.
-    other = Recorder(server, nonce())
-    elsewhere = replace(other.meeting, addresses=("tcp:attacker.example:4790",))
-    assert other.code(make_proof(ALICE, elsewhere, NOW)) == "iltp.proof"
+    assert refused(addresses=("tcp:attacker.example:4790",))
+    # Passed on by somebody in between who has rules and a hello of his own.
+    other = module_from_text(
+        "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+    )
+    assert refused(module=other.id)
+    assert refused(peer_module=other.id)
+    assert refused(hello=first.hello.replace(b"H3", b"H4"))
+    assert refused(peer_hello=b"")
+    assert refused(channel="x")
     # With both nonces swapped.
     swapping = Recorder(server, nonce())
-    there = swapping.meeting
-    swapped = replace(there, nonce=there.peer_nonce, peer_nonce=there.nonce)
-    assert swapping.code(make_proof(ALICE, swapped, NOW)) == "iltp.proof"
+    assert (
+        swapping.code(
+            lambda here: by_alice(replace(here, nonce=here.peer_nonce, peer_nonce=here.nonce))
+        )
+        == "iltp.proof"
+    )
+    # In the form of earlier versions.
+    assert Recorder(server, nonce()).code(old_form) == "iltp.proof"
     # Without any proof, or with one for another key.
-    assert Recorder(server, nonce()).code(b"") == "interlace.signer"
+    assert Recorder(server, nonce()).code(lambda _: b"") == "interlace.signer"
+    other_key = SigningKey(b"\x43" * 32)
     lying = Recorder(server, nonce())
-    proof = make_proof(SigningKey(b"\x43" * 32), lying.meeting, NOW)
-    assert lying.code(proof) == "interlace.signer"
+    assert lying.code(lambda here: make_proof(other_key, here, NOW)) == "interlace.signer"
 
 
 def test_the_servers_own_proof_cannot_be_turned_against_it(server: Process) -> None:
@@ -375,8 +423,8 @@ def test_the_servers_own_proof_cannot_be_turned_against_it(server: Process) -> N
     # gets a proof of the server whose nonces fit the first connection.
     waiting = Recorder(server)
     asking = Recorder(server, waiting.server_nonce)
-    asking.set_up()
+    asking.say_hello()
     proof = asking.until(i.RecordBytes).raw
     waiting.greet(asking.server_nonce)
-    assert waiting.code(proof, SERVER.verifier) == "iltp.proof"
+    assert waiting.code(lambda _: proof, SERVER.verifier) == "iltp.proof"
     asking.socket.close()

@@ -63,6 +63,7 @@ class Host:
             addresses=self.addresses,
             transport=stream.address,
             encrypted=stream.encrypted,
+            channel=stream.channel,
             key=self.key,
             packs=True,
         )

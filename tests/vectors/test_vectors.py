@@ -12,7 +12,7 @@ import pytest
 from lace import b64a
 from lace.crypto import SigningKey, native, reference
 from lace.datalog.source import parse_facts
-from lace.errors import EncodingError
+from lace.errors import Code, EncodingError, ProtocolError
 from lace.ids import Verifier
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import Facet, module_from_text
@@ -30,6 +30,7 @@ from lace.record import (
     validate_record,
 )
 from lace.rules import LocalFacts
+from lace.stream.proof import Meeting, check_proof
 from lace.text import fact_line
 from lace.urc import Coordinate, HashAddress, parse_urc
 
@@ -53,6 +54,23 @@ def by(key: str) -> Any:
 def test_b64a_valid(case: dict[str, str]) -> None:
     assert b64a.encode(bytes.fromhex(case["hex"])) == case["text"]
     assert b64a.decode(case["text"]).hex() == case["hex"]
+
+
+@pytest.mark.parametrize("case", load("proofs.json"), ids=by("why"))
+def test_proofs(case: dict[str, Any]) -> None:
+    """A proof of identity names the set-up of the connection that it is shown on (L20)."""
+    judge = dict(case["judge"])
+    for name in ("hello", "peer_hello"):
+        judge[name] = judge[name].encode()
+    judge["addresses"] = tuple(judge["addresses"])
+    meeting = Meeting(**judge)
+    assert meeting.setup(by_peer=True) == case["setup"]
+    if case["proves"] is not None:
+        assert check_proof(case["record"].encode(), meeting) == case["proves"]
+        return
+    with pytest.raises(ProtocolError) as caught:
+        check_proof(case["record"].encode(), meeting)
+    assert caught.value.code is Code.ILTP_PROOF
 
 
 @pytest.mark.req("006-B64-02")

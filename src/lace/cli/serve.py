@@ -26,7 +26,7 @@ from lace.serving.server import Server
 from lace.settings import read_exposure, read_selector
 from lace.text import redact
 from lace.transport.address import Address, Scheme, parse_address
-from lace.transport.tls import Certificate, development_certificate
+from lace.transport.tls import Certificate, certificate_channel, development_certificate
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 _LEVEL_OF: Final = {
@@ -36,7 +36,10 @@ _LEVEL_OF: Final = {
     "rejected": "warning",
     "refused": "warning",
     "aborted": "warning",
+    "quarantined": "warning",
+    "quota": "warning",
     "watch-failed": "warning",
+    "watch-restarted": "warning",
     "journal-failed": "warning",
     "failed": "error",
 }
@@ -67,6 +70,11 @@ _LEVEL_OF: Final = {
     "--dev-cert",
     metavar="FOLDER",
     help="Use a certificate for localhost in FOLDER; make it if there is none.",
+)
+@click.option(
+    "--proxy-cert",
+    metavar="FILE",
+    help="The certificate of a proxy that ends TLS before this server; clients' proofs name it.",
 )
 @click.option(
     "--allow-origin",
@@ -109,6 +117,7 @@ def serve(
     chain: str | None,
     cert_key: str | None,
     dev_cert: str | None,
+    proxy_cert: str | None,
     origins: tuple[str, ...],
     metrics_port: int | None,
     journals: str | None,
@@ -159,6 +168,7 @@ def serve(
             names=own,
             trusts_local=local_is_encrypted,
             journals=None if journals is None else journal_folder(Path(journals)),
+            proxy_channel="" if proxy_cert is None else certificate_channel(Path(proxy_cert)),
             log=log,
         )
         _allow_many_files()

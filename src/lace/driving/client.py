@@ -96,6 +96,7 @@ class Client:
             addresses=(str(address),),
             transport=stream.address,
             encrypted=stream.encrypted or local,
+            channel=stream.channel,
             key=self.key,
             expected=self.expected,
             packs=packs,

@@ -75,6 +75,7 @@ class LakeHost:
             addresses=(str(address),),
             transport=stream.address,
             encrypted=stream.encrypted,
+            channel=stream.channel,
             key=self.key,
             expected=expected,
             packs=not stream.encrypted,
@@ -91,6 +92,7 @@ class LakeHost:
             addresses=self.addresses,
             transport=stream.address,
             encrypted=stream.encrypted,
+            channel=stream.channel,
             key=self.key,
             packs=not stream.encrypted,
         )

@@ -84,6 +84,7 @@ class Server:
         trusts_local: bool = False,
         threaded: bool = True,
         journals: Path | None = None,
+        proxy_channel: str = "",
         log: Log = lambda _entry: None,
     ) -> None:
         self._store = store
@@ -92,6 +93,7 @@ class Server:
         self._names = set(names)
         self._trusts_local = trusts_local
         self._journals = journals
+        self._proxy_channel = proxy_channel  # of a proxy that ends TLS before this server
         self._log = log
         self._verifier: Verifier | None = key.verifier if key else None
         policy.check(self._verifier)
@@ -254,6 +256,7 @@ class Server:
             addresses=tuple(sorted(self._names)),
             transport=address,
             encrypted=stream.encrypted or local,
+            channel=stream.channel or self._proxy_channel,
             key=self._key,
             packs=not stream.encrypted and not address.startswith(_LOCAL),
         )

@@ -27,7 +27,13 @@ from lace.tai import Tai
 WORKING: Final = b"# working\n"
 """Says that this side is busy and not gone; may stand between any two items after the preface."""
 
-_HELLO: Final = 1  # set-up is the first phase of a direction, hello the second
+OFFERED: Final = b"# offered\n"
+"""Ends what a side offers in hello, so that the other one's proof can name it; proof follows."""
+
+_SETUP: Final = 0  # set-up is the first phase of a direction, hello the second
+_HELLO: Final = 1
+_OFFERED: Final = OFFERED[1:-1]
+_MOST_HELLO: Final = 1 << 20
 _FAREWELL: Final = re.compile(rb" closing: ([a-z0-9.-]{1,60})")
 _OFFER: Final = re.compile(rb"^" + re.escape(packing.OFFER), re.MULTILINE)
 
@@ -51,6 +57,8 @@ class Endpoint:
     """Whom the peer must prove to be."""
     packs: bool = False
     """Whether to offer packed fact lines."""
+    channel: str = ""
+    """What tells the encrypted channel apart, if this process can see it."""
 
 
 def farewell(code: Code) -> bytes:
@@ -70,6 +78,12 @@ class Binding:
         self._between_phases = False
         self._farewell = ""  # why the peer says it ends
         self._peer_packs = False
+        self._hello = bytearray()  # what this side offers
+        self._has_offered = False
+        self._module = ""
+        self._peer_hello = bytearray()
+        self._peer_has_offered = False
+        self._held_back: list[bytes] | None = None  # what follows the peer's offer
         self.peer_verifier: Verifier | None = None
         self.phases_sent = 0
         """How many phases this side has ended."""
@@ -145,10 +159,9 @@ class Binding:
                     return self._take_proof(item.raw)
                 return m.PeerRecord(item.raw)
             case i.FactLines():
-                if self.phases_received == _HELLO and _OFFER.search(item.content):
-                    self._peer_packs = True
-                return m.PeerFacts(item.content)
+                return self._take_facts(item.content)
             case i.PhaseEnd():
+                self._peer_has_offered |= self.phases_received == _HELLO
                 self.phases_received += 1
                 return m.PeerPhaseEnd()
             case i.Resource():
@@ -156,6 +169,8 @@ class Binding:
             case i.Comment():
                 if farewell := _FAREWELL.fullmatch(item.content):
                     self._farewell = farewell[1].decode()
+                elif item.content == _OFFERED and self.phases_received == _HELLO:
+                    self._peer_has_offered = True
                 return None
 
     def _meet(self, item: i.Item) -> m.FromPeer | None:
@@ -170,20 +185,36 @@ class Binding:
             nonce=nonce,
             peer_nonce=item.nonce,
             addresses=self._endpoint.addresses,
+            channel=self._endpoint.channel,
         )
         return None
+
+    def _take_facts(self, content: bytes) -> m.FromPeer:
+        if self.phases_received == _HELLO:
+            if self._peer_has_offered:  # no proof would speak of it
+                return m.StreamFailed(Code.ILTP_ORDER, "a fact after what was offered in hello")
+            if len(self._peer_hello) + len(content) > _MOST_HELLO:
+                return m.StreamFailed(Code.LIMIT_EXCEEDED, f"hello has over {_MOST_HELLO} bytes")
+            self._peer_hello += content
+            self._peer_packs |= bool(_OFFER.search(content))
+        return m.PeerFacts(content)
 
     def _take_proof(self, raw: bytes) -> m.FromPeer:
         if self.peer_verifier is not None:
             return m.StreamFailed(Code.ILTP_ORDER, "a second proof of identity")
+        self._peer_has_offered = True
+        if not self._has_offered:
+            return m.StreamFailed(Code.ILTP_PROOF, "a proof of identity before this side's hello")
         try:
-            self.peer_verifier = check_proof(raw, self._met)
+            self.peer_verifier = check_proof(raw, self._set_up)
         except ProtocolError as error:
             return m.StreamFailed(error.code, error.message)
         return m.PeerProven(self.peer_verifier)
 
     def _take_resource(self, item: i.Resource) -> m.FromPeer | None:
         if item.id.startswith("R."):
+            if self.phases_received == _SETUP:
+                self._meeting = replace(self._met, peer_module=item.id)
             return m.PeerModule(item.id, item.content)
         if self.phases_received > _HELLO:
             return m.StreamFailed(Code.ILTP_ORDER, "an exchange plan after hello")
@@ -195,28 +226,55 @@ class Binding:
         """Return the bytes of what this side says, in pieces that are to be sent in this order."""
         pieces: list[bytes] = []
         for said in sent:
+            # What waits for the peer's offer goes before everything that comes after it.
+            out = pieces if self._held_back is None else self._held_back
             match said:
                 case m.SendRecord():
-                    pieces.append(said.record.raw)
+                    out.append(said.record.raw)
                 case m.SendFacts():
                     if self.phases_sent > _HELLO and self._endpoint.packs and self._peer_packs:
-                        pieces += packing.pack(said.content)
+                        out += packing.pack(said.content)
                     else:
-                        pieces.append(said.content)
+                        out.append(said.content)
+                        if self.phases_sent == _HELLO:
+                            self._hello += said.content
                 case m.SendModule():
-                    pieces.append(i.resource(said.id, said.content))
+                    out.append(i.resource(said.id, said.content))
+                    if self.phases_sent == _SETUP:
+                        self._module = said.id
                 case m.EndPhase():
                     if self.phases_sent == _HELLO:
-                        pieces += self._hello_additions(now)
-                    pieces.append(i.PHASE_END)
+                        out += self._offer()
+                    if self._held_back is not None:
+                        out = self._held_back
+                    out.append(i.PHASE_END)
                     self.phases_sent += 1
+        if self._held_back is not None and self._peer_has_offered:
+            assert self._endpoint.key is not None
+            proof = make_proof(self._endpoint.key, self._set_up, now)
+            pieces += [proof, *self._held_back]
+            self._held_back = None
         return pieces
 
-    def _hello_additions(self, now: Tai) -> list[bytes]:
-        additions = [packing.OFFER] if self._endpoint.packs else []
+    def _offer(self) -> list[bytes]:
+        """Return the end of this side's offer; with a key, its proof waits for the peer's offer."""
+        offer = [packing.OFFER] if self._endpoint.packs else []
+        self._hello += b"".join(offer)
+        self._has_offered = True
         if self._endpoint.key is not None:
-            additions.append(make_proof(self._endpoint.key, self._met, now))
-        return additions
+            self._held_back = []
+            offer.append(OFFERED)
+        return offer
+
+    @property
+    def _set_up(self) -> Meeting:
+        """What both sides have said until now, for a proof to name."""
+        return replace(
+            self._met,
+            module=self._module,
+            hello=bytes(self._hello),
+            peer_hello=bytes(self._peer_hello),
+        )
 
     @property
     def _met(self) -> Meeting:

@@ -33,6 +33,10 @@ class ByteStream(Protocol):
         """Whether this process itself ends the encryption of the stream."""
 
     @property
+    def channel(self) -> str:
+        """What tells the encrypted channel apart, as both ends see it; empty where nothing does."""
+
+    @property
     def peer(self) -> str:
         """Where the other end is, for logs only."""
 

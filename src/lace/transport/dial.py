@@ -69,7 +69,7 @@ async def listen(
 
             return await listen_tcp(address, handler)
         case Scheme.WS | Scheme.WSS:
-            from lace.transport.tls import server_context
+            from lace.transport.tls import certificate_channel, server_context
             from lace.transport.websocket import listen_websocket
 
             if (address.scheme is Scheme.WSS) != (certificate is not None):
@@ -77,5 +77,8 @@ async def listen(
                     f"{address}: wss needs a certificate, and only wss",
                     code=Code.TRANSPORT_TLS,
                 )
-            context = server_context(certificate) if certificate is not None else None
-            return await listen_websocket(address, handler, context, origins, gate)
+            context, channel = None, ""
+            if certificate is not None:
+                context = server_context(certificate)
+                channel = certificate_channel(certificate.chain)
+            return await listen_websocket(address, handler, context, origins, gate, channel)

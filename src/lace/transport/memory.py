@@ -68,6 +68,7 @@ class MemoryStream:
 
     address = ADDRESS
     encrypted = False
+    channel = ""
     peer = ADDRESS
 
     def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:

@@ -15,6 +15,7 @@ class SystemStream:
     """A stream over an asyncio reader and writer."""
 
     encrypted = False
+    channel = ""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str, peer: str

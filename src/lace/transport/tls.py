@@ -6,11 +6,17 @@ import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from lace import b64a
+from lace.crypto.native import digest
 from lace.errors import Code, TransportError
 from lace.extras import require
 
-_DEV_DAYS = 90
+_DEV_DAYS: Final = 90
+_PEM_BYTES: Final = 1 << 20
+_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
+_END: Final = "-----END CERTIFICATE-----"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +55,28 @@ def client_context(trust: Path | None = None) -> ssl.SSLContext:
                 code=Code.TRANSPORT_TLS,
             ) from None
     return context
+
+
+def channel_of(certificate: bytes) -> str:
+    """Return what tells a channel apart for both its ends: the digest of the server's certificate.
+
+    Python offers no exporter of TLS 1.3, which would tell two channels of one server apart too.
+    """
+    return b64a.encode(digest(certificate))
+
+
+def certificate_channel(chain: Path) -> str:
+    """Return the same for a file that begins with the certificate, in PEM."""
+    try:
+        with chain.open("rb") as file:
+            text = file.read(_PEM_BYTES).decode("ascii", "replace")
+        begin = text.index(_BEGIN)
+        return channel_of(ssl.PEM_cert_to_DER_cert(text[begin : text.index(_END, begin)] + _END))
+    except (OSError, ValueError) as error:
+        raise TransportError(
+            f"{chain} holds no certificate: {getattr(error, 'strerror', None) or error}",
+            code=Code.TRANSPORT_TLS,
+        ) from None
 
 
 def development_certificate(folder: Path) -> Certificate:

@@ -23,6 +23,7 @@ from websockets.typing import Origin
 from lace.errors import Code, TransportError
 from lace.transport.address import PATH, Address
 from lace.transport.base import CHUNK, Gate, Handler, reason
+from lace.transport.tls import channel_of
 
 LARGEST_MESSAGE: Final = 4 * 1024 * 1024
 _MESSAGE: Final = 1 << 16
@@ -36,8 +37,11 @@ _QUIET.propagate = False
 class WebSocketStream:
     """A stream over the binary messages of one WebSocket."""
 
-    def __init__(self, opened: Connection, address: str, peer: str, *, encrypted: bool) -> None:
+    def __init__(
+        self, opened: Connection, address: str, peer: str, *, encrypted: bool, channel: str = ""
+    ) -> None:
         self._socket = opened
+        self.channel = channel
         self.address = address
         self.peer = peer
         self.encrypted = encrypted
@@ -100,7 +104,12 @@ async def connect_websocket(
         raise TransportError(
             f"cannot connect to {address}: {reason(error)}", code=Code.TRANSPORT_CONNECT
         ) from None
-    return WebSocketStream(opened, str(address), str(address), encrypted=context is not None)
+    channel = ""
+    if context is not None:
+        seen = opened.transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        channel = channel_of(seen)
+    place = str(address)
+    return WebSocketStream(opened, place, place, encrypted=context is not None, channel=channel)
 
 
 class WebSocketListener:
@@ -174,6 +183,7 @@ async def listen_websocket(
     context: ssl.SSLContext | None,
     origins: Sequence[str] = (),
     gate: Gate | None = None,
+    channel: str = "",
 ) -> WebSocketListener:
     """Take connections at an address; any other path than the standard one is not found.
 
@@ -186,7 +196,8 @@ async def listen_websocket(
     async def take(opened: ServerConnection) -> None:
         name = opened.remote_address
         peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else text
-        await handler(WebSocketStream(opened, text, peer, encrypted=context is not None))
+        encrypted = context is not None
+        await handler(WebSocketStream(opened, text, peer, encrypted=encrypted, channel=channel))
 
     def check_path(opened: ServerConnection, request: Request) -> Response | None:
         if request.path != PATH:

@@ -15,15 +15,20 @@ from lace.policy.module import module_from_text
 from lace.record import build_plex, seal, validate_record
 from lace.recordstore import MemoryStore
 from lace.stream import items as i
+from lace.stream.binding import OFFERED
 from lace.stream.proof import APP, Meeting, check_proof, make_proof
 
 ALICE = SigningKey(b"\x0a" * 32)
 SERVER = SigningKey(b"\x0b" * 32)
 
-CLIENT_SIDE = Meeting(accepting=False, nonce=nonce(), peer_nonce=nonce(), addresses=("tcp:s:1",))
+CLIENT_SIDE = Meeting(
+    accepting=False, nonce=nonce(), peer_nonce=nonce(), addresses=("tcp:s:1",),
+    module="R.client", peer_module="R.server", hello=b"client\n", peer_hello=b"server\n",
+)  # fmt: skip
 SERVER_SIDE = Meeting(
     accepting=True, nonce=CLIENT_SIDE.peer_nonce, peer_nonce=CLIENT_SIDE.nonce,
     addresses=("tcp:s:1", "wss:s/interlace"),
+    module="R.server", peer_module="R.client", hello=b"server\n", peer_hello=b"client\n",
 )  # fmt: skip
 
 
@@ -43,7 +48,11 @@ def test_the_form_is_the_decided_one() -> None:
     record = validate_record(make_proof(ALICE, CLIENT_SIDE, NOW)).unwrap()
     assert (record.group, record.app) == ("lace", "iltp/peer-proof")  # type: ignore[attr-defined]
     assert record.name == f"{CLIENT_SIDE.peer_nonce}/{CLIENT_SIDE.nonce}"  # type: ignore[attr-defined]
-    assert record.extras == (("Audience", "tcp:s:1"),)  # type: ignore[attr-defined]
+    assert record.extras == (  # type: ignore[attr-defined]
+        ("Audience", "tcp:s:1"),
+        ("Setup", CLIENT_SIDE.setup(by_peer=False)),
+        ("Side", "1"),
+    )
     assert record.data == b""
 
 
@@ -69,6 +78,40 @@ def test_a_server_behind_another_address_is_not_believed() -> None:
     assert "dialled" in refused(proof, replace(CLIENT_SIDE, addresses=("tcp:attacker:1",)))
 
 
+@pytest.mark.parametrize("change", [
+    {"module": "R.other"}, {"peer_module": "R.other"}, {"hello": b"other\n"}, {"peer_hello": b"other\n"},
+    {"hello": b"", "peer_hello": b"client\nserver\n"},
+])  # fmt: skip
+def test_a_proof_passed_on_is_worth_nothing_with_another_set_up(change: dict[str, object]) -> None:
+    """Whoever passes it on must pass on the modules and the hellos, and gains nothing by it."""
+    for key, maker, judge in (
+        (ALICE, CLIENT_SIDE, SERVER_SIDE),
+        (SERVER, SERVER_SIDE, CLIENT_SIDE),
+    ):
+        proof = make_proof(key, replace(maker, **change), NOW)  # type: ignore[arg-type]
+        assert "another set-up" in refused(proof, judge)
+        honest = make_proof(key, maker, NOW)
+        assert "another set-up" in refused(honest, replace(judge, **change))  # type: ignore[arg-type]
+
+
+def test_over_tls_a_proof_is_for_one_certificate() -> None:
+    client, server = replace(CLIENT_SIDE, channel="c"), replace(SERVER_SIDE, channel="c")
+    assert check_proof(make_proof(ALICE, client, NOW), server) == ALICE.verifier
+    assert check_proof(make_proof(SERVER, server, NOW), client) == SERVER.verifier
+    for other in (replace(server, channel="d"), replace(server, channel="")):
+        assert "ends TLS" in refused(make_proof(ALICE, client, NOW), other)
+    # Who cannot see the channel leaves it out.
+    assert check_proof(make_proof(ALICE, CLIENT_SIDE, NOW), server) == ALICE.verifier
+
+
+def test_the_earlier_form_is_refused() -> None:
+    plex = build_plex(
+        group="lace", app=APP, name=f"{SERVER_SIDE.nonce}/{SERVER_SIDE.peer_nonce}", tai=NOW,
+        extras=[("Audience", "tcp:s:1")],
+    )  # fmt: skip
+    assert "earlier form" in refused(seal(plex, ALICE).raw, SERVER_SIDE)
+
+
 def test_swapped_nonces_are_refused() -> None:
     swapped = replace(CLIENT_SIDE, nonce=CLIENT_SIDE.peer_nonce, peer_nonce=CLIENT_SIDE.nonce)
     assert "nonces" in refused(make_proof(ALICE, swapped, NOW), SERVER_SIDE)
@@ -88,7 +131,8 @@ def test_a_servers_own_proof_cannot_be_turned_against_it() -> None:
 
 def test_only_an_empty_seal_for_this_purpose_proves_anything() -> None:
     name = f"{SERVER_SIDE.nonce}/{SERVER_SIDE.peer_nonce}"
-    extras = [("Audience", "tcp:s:1")]
+    setup = SERVER_SIDE.setup(by_peer=True)
+    extras = [("Audience", "tcp:s:1"), ("Setup", setup), ("Side", "1")]
 
     def sealed(**changes: object) -> bytes:
         parts = {"group": "lace", "app": APP, "name": name, "tai": NOW, "extras": extras}
@@ -213,6 +257,30 @@ def test_a_proof_in_the_wrong_phase_or_twice_is_refused() -> None:
 
         run(left, right, size=10**6, tamper=change)
         assert aborted(left) is (Code.ILTP_ORDER if twice else Code.INTERLACE_PHASE)
+
+
+def test_what_no_proof_speaks_of_has_no_place_in_hello() -> None:
+    left, right = proven(store_of(notes(1)), MemoryStore())
+    late = b"HelloLimit('max_narrowing_depth','1')\n"
+    run(left, right, tamper=lambda _, chunk: chunk.replace(OFFERED, OFFERED + late), size=10**6)
+    assert aborted(left) is Code.ILTP_ORDER
+    left, right = proven(store_of(notes(1)), MemoryStore())
+    left.binding.receive(i.preface(right.endpoint.nonce) + b"\n")
+    early = left.binding.receive(make_proof(ALICE, CLIENT_SIDE, NOW))
+    assert [given.code for given in early if isinstance(given, m.StreamFailed)] == [Code.ILTP_PROOF]
+
+
+def test_who_changes_a_hello_on_the_way_makes_the_proof_worthless() -> None:
+    for index, end in ((1, 0), (0, 1)):
+        both = proven(store_of(notes(1)), MemoryStore())
+
+        def change(side: int, chunk: bytes, index: int = index) -> bytes:
+            if side != index:
+                return chunk
+            return chunk.replace(b"'max_loop_iterations','16'", b"'max_loop_iterations','15'")
+
+        run(*both, size=10**6, tamper=change)
+        assert aborted(both[end]) is Code.ILTP_PROOF
 
 
 def test_our_own_nonce_sent_back_is_refused() -> None:
