@@ -178,12 +178,14 @@ def _serving(folder: Path) -> Iterator[tuple[str, int]]:
     key.write_text(SigningKey(b"\x09" * 32).reveal())
     command = [
         sys.executable, "-m", "lace", "serve", str(folder / "there"), "tcp:127.0.0.1:0",
-        "--select", _SELECT, "--key", str(key),
+        "--select", _SELECT, "--key", str(key), "--accept", "anyone",
     ]  # fmt: skip
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:  # noqa: S603 (ours)
         assert process.stderr is not None
         try:
-            yield json.loads(process.stderr.readline())["address"], process.pid
+            told = map(json.loads, process.stderr)
+            place = next(entry["address"] for entry in told if entry["event"] == "listening")
+            yield place, process.pid
         finally:
             process.terminate()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from command import lace
 from meeting import client, within
-from servers import policy, process, served
+from servers import Process, policy, process, served
 from wires import hashes, notes, store_of
 
 import lace as api
@@ -36,7 +36,8 @@ from lace.transport.address import parse_address
 from lace.transport.dial import connect
 from lace.transport.stdio import spawn
 
-SELECT = ("--select", "//g//notes//")
+SELECT = ("--select", "//g//notes//", "--accept", "anyone")
+READ_ONLY = SELECT[:2]
 ANYONE = '[[allow]]\nwho = "anyone"\nsync = ["//g//notes//"]\n'
 KEY = SigningKey(b"\x31" * 32)
 
@@ -431,3 +432,46 @@ def test_the_log_of_the_store_does_not_grow_while_it_is_served(tmp_path: Path) -
                 await running
 
     within(work())
+
+
+def strangers(server: Process) -> list[str]:
+    return [entry["detail"] for entry in server.wait_for("strangers", 2)]
+
+
+def test_strangers_read_and_write_only_where_that_was_asked_for(tmp_path: Path) -> None:
+    """The least that the flags say, told in two lines at the start."""
+    fill(tmp_path / "n.lace", 3)
+    key = ("--key", key_file(tmp_path))
+    bob, carol = SigningKey(b"\x62" * 32), SigningKey(b"\x63" * 32)
+
+    def offered(server: Process, number: int, key: SigningKey | None = None) -> int:
+        """Offer a record; return how many were taken, and see that everything can be read."""
+        near = store_of(notes(1, start=number))
+        ended = within(client(near, key=key).sync(server.address))
+        assert isinstance(ended, m.Closed), ended
+        assert near.count() > 3
+        return len(ended.result.sent)
+
+    with process(tmp_path, "n.lace", "tcp:127.0.0.1:0", *READ_ONLY, *key) as server:
+        assert strangers(server) == ["anyone may read: //g//notes//", "anyone may write: nothing"]
+        assert "against who alters traffic" in server.events("identity")[0]["detail"]
+        assert offered(server, 100) == offered(server, 100, bob) == 0
+        assert offered(server, 101, KEY) == 1  # it is the server's own
+    named = ("--accept", bob.verifier)
+    with process(tmp_path, "n.lace", "tcp:127.0.0.1:0", *READ_ONLY, *key, *named) as server:
+        assert strangers(server)[1] == "anyone may write: nothing"
+        assert offered(server, 102) == offered(server, 102, carol) == 0
+        assert offered(server, 102, bob) == 1  # also what was not asked for before
+    with process(tmp_path, "n.lace", "tcp:127.0.0.1:0", *SELECT, *key) as server:
+        assert strangers(server)[1] == (
+            "anyone may write: //g//notes//; 64 MiB and 100,000 records a day"
+        )
+        assert offered(server, 103) == 1
+    rules = f"SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- AdvertisedField(P,S,'Signed-By',_,'{bob.verifier}')."
+    with process(tmp_path, "n.lace", "tcp:127.0.0.1:0", "--select", rules) as server:
+        assert strangers(server)[1].startswith("anyone may write: what the rules of SelectHave")
+    ran = lace(
+        "serve", "n.lace", "tcp:127.0.0.1:0", "--select", rules, "--accept", "anyone", cwd=tmp_path
+    )
+    assert ran.returncode == 2
+    assert b"no --accept" in ran.stderr

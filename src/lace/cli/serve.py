@@ -5,22 +5,35 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from lace.api.serving import journal_folder
-from lace.cli.arguments import expose_option, key_option, read_signing_key, select_option
+from lace.cli.arguments import (
+    expose_option,
+    key_option,
+    read_signing_key,
+    read_verifier,
+    select_option,
+)
 from lace.cli.exitcodes import Exit
 from lace.cli.loudness import loudness
 from lace.cli.place import Place, find
 from lace.cli.render import json_line
 from lace.dates import iso_date
 from lace.errors import Code, UsageError
+from lace.policy.module import PolicyModule
 from lace.recordstore.sqlite import SqliteStore
-from lace.serving.grants import ServePolicy, load_policy, symmetric_policy
+from lace.selectors import any_of
+from lace.serving.grants import (
+    ANYONE,
+    ServePolicy,
+    load_policy,
+    symmetric_policy,
+    takes_from_anyone,
+)
 from lace.serving.metrics import serve_metrics
 from lace.serving.server import Server
 from lace.settings import read_exposure, read_selector
@@ -48,12 +61,21 @@ _LEVEL_OF: Final = {
 @click.command()
 @click.argument("store")
 @click.argument("addresses", metavar="ADDRESS...", nargs=-1, required=True)
-@select_option("What anyone may get and give here.", multiple=True)
+@select_option(
+    "What anyone may read here; who may write, its rules and --accept say.", multiple=True
+)
 @click.option(
     "--policy",
     "policy_file",
     metavar="FILE",
     help="Who may see what and who may store what (see docs/streams.md).",
+)
+@click.option(
+    "--accept",
+    "accepted_texts",
+    metavar="anyone|NAME|VERIFIER",
+    multiple=True,
+    help="Who may also write, where the selector takes whatever anybody signs; repeatable.",
 )
 @expose_option
 @key_option("Prove this key to whoever connects.  [default: the one in lace.toml]")
@@ -111,6 +133,7 @@ def serve(
     addresses: tuple[str, ...],
     select_texts: tuple[str, ...],
     policy_file: str | None,
+    accepted_texts: tuple[str, ...],
     exposed: tuple[str, ...],
     key_text: str | None,
     names: tuple[str, ...],
@@ -129,6 +152,10 @@ def serve(
     STORE is a store file, or the folder of a lace; its settings then say what is served, what rules
     of peers may see, and with which key, where no flag does.
 
+    What anyone may read and write is said at the start. Rules that look at signers or peers, as a
+    room's do, say themselves from whom they take. A plain place takes whatever anybody signs: it is
+    served for reading, and --accept says who may write too. Whoever holds the server's own key may.
+
     An ADDRESS is tcp:host:port, unix:/path, ws:host:port, wss:host:port, or stdio for one peer on
     standard input and output. What happens is told on standard error, one JSON object a line.
     Each has its time as TAI and as a date, and a level. SIGTERM and Ctrl-C stop it in order:
@@ -138,15 +165,16 @@ def serve(
     \b
     Example:
       lace serve notes.lace tcp:127.0.0.1:4790 --select //notes-demo//notes//
-      lace serve notes tcp:127.0.0.1:4790
+      lace serve notes tcp:127.0.0.1:4790 --accept anyone
       lace serve notes.lace wss:0.0.0.0 --name wss:notes.example.org --policy notes.toml \\
           --key server.key --cert chain.pem --cert-key cert.key --metrics 9100
     """
     log = _Log(log_level)
     places = [parse_address(text) for text in addresses]
     settings = find(store) if Path(store).is_dir() else None
-    exposure = read_exposure(exposed) if settings is None else settings.exposure(exposed)
-    policy = replace(_policy(select_texts, policy_file, settings), exposure=exposure)
+    policy = _policy(select_texts, policy_file, accepted_texts, settings)
+    # One place says what is exposed, whether rules come from a flag, a policy file or settings.
+    policy.exposure = read_exposure(exposed) if settings is None else settings.exposure(exposed)
     if settings is not None:
         key = settings.signing_key(key_text)
     else:
@@ -171,6 +199,7 @@ def serve(
             proxy_channel="" if proxy_cert is None else certificate_channel(Path(proxy_cert)),
             log=log,
         )
+        _tell_strangers(policy, places, log)
         _allow_many_files()
         asyncio.run(_serve(server, places, certificate, origins, metrics_port, log))
     return Exit.OK
@@ -209,19 +238,50 @@ async def _serve(
         await server.shut_down()
 
 
-def _policy(selectors: tuple[str, ...], file: str | None, settings: Place | None) -> ServePolicy:
+def _policy(
+    selectors: tuple[str, ...],
+    file: str | None,
+    accepted: tuple[str, ...],
+    settings: Place | None,
+) -> ServePolicy:
     if settings is not None and settings.settings.select is not None and not (selectors or file):
-        return symmetric_policy(settings.module(None))
+        in_room = "the room " if settings.settings.room is not None else ""
+        said = (f"{in_room}{settings.settings.select}",)
+        return _one_policy(settings.module(None), said, accepted)
     if bool(selectors) == bool(file):
         raise click.UsageError("say what is served: give --select or --policy, one of them")
     if file:
+        if accepted:
+            raise click.UsageError("a policy file says itself who may write: leave --accept out")
         return load_policy(Path(file))
     modules = [read_selector(text) for text in selectors]
-    if len(modules) == 1:
-        return symmetric_policy(modules[0])
-    from lace.selectors import any_of
+    return _one_policy(any_of(*modules), selectors, accepted)
 
-    return symmetric_policy(any_of(*modules))
+
+def _one_policy(
+    module: PolicyModule, said: tuple[str, ...], accepted: tuple[str, ...]
+) -> ServePolicy:
+    """Return the policy of one selector: to take whatever anybody signs must be asked for."""
+    if not takes_from_anyone(module):
+        if accepted:
+            raise click.UsageError("the selector says itself from whom it takes: no --accept")
+        by_rules = tuple(f"what the rules of {text} allow" for text in said)
+        return symmetric_policy(module, said={"see": said, "store": by_rules})
+    who = {text if text == ANYONE else read_verifier(text, "--accept") for text in accepted}
+    return symmetric_policy(module, said={"sync": said}, accepted=frozenset(who))
+
+
+def _tell_strangers(policy: ServePolicy, places: list[Address], log: _Log) -> None:
+    """Say in two lines what anybody who connects may do, and what identity is worth here."""
+    reads, writes = policy.for_strangers()
+    limits = policy.limits
+    log({"event": "strangers", "detail": f"anyone may read: {', '.join(reads) or 'nothing'}"})
+    most = f"; {limits.peer_mib_per_day} MiB and {limits.peer_records_per_day:,} records a day"
+    may_write = f"{', '.join(writes)}{most}" if writes else "nothing"
+    log({"event": "strangers", "detail": f"anyone may write: {may_write}"})
+    if any(place.scheme in {Scheme.TCP, Scheme.WS} for place in places):
+        detail = "over tcp and ws, identity holds against strangers, not against who alters traffic"
+        log({"event": "identity", "detail": detail})
 
 
 def _certificate(

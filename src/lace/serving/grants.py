@@ -14,7 +14,16 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from lace.datalog.ast import Anonymous, Atom, BodyAtom, Constant, Negated, Rule, Variable
+from lace.datalog.ast import (
+    Anonymous,
+    Atom,
+    BodyAtom,
+    Constant,
+    Negated,
+    Predicate,
+    Rule,
+    Variable,
+)
 from lace.errors import Code, LaceError, UsageError
 from lace.ids import Verifier, is_verifier
 from lace.limits import DEFAULT_LIMITS, Limits
@@ -22,6 +31,7 @@ from lace.policy.module import PolicyModule, module_from_rules, module_from_text
 from lace.policy.view import Exposure
 from lace.selectors import selector
 from lace.text import shown
+from lace.vocabulary import ADVERTISED_FIELD, FIELD, HERE, PEER, SELECT_ADVERTISED
 
 _FILE_BYTES: Final = 1 << 20
 _MOST_CACHED: Final = 1000
@@ -29,6 +39,9 @@ _P, _S, _V, _ANY = Variable("P"), Variable("S"), Variable("V"), Anonymous()
 _ANYONE: Final = "anyone"
 _PROVEN: Final = "proven"
 _SELECTED: Final = Exposure(default="selected")
+_PEOPLE: Final = frozenset((HERE, PEER))
+_FIELDS: Final = {FIELD: 1, ADVERTISED_FIELD: 2}  # where the name of a field stands
+ANYONE: Final = _ANYONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +68,8 @@ class Grant:
     """What they may give."""
     signed_by_peer: bool = False
     """Whether they may give only what they signed themselves."""
+    said: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The selectors as they were written, by ``sync``, ``see`` and ``store``."""
     quota: Mapping[str, int] = field(default_factory=dict)
     """How much each of them may give, where it is more than anyone may, by names of ``Quota``."""
 
@@ -129,6 +144,8 @@ class ServePolicy:
     engine: Limits = DEFAULT_LIMITS
     exposure: Exposure = _SELECTED
     """What rules of peers may see: by default, what may be sent may be looked at."""
+    accepted: frozenset[str] | None = None
+    """Whose records are taken: verifiers, or ``anyone``; None for all whom an entry grants it."""
     _modules: dict[tuple[int, ...], PolicyModule] = field(default_factory=dict)
 
     def check(self, server: Verifier | None) -> None:
@@ -137,6 +154,24 @@ class ServePolicy:
             _refuse("see and store need a server that proves a key: add --key, or use sync")
         for grant in self.grants:
             self.module_for(next(iter(grant.who)) if _is_list(grant) else None, server)  # type: ignore[arg-type]
+
+    def accepts(self, peer: Verifier | None, server: Verifier | None) -> bool:
+        """Whether anything of a peer is stored; of whoever holds the server's own key it is."""
+        if self.accepted is None or _ANYONE in self.accepted:
+            return True
+        return peer is not None and (peer == server or peer in self.accepted)
+
+    def for_strangers(self) -> tuple[list[str], list[str]]:
+        """Return what anyone who connects may read, and what anyone may write, as written."""
+        reads: list[str] = []
+        writes: list[str] = []
+        for grant in self.grants:
+            if grant.who in {_ANYONE, _PROVEN}:  # keys cost nothing
+                reads += [*grant.said.get("sync", ()), *grant.said.get("see", ())]
+                writes += grant.said.get("sync", ())
+                own = " (signed by themselves)" if grant.signed_by_peer else ""
+                writes += [f"{text}{own}" for text in grant.said.get("store", ())]
+        return reads, writes if self.accepts(None, None) else []
 
     def names(self, peer: Verifier) -> bool:
         """Whether an entry speaks of a verifier by itself."""
@@ -159,12 +194,52 @@ class ServePolicy:
         return self._modules[chosen]
 
 
-def symmetric_policy(module: PolicyModule, exposure: Exposure = _SELECTED) -> ServePolicy:
-    """Return the policy under which anyone gets and gives what one selector selects.
+def symmetric_policy(
+    module: PolicyModule,
+    exposure: Exposure = _SELECTED,
+    *,
+    said: Mapping[str, tuple[str, ...]] | None = None,
+    accepted: frozenset[str] | None = None,
+) -> ServePolicy:
+    """Return the policy under which anyone gets what one selector selects.
 
+    ``accepted`` are those who may also give it: verifiers, or ``anyone``; None is anyone.
     ``exposure`` may show less of it to some.
     """
-    return ServePolicy(grants=(Grant(who=_ANYONE, sync=(module,)),), exposure=exposure)
+    grant = Grant(who=_ANYONE, sync=(module,), said=said or {})
+    return ServePolicy(grants=(grant,), exposure=exposure, accepted=accepted)
+
+
+def takes_from_anyone(module: PolicyModule) -> bool:
+    """Whether a selector takes whatever anybody signs, as a plain prefix does.
+
+    It does if a rule for what is advertised looks at no signer and at no peer, and names no record.
+    """
+    rules: dict[Predicate, list[Rule]] = {}
+    for rule in module.lacegram.rules:
+        rules.setdefault(rule.head.predicate, []).append(rule)
+    return any(
+        not isinstance(rule.head.terms[0], Constant) and not _looks_at_people(rule, rules, set())
+        for rule in rules.get(SELECT_ADVERTISED, ())
+    )
+
+
+def _looks_at_people(
+    rule: Rule, rules: Mapping[Predicate, list[Rule]], seen: set[Predicate]
+) -> bool:
+    for atom in rule.body:
+        if not isinstance(atom, Atom):
+            continue  # only what must hold keeps anybody out
+        if atom.predicate in _PEOPLE:
+            return True
+        if atom.predicate in _FIELDS and not isinstance(atom.terms[-1], Anonymous):
+            if atom.terms[_FIELDS[atom.predicate]] == Constant("Signed-By"):
+                return True
+        elif atom.predicate in rules and atom.predicate not in seen:
+            made = rules[atom.predicate]
+            if all(_looks_at_people(one, rules, seen | {atom.predicate}) for one in made):
+                return True
+    return False
 
 
 def _module(grants: Iterable[Grant], server: Verifier | None) -> PolicyModule:
@@ -270,6 +345,7 @@ def _grant(entry: Mapping[str, Any], folder: Path) -> Grant:
         see=_selectors(entry, "see", folder),
         store=_selectors(entry, "store", folder),
         signed_by_peer=signed,
+        said={name: _texts(entry, name) for name in ("sync", "see", "store")},
         quota=_numbers({"allow": quota}, "allow", Quota),
     )
     if not (grant.sync or grant.see or grant.store):
@@ -292,12 +368,16 @@ def _who(value: object) -> frozenset[str] | str:
 
 
 def _selectors(entry: Mapping[str, Any], name: str, folder: Path) -> tuple[PolicyModule, ...]:
+    return tuple(_selector(text, folder) for text in _texts(entry, name))
+
+
+def _texts(entry: Mapping[str, Any], name: str) -> tuple[str, ...]:
     texts = entry.get(name, [])
     if isinstance(texts, str):
         texts = [texts]
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         _refuse(f"{name} is a list of selectors")
-    return tuple(_selector(text, folder) for text in texts)
+    return tuple(texts)
 
 
 def _selector(text: str, folder: Path) -> PolicyModule:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 from threading import Lock
@@ -20,6 +20,7 @@ from lace.answering.store import StoreAnswers
 from lace.clock import tai_now
 from lace.errors import Code, Outcome, Status, StoreError
 from lace.ids import Verifier
+from lace.interlace import messages as m
 from lace.limits import MIB
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore
@@ -31,6 +32,7 @@ _DAY: Final = 86_400 * NS_PER_SECOND
 _PATIENCE_BYTES: Final = 4 * MIB  # that are refused before a connection is ended
 _SITE_BITS: Final = 64
 _EVERYBODY: Final = ""
+_READ_ONLY: Final = b" read-only"
 
 
 @dataclass(slots=True)
@@ -87,9 +89,9 @@ class Quotas:
                     account.day_bytes += bytes
                     account.day_records += records
 
-    def meter(self, host: str) -> Meter:
+    def meter(self, host: str, server: Verifier | None) -> Meter:
         """Return what counts for one connection."""
-        return Meter(self, host)
+        return Meter(self, host, server=server)
 
     def room_for(self, who: str, quota: Quota, records: Sequence[Record]) -> tuple[int, str]:
         """Return how many of these records may be taken, and what stands in the way of more."""
@@ -143,6 +145,12 @@ class Meter:
     peer: Verifier | None = None
     """Whom the other end has proven to be, if anybody."""
     refused_bytes: int = 0
+    server: Verifier | None = None
+
+    @property
+    def takes(self) -> bool:
+        """Whether anything of the peer is stored."""
+        return self.quotas.policy.accepts(self.peer, self.server)
 
     def save(self, answers: StoreAnswers, records: Sequence[Record]) -> list[Outcome[Record]]:
         """Store what there is room for; the rest is refused, and too much of it is a failure."""
@@ -173,6 +181,25 @@ class MeteredAnswers(StoreAnswers):
         if self.meter is None:
             return StoreAnswers.save(self, records)
         return self.meter.save(self, records)
+
+    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
+        """Answer, and ask a peer for nothing of whom nothing is stored."""
+        for answer in StoreAnswers.evaluate(self, asked):
+            yield answer if self._takes else replace(answer, requestable=frozenset())
+
+    def recall(self, asked: m.Recall) -> m.Recalled:
+        return StoreAnswers.recall(self, replace(asked, link=self._link(asked.link)))
+
+    def remember(self, told: m.Remember) -> None:
+        StoreAnswers.remember(self, replace(told, link=self._link(told.link)))
+
+    @property
+    def _takes(self) -> bool:
+        return self.meter is None or self.meter.takes
+
+    def _link(self, link: bytes | None) -> bytes | None:
+        """Keep apart how a link stood when nothing was asked for."""
+        return link if link is None or self._takes else link + _READ_ONLY
 
 
 def site_of(host: str) -> str:

@@ -246,7 +246,7 @@ class Server:
         self, stream: ByteStream, number: int, host: str, journal: JournalFile | None
     ) -> Exchange:
         policy = self._policy
-        meter = self._quotas.meter(host)
+        meter = self._quotas.meter(host, self._verifier)
         address = stream.address
         local = self._trusts_local and address.startswith(_LOCAL)
         module = policy.module_for(None, self._verifier)
