@@ -136,6 +136,11 @@ class Code(StrEnum):
         "The text cannot name a new key.",
         "Use letters, digits, _ and -, at most 64; a name with a dot or a slash would be a file.",
     )
+    KEY_SEALED = (
+        "key.sealed",
+        "The keyring is sealed, and could not be opened or sealed.",
+        "Give the passphrase when asked, or in the environment variable LACE_PASSPHRASE.",
+    )
     KEY_UNKNOWN = (
         "key.unknown",
         "No key of this name is in the keyring.",

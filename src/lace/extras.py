@@ -11,6 +11,7 @@ PACKAGES: Final = {
     "devcert": ("cryptography",),
     "lake": ("pyspark", "deltalake", "pyarrow", "pandas"),
     "pandas": ("pandas",),
+    "passphrase": ("cryptography",),
     "polars": ("polars",),
     "workbench": ("anyio", "starlette", "uvicorn"),
 }

@@ -1,7 +1,10 @@
-"""Signing keys by name, in one file that only its owner can read.
+"""Signing keys by name, in one file that only its owner can read, sealed with a passphrase or not.
 
 A demo key is made from its name alone, so that examples have the same verifiers everywhere. Anyone
 can make it and sign with it; it is marked, and whoever uses it is told.
+
+Of a sealed keyring the names and verifiers can be read by its owner without the passphrase; the
+secrets cannot. The passphrase comes from the environment, or from whoever is asked for it.
 """
 
 from __future__ import annotations
@@ -10,24 +13,42 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 from lace.crypto.keys import SigningKey, demo_key
+from lace.crypto.sealing import METHOD, SealedText, open_text, seal_text
 from lace.errors import Code, EncodingError, UsageError
 from lace.ids import Verifier, is_verifier, parse_verifier
 from lace.text import redact, shown
 
 VARIABLE: Final = "LACE_KEYRING"
 """The environment variable that names another file than the usual one."""
+PASSPHRASE: Final = "LACE_PASSPHRASE"  # noqa: S105 (a name)
+"""The environment variable that opens a sealed keyring."""
+
+#: Names that examples make demo keys of: under another name such a key is one all the same.
+_DEMO_WORDS: Final = (
+    "alice", "ann", "author", "authority", "bob", "carl", "carol", "dan", "dave", "erin", "eve",
+    "home", "journal", "mallory", "notes room authority", "office", "outsider", "owner",
+    "publisher", "room", "room authority", "sensor", "server", "shop", "stranger", "writer",
+)  # fmt: skip
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FILE_BYTES: Final = 1 << 20
 KEY_FILE_BYTES: Final = 4096
 _CONTACTS: Final = "contacts.toml"
+_SEALED: Final = "sealed"
+_NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+_SEALED_HEAD: Final = (
+    "# Signing secrets of Lace, sealed with a passphrase. lace keyring changes it.\n"
+)
+_OPENED: Final[dict[tuple[SealedText, str], tuple[str, str]]] = {}
+"""The text of a sealed file and its passphrase, so that both are worked on once."""
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _HEAD: Final = (
     "# Signing secrets of Lace: whoever can read this file can sign in your name.\n"
@@ -47,6 +68,15 @@ class NamedKey:
     @property
     def verifier(self) -> Verifier:
         return self.key.verifier
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKey:
+    """What can be told of a key without its secret."""
+
+    name: str
+    verifier: Verifier
+    demo: bool = False
 
 
 def is_key_name(text: str) -> bool:
@@ -95,8 +125,28 @@ def default_path() -> Path:
 class Keyring:
     """The keys in one file. Every call reads the file anew; a change replaces it as a whole."""
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    ask: ClassVar[Callable[[str], str] | None] = None
+    """Asks a person for the passphrase of a file; the command line gives it."""
+
+    def __init__(self, path: str | Path | None = None, passphrase: str | None = None) -> None:
         self.path = default_path() if path is None else Path(path)
+        self._passphrase = passphrase
+        self._new_passphrase: tuple[str | None] = (None,)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the secrets need a passphrase."""
+        return _is_sealed(self._read_file())
+
+    def known(self) -> list[KnownKey]:
+        """Return all names with their verifiers; needs no passphrase."""
+        table = self._read_file()
+        if not _is_sealed(table):
+            return [KnownKey(e.name, e.verifier, e.demo) for e in self.entries()]
+        return [
+            KnownKey(name, Verifier(verifier), name in _public(table)[1])
+            for name, verifier in sorted(_public(table)[0].items())
+        ]
 
     def entries(self) -> list[NamedKey]:
         """Return all keys, by name."""
@@ -127,9 +177,65 @@ class Keyring:
                 )
             if key is None:
                 key = demo_key(name) if demo else SigningKey.generate()
-            is_demo = key.verifier == demo_key(name).verifier
+            demos = {self._named(*e).verifier for e in entries.items() if self._named(*e).demo}
+            is_demo = key.verifier in demos or is_demo_key(key, name)
             entries[name] = {"secret": key.reveal()} | ({"demo": True} if is_demo else {})
         return NamedKey(name, key, is_demo)
+
+    def rename(self, name: str, new: str) -> NamedKey:
+        """Keep a key under another name, which no key has; what it is stays so."""
+        if not is_key_name(new):
+            raise UsageError(f"{shown(new)} cannot name a key", code=Code.KEY_NAME)
+        with self._changing() as entries:
+            if name not in entries:
+                self.get(name)
+            if new in entries:
+                raise UsageError(f"a key called {new} is there already", code=Code.KEY_NAME)
+            found = self._named(name, entries.pop(name))
+            entries[new] = _entry(found)
+        return NamedKey(new, found.key, found.demo)
+
+    def seal(self, passphrase: str | None) -> None:
+        """Seal the file with a passphrase from now on, or with None no longer."""
+        with self._changing():
+            self._new_passphrase = (passphrase,)
+
+    def backup(self, path: Path, passphrase: str) -> int:
+        """Write all keys into a new file, sealed with a passphrase; return how many."""
+        entries = self.entries()
+        text = _sealed_text(entries, passphrase)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o600)
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise UsageError(
+                f"cannot write {path}: {error.strerror}", code=Code.INPUT_FILE
+            ) from None
+        return len(entries)
+
+    def restore(self, path: Path, passphrase: str | None = None) -> list[str]:
+        """Take over the keys of a backup that are not here; return their names.
+
+        A name that means another key here stops it before anything is changed.
+        """
+        taken = Keyring(path, passphrase)
+        if not path.exists():
+            raise UsageError(f"there is no {path}", code=Code.INPUT_FILE)
+        backed_up = {entry.name: entry for entry in taken.entries()}
+        with self._changing() as entries:
+            for name in sorted(set(backed_up) & set(entries)):
+                if self._named(name, entries[name]).verifier != backed_up[name].verifier:
+                    raise UsageError(
+                        f"{name} is another key here than in {path}",
+                        code=Code.KEY_NAME,
+                        hint=f"Give the one here another name: lace keyring rename {name} NEW",
+                    )
+            fresh = sorted(set(backed_up) - set(entries))
+            entries.update({name: _entry(backed_up[name]) for name in fresh})
+        return fresh
 
     def remove(self, name: str) -> NamedKey:
         """Forget a key for ever, and return it."""
@@ -148,10 +254,40 @@ class Keyring:
         except EncodingError:
             self._refuse(f"the entry {shown(name)} holds no signing secret")
         # What is a demo key is so by its secret; a missing mark does not make it safe.
-        is_demo = entry.get("demo") is True or key.verifier == demo_key(name).verifier
+        is_demo = entry.get("demo") is True or is_demo_key(key, name)
         return NamedKey(name, key, is_demo)
 
     def _read(self) -> dict[str, Any]:
+        """Return the entries; those of a sealed file are opened."""
+        table = self._read_file()
+        if not _is_sealed(table):
+            return table
+        return self._open(table)
+
+    def _open(self, table: dict[str, Any]) -> dict[str, Any]:
+        box, public = _box_of(table), _public_text(*_public(table))
+        if box is None:
+            self._refuse("its seal is malformed")
+        known = (box, public)
+        if known not in _OPENED or self._passphrase not in {None, _OPENED[known][1]}:
+            words = self._secret_words()
+            text = open_text(box, words, public)
+            _OPENED.clear()  # of one keyring at a time
+            _OPENED[known] = text, words
+        text, self._passphrase = _OPENED[known]  # words that opened it are those that seal it again
+        return tomllib.loads(text)
+
+    def _secret_words(self) -> str:
+        """Return the passphrase: as given, of the environment, or of whoever is asked."""
+        if self._passphrase is None:
+            self._passphrase = os.environ.get(PASSPHRASE)
+        if self._passphrase is None and Keyring.ask is not None:
+            self._passphrase = Keyring.ask(f"Passphrase of {self.path}")
+        if self._passphrase is None:
+            raise UsageError(f"keyring {self.path} is sealed", code=Code.KEY_SEALED)
+        return self._passphrase
+
+    def _read_file(self) -> dict[str, Any]:
         try:
             with self.path.open("rb") as file:
                 mode = os.fstat(file.fileno()).st_mode
@@ -182,8 +318,14 @@ class Keyring:
                 entries = self._read()
                 for name, entry in entries.items():
                     self._named(name, entry)  # what cannot be read could not be written again
+                words = self._secret_words() if self.is_sealed else None
+                self._new_passphrase = (words,)
                 yield entries
-                _replace(self.path, _text(entries))
+                (words,) = self._new_passphrase
+                known = [self._named(name, entry) for name, entry in entries.items()]
+                text = _text(entries) if words is None else _sealed_text(known, words)
+                _replace(self.path.resolve(), text)  # where a link leads, and not in its place
+                self._passphrase = words
         except OSError as error:
             self._refuse(f"it cannot be written: {error.strerror}")
 
@@ -222,7 +364,7 @@ class Contacts:
         if not is_key_name(name):
             raise UsageError(f"{shown(name)} cannot be a name", code=Code.KEY_NAME)
         parse_verifier(verifier)
-        keys = {entry.name for entry in Keyring(self.path.with_name(default_path().name)).entries()}
+        keys = {entry.name for entry in Keyring(self.path.with_name(default_path().name)).known()}
         with self._changing() as entries:
             if name in keys or entries.get(name, verifier) != verifier:
                 raise UsageError(
@@ -259,6 +401,64 @@ class Contacts:
 
     def _refuse(self, what: str) -> NoReturn:
         raise UsageError(f"contacts {self.path}: {what}", code=Code.KEY_FILE)
+
+
+def is_demo_key(key: SigningKey, name: str) -> bool:
+    """Whether a key is one that anybody can make: of its name, or of a name in examples."""
+    return key.verifier in _demo_verifiers() or key.verifier == demo_key(name).verifier
+
+
+@cache
+def _demo_verifiers() -> frozenset[Verifier]:
+    return frozenset(demo_key(words).verifier for words in _DEMO_WORDS)
+
+
+def _is_sealed(table: Mapping[str, Any]) -> bool:
+    return isinstance(table.get(_SEALED), str)  # a key of that name would be a table
+
+
+def _entry(named: NamedKey) -> dict[str, Any]:
+    return {"secret": named.key.reveal()} | ({"demo": True} if named.demo else {})
+
+
+def _public(table: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Return what a sealed file says in the clear: verifiers by name, and which are demo keys."""
+    names, demos = table.get("verifiers"), table.get("demo", [])
+    if not isinstance(names, dict) or not isinstance(demos, list):
+        return {}, []
+    good = {n: v for n, v in names.items() if is_key_name(n) and isinstance(v, str)}
+    return {n: v for n, v in good.items() if is_verifier(v)}, [d for d in demos if d in good]
+
+
+def _public_text(names: Mapping[str, str], demos: Iterable[str]) -> str:
+    lines = [f'{name} = "{names[name]}"\n' for name in sorted(names)]
+    marks = ", ".join(f'"{name}"' for name in sorted(demos))
+    return f"demo = [{marks}]\n\n[verifiers]\n{''.join(lines)}"
+
+
+def _box_of(table: Mapping[str, Any]) -> SealedText | None:
+    numbers = {name: table.get(name) for name in ("memory_kib", "passes", "lanes")}
+    texts = {name: table.get(name) for name in ("salt", "box")}
+    if table[_SEALED] != METHOD or not all(type(n) is int for n in numbers.values()):
+        return None
+    if not all(isinstance(text, str) for text in texts.values()):
+        return None
+    return SealedText(**numbers, **texts)  # type: ignore[arg-type]
+
+
+def _sealed_text(known: Iterable[NamedKey], passphrase: str) -> str:
+    """Return the text of a sealed file: names and verifiers in the clear, secrets in the box."""
+    known = sorted(known, key=lambda named: named.name)
+    public = _public_text({k.name: k.verifier for k in known}, [k.name for k in known if k.demo])
+    box = seal_text(_text({k.name: _entry(k) for k in known}), passphrase, public)
+    head = "".join(
+        f"{name} = {value}\n"
+        for name, value in (
+            (_SEALED, f'"{METHOD}"'), ("memory_kib", box.memory_kib), ("passes", box.passes),
+            ("lanes", box.lanes), ("salt", f'"{box.salt}"'), ("box", f'"{box.box}"'),
+        )
+    )  # fmt: skip
+    return f"{_SEALED_HEAD}{head}{public}"
 
 
 def _text(entries: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 
@@ -10,7 +11,7 @@ import pytest
 
 from lace.crypto.keys import SigningKey, demo_key
 from lace.errors import Code, UsageError
-from lace.keyring import VARIABLE, Keyring, default_path
+from lace.keyring import _OPENED, PASSPHRASE, VARIABLE, Keyring, default_path
 
 
 @pytest.fixture
@@ -108,3 +109,123 @@ def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert default_path() == tmp_path / "lace" / "keyring.toml"
     monkeypatch.delenv("XDG_CONFIG_HOME")
     assert default_path() == Path.home() / ".config" / "lace" / "keyring.toml"
+
+
+# --- sealed ---
+
+
+@pytest.fixture
+def _no_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PASSPHRASE, raising=False)
+    monkeypatch.setattr(Keyring, "ask", None)
+    _OPENED.clear()
+
+
+def code_of(action: Callable[[], object]) -> Code:
+    with pytest.raises(UsageError) as caught:
+        action()
+    assert caught.value.hint
+    return caught.value.code
+
+
+@pytest.mark.usefixtures("_no_words")
+def test_a_sealed_keyring_tells_names_and_keeps_secrets(
+    ring: Keyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = ring.add("alice").key.reveal()
+    ring.add("bob", demo=True)
+    ring.add("sealed")  # a name like any other
+    before = ring.known()
+    ring.seal("correct horse")
+    text = ring.path.read_text()
+    assert secret not in text
+    assert stat.S_IMODE(ring.path.stat().st_mode) == 0o600
+    locked = Keyring(ring.path)
+    assert locked.is_sealed
+    assert locked.known() == before
+    _OPENED.clear()
+    assert code_of(lambda: locked.get("alice")) is Code.KEY_SEALED
+    assert code_of(lambda: Keyring(ring.path, "wrong").get("alice")) is Code.KEY_SEALED
+    assert Keyring(ring.path, "correct horse").get("alice").key.reveal() == secret
+    # Changes keep it sealed; the words come from the environment, or from a person.
+    _OPENED.clear()
+    monkeypatch.setenv(PASSPHRASE, "correct horse")
+    Keyring(ring.path).add("carol")
+    assert Keyring(ring.path).is_sealed
+    monkeypatch.delenv(PASSPHRASE)
+    _OPENED.clear()
+    asked: list[str] = []
+
+    def ask(what: str) -> str:
+        asked.append(what)
+        return "correct horse"
+
+    monkeypatch.setattr(Keyring, "ask", staticmethod(ask))
+    again = Keyring(ring.path)
+    assert again.get("alice").key.reveal() == secret
+    assert len(asked) == 1
+    # What opened it seals it again: nobody is asked twice, and no slip makes other words of it.
+    Keyring(ring.path).add("dave")
+    assert len(asked) == 1
+    assert code_of(lambda: Keyring(ring.path, "slip").add("erin")) is Code.KEY_SEALED
+    _OPENED.clear()
+    assert Keyring(ring.path, "correct horse").get("dave").name == "dave"
+    again.seal(None)
+    assert secret in ring.path.read_text()
+    assert not again.is_sealed
+
+
+@pytest.mark.usefixtures("_no_words")
+def test_what_is_in_the_clear_cannot_be_changed_unseen(ring: Keyring) -> None:
+    ring.add("alice")
+    mallory = ring.add("mine").verifier
+    ring.seal("words")
+    text = ring.path.read_text()
+    verifiers = {entry.name: entry.verifier for entry in ring.known()}
+    for changed in (
+        text.replace(f'alice = "{verifiers["alice"]}"', f'alice = "{mallory}"'),
+        text.replace("passes = 3", "passes = 2"),
+        text.replace("demo = []", 'demo = ["alice"]'),
+        text.replace("memory_kib = 65536", "memory_kib = 999999999"),
+        text.replace("lanes = 4", 'lanes = "4"'),
+    ):
+        assert changed != text
+        ring.path.write_text(changed)
+        found = code_of(lambda: Keyring(ring.path, "words").get("alice"))
+        assert found in {Code.KEY_SEALED, Code.KEY_FILE}
+
+
+@pytest.mark.usefixtures("_no_words")
+def test_backup_restore_and_rename(ring: Keyring, tmp_path: Path) -> None:
+    alice = ring.add("alice").verifier
+    ring.add("bob", demo=True)
+    file = tmp_path / "backup"
+    assert ring.backup(file, "words") == 2
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert code_of(lambda: ring.backup(file, "words")) is Code.INPUT_FILE  # never overwritten
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    assert code_of(lambda: ring.backup(tmp_path / "link", "words")) is Code.INPUT_FILE
+    assert ring.rename("alice", "old").verifier == alice
+    assert code_of(lambda: ring.rename("old", "bob")) is Code.KEY_NAME
+    assert ring.restore(file, "words") == ["alice"]
+    assert ring.get("alice").verifier == ring.get("old").verifier == alice
+    other = Keyring(tmp_path / "other.toml")
+    other.add("alice")
+    assert code_of(lambda: other.restore(file, "words")) is Code.KEY_NAME
+    assert [entry.name for entry in other.known()] == ["alice"]
+
+
+def test_a_demo_key_keeps_its_mark_under_any_name(ring: Keyring) -> None:
+    unusual = ring.add("zelda", demo=True)
+    assert ring.add("prod", unusual.key).demo  # known by the key that is here
+    assert ring.rename("zelda", "real").demo
+    assert Keyring(ring.path.with_name("other.toml")).add("prod", demo_key("bob")).demo
+
+
+def test_a_linked_keyring_is_changed_where_it_is(ring: Keyring, tmp_path: Path) -> None:
+    ring.add("alice")
+    link = tmp_path / "link.toml"
+    link.symlink_to(ring.path)
+    Keyring(link).add("bob")
+    assert link.is_symlink()
+    assert [entry.name for entry in ring.known()] == ["alice", "bob"]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import click
 
 from lace.cli.arguments import complete_keys
@@ -46,11 +50,7 @@ def new(name: str, demo: bool, file: str | None) -> None:
     """
     if demo and file is not None:
         raise click.UsageError("a demo key is made from its name, not taken from a file")
-    if name in Contacts().entries():
-        raise UsageError(
-            f"a contact is called {name}", code=Code.KEY_NAME,
-            hint="A name means one verifier: choose another, or remove the contact first.",
-        )  # fmt: skip
+    _free_of_contacts(name)
     made = Keyring().add(name, read_key(file) if file is not None else None, demo=demo)
     warn_of_demo(made)
     echo(made.verifier)
@@ -65,7 +65,7 @@ def list_command(form: str | None) -> None:
     Example:
       lace keyring list
     """
-    keys = Keyring().entries()
+    keys = Keyring().known()
     wanted = chosen_form(form)
     rows = [(e.name, e.verifier, "demo: no secret" if e.demo else "") for e in keys]
     if wanted == "json":
@@ -89,8 +89,97 @@ def show(name: str, secret: bool) -> None:
     Example:
       lace keyring show alice
     """
-    found = Keyring().get(name)
-    echo(found.key.reveal() if secret else found.verifier)
+    ring = Keyring()
+    public = {entry.name: entry.verifier for entry in ring.known()}
+    if secret or name not in public:
+        echo(ring.get(name).key.reveal())  # or it says which names there are
+    else:
+        echo(public[name])
+
+
+@keyring.command()
+@click.argument("name")
+@click.argument("new_name", metavar="NEW")
+def rename(name: str, new_name: str) -> None:
+    """Call the key NAME by the name NEW; lace.toml files that name it must be changed too.
+
+    \b
+    Example:
+      lace keyring rename alice alice-2025
+    """
+    _free_of_contacts(new_name)
+    Keyring().rename(name, new_name)
+    echo(f"{name} is called {new_name} now", err=True)
+
+
+@keyring.command()
+@click.option("--remove", is_flag=True, help="Keep the keys without a passphrase again.")
+def passphrase(remove: bool) -> None:
+    """Seal the keyring with a passphrase, or change it.
+
+    Names and verifiers can still be listed without it. Commands that sign or prove a key ask for
+    it; scripts give it in the environment variable LACE_PASSPHRASE, and here a new one in
+    LACE_NEW_PASSPHRASE. A passphrase that is lost is lost with the keys.
+
+    \b
+    Example:
+      lace keyring passphrase
+      lace keyring passphrase --remove
+    """
+    ring = Keyring()
+    ring.seal(None if remove else _new_passphrase())
+    echo(f"{ring.path} is {'not sealed any more' if remove else 'sealed'}", err=True)
+
+
+@keyring.command()
+@click.argument("file")
+def backup(file: str) -> None:
+    """Write all keys into a new FILE, sealed with a passphrase of its own.
+
+    The passphrase is asked for; scripts give it in LACE_NEW_PASSPHRASE.
+
+    \b
+    Example:
+      lace keyring backup keys-2026.sealed
+    """
+    number = Keyring().backup(Path(file), _new_passphrase())
+    echo(f"{number} keys are in {file}; keep its passphrase apart from it", err=True)
+
+
+@keyring.command()
+@click.argument("file")
+def restore(file: str) -> None:
+    """Take over the keys of a backup that are not in the keyring.
+
+    \b
+    Example:
+      lace keyring restore keys-2026.sealed
+    """
+    fresh = Keyring().restore(Path(file))
+    echo(f"taken over: {', '.join(fresh) or 'nothing, all of them are here'}", err=True)
+
+
+def _new_passphrase() -> str:
+    given = os.environ.get("LACE_NEW_PASSPHRASE")
+    if given is not None:
+        return given
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "nobody is here to be asked for a passphrase", code=Code.KEY_SEALED,
+            hint="Give it in the environment variable LACE_NEW_PASSPHRASE.",
+        )  # fmt: skip
+    entered: str = click.prompt(
+        "New passphrase", hide_input=True, confirmation_prompt=True, err=True
+    )
+    return entered
+
+
+def _free_of_contacts(name: str) -> None:
+    if name in Contacts().entries():
+        raise UsageError(
+            f"a contact is called {name}", code=Code.KEY_NAME,
+            hint="A name means one verifier: choose another, or remove the contact first.",
+        )  # fmt: skip
 
 
 @keyring.command()

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+
+import click
+
 from lace.cli.output import echo
-from lace.errors import UsageError
+from lace.errors import Code, UsageError
 from lace.ids import Verifier
 from lace.keyring import Contacts, Keyring, NamedKey
+
+
+def _ask_passphrase(what: str) -> str:
+    if not sys.stdin.isatty():
+        raise UsageError("the keyring is sealed, and nobody is here to ask", code=Code.KEY_SEALED)
+    entered: str = click.prompt(what, hide_input=True, err=True)
+    return entered
+
+
+Keyring.ask = staticmethod(_ask_passphrase)
 
 
 def key_names() -> dict[str, str]:
@@ -22,7 +36,7 @@ def verifiers_by_name() -> dict[str, Verifier]:
     A key of one's own goes before a contact of the same name. Raises ``UsageError`` if a file
     cannot be read.
     """
-    return Contacts().entries() | {entry.name: entry.verifier for entry in Keyring().entries()}
+    return Contacts().entries() | {entry.name: entry.verifier for entry in Keyring().known()}
 
 
 def named(verifier: str) -> str:

@@ -224,3 +224,26 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)  # noqa: S607
     assert done.stderr == b""
     assert done.returncode == 0
+
+
+def test_a_sealed_keyring_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LACE_KEYRING", str(tmp_path / "keyring.toml"))
+    monkeypatch.delenv("LACE_PASSPHRASE", raising=False)
+    verifier = lace("keyring", "new", "alice", cwd=tmp_path).stdout
+    monkeypatch.setenv("LACE_NEW_PASSPHRASE", "words")
+    assert lace("keyring", "passphrase", cwd=tmp_path).returncode == 0
+    assert lace("keyring", "backup", "kept", cwd=tmp_path).returncode == 2  # it is sealed
+    assert lace("keyring", "show", "alice", cwd=tmp_path).stdout == verifier
+    assert b'"alice"' in lace("keyring", "list", cwd=tmp_path).stdout
+    refused = lace("keyring", "show", "alice", "--secret", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert b"LACE_PASSPHRASE" in refused.stderr
+    monkeypatch.setenv("LACE_PASSPHRASE", "words")
+    assert lace("keyring", "show", "alice", "--secret", cwd=tmp_path).stdout.startswith(b"&.")
+    assert lace("keyring", "backup", "kept", cwd=tmp_path).returncode == 0
+    assert lace("keyring", "rename", "alice", "old", cwd=tmp_path).returncode == 0
+    assert b"taken over: alice" in lace("keyring", "restore", "kept", cwd=tmp_path).stderr
+    assert lace("keyring", "passphrase", "--remove", cwd=tmp_path).returncode == 0
+    assert "&." in (tmp_path / "keyring.toml").read_text()
