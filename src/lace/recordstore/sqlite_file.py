@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 from lace.errors import Code, StoreError
 
 _BUSY_SECONDS: Final = 10.0
+_CREATES: Final = "rwc"
 
 #: The scripts that bring a file from version n to n + 1; a new file gets all of them.
 MIGRATIONS: Final = tuple(
@@ -32,6 +34,10 @@ _CODES: Final = {
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
+    if mode == _CREATES:
+        # A new file is for its owner alone; its log takes after it. One that is there stays so.
+        with suppress(OSError):  # SQLite says what is wrong
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     address = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(
         address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False

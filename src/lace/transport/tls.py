@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import secrets
 import ssl
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,6 +31,7 @@ class Certificate:
 
 def server_context(certificate: Certificate) -> ssl.SSLContext:
     """Return how a server encrypts."""
+    _check_private(certificate.key)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -85,14 +88,46 @@ def development_certificate(folder: Path) -> Certificate:
     It is good for this machine and for 90 days; clients must be told to trust it.
     """
     made = Certificate(chain=folder / "localhost.pem", key=folder / "localhost.key")
+    for path in (made.chain, made.key):
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise TransportError(
+                f"{path} is no file of its own: remove it, or choose another folder",
+                code=Code.TRANSPORT_TLS,
+            )
     if not (made.chain.exists() and made.key.exists()):
         chain, key = _make()
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(made.key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(key)
-        made.chain.write_bytes(chain)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _write_new(made.key, key, 0o600)
+            _write_new(made.chain, chain, 0o644)
+        except OSError as error:
+            raise TransportError(
+                f"cannot write into {folder}: {error.strerror}", code=Code.TRANSPORT_TLS
+            ) from None
+    _check_private(made.key)
     return made
+
+
+def _write_new(path: Path, content: bytes, mode: int) -> None:
+    """Put a new file in the place of whatever is there; what is there is never written to."""
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    fresh.replace(path)
+
+
+def _check_private(key: Path) -> None:
+    """Refuse the key of a certificate that everybody on this machine can read."""
+    try:
+        mode = key.stat().st_mode
+    except OSError:
+        return  # whoever reads it says what is wrong
+    if os.name == "posix" and mode & stat.S_IRWXO:
+        raise TransportError(
+            f"everybody on this machine can read {key}, or write it: run chmod 600 {key}",
+            code=Code.TRANSPORT_TLS,
+        )
 
 
 def _make() -> tuple[bytes, bytes]:
@@ -103,6 +138,7 @@ def _make() -> tuple[bytes, bytes]:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID
 
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "lace development: localhost")])
@@ -121,14 +157,18 @@ def _make() -> tuple[bytes, bytes]:
         .not_valid_before(now - timedelta(minutes=5))
         .not_valid_after(now + timedelta(days=_DEV_DAYS))
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        # It vouches for itself and for nothing else, whoever trusts it.
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(
             x509.KeyUsage(
-                digital_signature=True, key_cert_sign=True, crl_sign=False,
+                digital_signature=True, key_cert_sign=False, crl_sign=False,
                 content_commitment=False, key_encipherment=False, data_encipherment=False,
                 key_agreement=False, encipher_only=False, decipher_only=False,
             ),
             critical=True,
+        )
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
         )
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sqlite3
+import stat
 import sys
 import threading
 import time
@@ -47,6 +48,24 @@ def test_a_store_lives_in_one_file_and_opens_again(path: Path) -> None:
         assert store.load(record.hash) == record
         assert list(store.check()) == []
     assert module.schema_version(path) == module.VERSION
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+def test_a_new_store_is_for_its_owner_alone_and_others_stay_as_they_are(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with SqliteStore(path) as store:
+            store.save([build_blob(b"1")])
+            modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in path.parent.iterdir()}
+            assert f"{path.name}-wal" in modes
+            assert set(modes.values()) == {0o600}
+        old = path.with_name("old.lace")
+        old_store(old, 1)
+        old.chmod(0o640)
+        with SqliteStore(old):  # brought up to date
+            assert stat.S_IMODE(old.stat().st_mode) == 0o640
+    finally:
+        os.umask(before)
 
 
 def write_until_killed(path: Path, acknowledged: int, seed: int) -> None:
