@@ -25,13 +25,16 @@ def on_a_terminal(
     environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
     with ThreadPoolExecutor(1) as reader:  # a terminal holds little: somebody has to look
         shown = reader.submit(_read_to_the_end, ours)
-        done = subprocess.run(
-            [sys.executable, "-m", "lace", *map(str, arguments)],
-            cwd=cwd, stdout=theirs, stderr=subprocess.PIPE, check=False, timeout=60,
-            env=environment | {"NO_COLOR": "1", "TERM": "xterm", "TZ": "UTC"},
-        )  # fmt: skip
-        os.write(theirs, _END)
-        os.close(theirs)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "lace", *map(str, arguments)],
+                cwd=cwd, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE,
+                check=False, timeout=60,
+                env=environment | {"NO_COLOR": "1", "TERM": "xterm", "TZ": "UTC"},
+            )  # fmt: skip
+        finally:  # or whoever looks would look for ever
+            os.write(theirs, _END)
+            os.close(theirs)
         text = shown.result().decode()
     assert b"Traceback" not in done.stderr, done.stderr.decode()
     if exit is not None:

@@ -116,11 +116,13 @@ def shown(words: list[str], folder: Path) -> tuple[int, str]:
     }  # fmt: skip
     with ThreadPoolExecutor(1) as reader:
         seen = reader.submit(_until_closed, ours)
-        done = subprocess.run(
-            [sys.executable, "-m", "lace", *words], cwd=folder, stdin=subprocess.DEVNULL,
-            stdout=theirs, stderr=theirs, check=False, timeout=60, env=environment,
-        )  # fmt: skip
-        os.close(theirs)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "lace", *words], cwd=folder, stdin=subprocess.DEVNULL,
+                stdout=theirs, stderr=theirs, check=False, timeout=60, env=environment,
+            )  # fmt: skip
+        finally:  # or whoever looks would look for ever
+            os.close(theirs)
         text = seen.result().decode()
     assert "Traceback" not in text, text
     return done.returncode, text.replace("\r\n", "\n")
