@@ -30,6 +30,9 @@ _STEPS: Final = (
     1341100800, 1435708800, 1483228800,
 )  # fmt: skip
 
+_STARTS: Final = tuple(step + offset for offset, step in enumerate(_STEPS, _FIRST_OFFSET + 1))
+"""The same in TAI seconds."""
+
 
 def parse_tai(text: str) -> Tai:
     """Return ``text`` as an instant, or raise ``EncodingError``; any date is plausible."""
@@ -76,5 +79,4 @@ def to_unix_ns(instant: Tai) -> int:
     """Return the Unix time of an instant; a leap second maps to the second after it."""
     nanoseconds = to_ns(instant)
     seconds = nanoseconds // NS_PER_SECOND
-    starts = [step + offset for offset, step in enumerate(_STEPS, _FIRST_OFFSET + 1)]
-    return nanoseconds - (_FIRST_OFFSET + bisect_right(starts, seconds)) * NS_PER_SECOND
+    return nanoseconds - (_FIRST_OFFSET + bisect_right(_STARTS, seconds)) * NS_PER_SECOND

@@ -28,7 +28,7 @@ from lace.recordstore import (
 from lace.recordstore.base import LinkChange, LinkMemory
 from lace.recordstore.mirror import MirroredStore
 from lace.rules import check_lacegram, compile_program
-from lace.urc import Coordinate, parse_urc
+from lace.urc import Coordinate, HashAddress, parse_urc
 from lace.vocabulary import FIELD, HAVE, RECORD_FACTS
 
 STORES: dict[str, Callable[[Path], RecordStore]] = {
@@ -152,6 +152,43 @@ def test_versions_come_with_the_raw_tip_first(store: RecordStore) -> None:
 
 
 @pytest.mark.req("030-EVAL-07", "020-FAC-01", "110-IDX-02")
+def test_tips_are_the_newest_of_each_place_under_a_prefix(store: RecordStore) -> None:
+    def at(app: str, name: str, second: int, group: str = "g") -> Record:
+        return build_plex(
+            group=group, app=app, name=name, tai=f"{second:010d}:{0:09d}", data=bytes([second])
+        )
+
+    old, new = at("a", "n/1", 1), at("a", "n/1", 5)
+    tie = [
+        at("a", "t", 3),
+        build_plex(group="g", app="a", name="t", tai=f"{3:010d}:{0:09d}", data=b"other"),
+    ]
+    others = [
+        at("a", "n/2", 2),
+        at("a", "n0", 4),
+        at("a/b", "n/1", 6),
+        at("a0", "x", 7),
+        at("a", "n/1", 8, "h"),
+    ]
+    store.save([old, new, *tie, *others, build_blob(b"no place")])
+    tip = max(tie, key=lambda record: record.hash)
+
+    def found(text: str | None) -> list[RecordHash]:
+        parsed = None if text is None else parse_urc(text)
+        assert not isinstance(parsed, Coordinate | HashAddress)
+        return [hash for _, hash in store.tips(parsed)]
+
+    assert found("//g//a//n/") == [others[0].hash, new.hash]
+    assert found("//g//a//") == [r.hash for r in (others[0], tip, others[1], new, others[2])]
+    assert found("//g//a/b//") == [others[2].hash]
+    assert found("//g//nothing//") == []
+    assert len(found(None)) == 7
+    store.forget([new.hash])
+    assert found("//g//a//n/") == [old.hash, others[0].hash]
+    store.forget([old.hash])
+    assert found("//g//a//n/") == [others[0].hash]
+
+
 def test_a_snapshot_shows_the_facts_of_its_moment(store: RecordStore) -> None:
     first, later = plex("a", Tag="x"), plex("b")
     store.save([first])

@@ -11,6 +11,7 @@ import click
 from lace.cli.exitcodes import Exit
 from lace.cli.files import STANDARD_INPUT, read_at_most, write_output
 from lace.cli.output import echo, write_text
+from lace.cli.render import json_option, print_json
 from lace.datalog.ast import Rule
 from lace.datalog.canonical import canonical_atom, canonical_part, canonical_rule
 from lace.datalog.check import CheckedText
@@ -44,7 +45,8 @@ _role_option = click.option(
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @_role_option
-def check(files: tuple[str, ...], role: str | None) -> int:
+@json_option
+def check(files: tuple[str, ...], role: str | None, form: str | None) -> int:
     """Say everything that is wrong with the rules in each FILE: where, what, and how to mend it.
 
     \b
@@ -60,7 +62,10 @@ def check(files: tuple[str, ...], role: str | None) -> int:
             source = origins.text.encode()
         checked = check_lacegram(source, _role(source, role))
         failed = failed or bool(checked.errors)
-        _show(file, source, checked, origins)
+        if form == "json":
+            _print(file, checked, origins)
+        else:
+            _show(file, source, checked, origins)
     return Exit.BAD_INPUT if failed else Exit.OK
 
 
@@ -128,6 +133,34 @@ def _role(source: bytes, named: str | None) -> Role:
 
 def _read(file: str) -> bytes:
     return read_at_most(file, DEFAULT_LIMITS.lacegram_bytes + 1)
+
+
+def _print(file: str, checked: CheckedText, origins: RuleText | None) -> None:
+    """Print what is wrong with rules as objects, then what they are."""
+    for diagnostic in checked.diagnostics:
+        path, there = (Path(file), diagnostic) if origins is None else origins.located(diagnostic)
+        print_json(
+            {
+                "code": str(there.code),
+                "column": there.column,
+                "file": path.name,
+                "hint": there.hint,
+                "length": there.length,
+                "line": there.line,
+                "message": there.message,
+                "severity": str(there.severity),
+            }
+        )
+    fine = not checked.errors
+    print_json(
+        {
+            "errors": len(checked.errors),
+            "file": file,
+            "id": checked.lacegram.id if fine else None,
+            "rules": len(checked.lacegram.rules) if fine else None,
+            "warnings": len(checked.diagnostics) - len(checked.errors),
+        }
+    )
 
 
 def _show(file: str, source: bytes, checked: CheckedText, origins: RuleText | None = None) -> None:

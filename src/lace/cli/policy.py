@@ -16,6 +16,7 @@ from lace.cli.arguments import (
 from lace.cli.exitcodes import Exit
 from lace.cli.files import read_facts
 from lace.cli.output import echo
+from lace.cli.render import json_option, print_json
 from lace.cli.room import read_room, room_options
 from lace.policy.audit import audit
 from lace.policy.executable import ExchangePolicy, Verdict
@@ -79,6 +80,7 @@ def show(
 @click.option("--viewer", metavar="NAME|VERIFIER", help="Whom the peer has proven to be.")
 @click.option("--records", required=True, metavar="FILE", help="The records you hold.")
 @click.option("--why", metavar="HASH", help="Also say why this record may or may not be sent.")
+@json_option
 def audit_command(
     local_text: str,
     peer_text: str,
@@ -86,6 +88,7 @@ def audit_command(
     viewer: str | None,
     records: str,
     why: str | None,
+    form: str | None,
 ) -> int:
     """Say in plain words what a peer can learn, and try it out on the actual records.
 
@@ -103,15 +106,29 @@ def audit_command(
     )
     executable = ExchangePolicy(plan, 0, source, read_exposure(exposed))
     report = audit(executable)
-    for sentence in report.sentences():
-        echo(f"- {sentence}")
-    if why is not None:
-        _explain(executable.explain_send(why))
+    verdict = None if why is None else executable.explain_send(why)
+    if form == "json":
+        told = {} if verdict is None else {"why": _verdict_entry(verdict)}
+        print_json({"holds": report.holds, "sentences": list(report.sentences())} | told)
+    else:
+        for sentence in report.sentences():
+            echo(f"- {sentence}")
+        if verdict is not None:
+            _explain(verdict)
     if rejected:
         echo(f"{len(rejected)} records of {records} are not valid: left out", err=True)
     if not report.holds:
         return Exit.BAD_INPUT
     return Exit.SOME_REJECTED if rejected else Exit.OK
+
+
+def _verdict_entry(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "allowed": verdict.allowed,
+        "detail": verdict.detail,
+        "layer": str(verdict.layer),
+        "record": verdict.record,
+    }
 
 
 def _explain(verdict: Verdict) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from lace import blocking
-from lace.api.handles import Lace, Peer
+from lace.api.handles import Lace, Peer, store_of
 from lace.cli.arguments import (
     complete_peers,
     complete_people,
@@ -34,6 +34,7 @@ from lace.policy.module import PolicyModule
 from lace.projection import HASH, Cell, cell_of, entry_of, newest_of
 from lace.record.model import Record
 from lace.settings import read_selector
+from lace.urc import Prefix, parse_urc
 
 DATE: Final = "Date"
 PLACE: Final = "Place"
@@ -177,7 +178,11 @@ def list_command(
     begin = None if since is None else read_time(since, "--since")
     chosen = None if columns is None else _columns(columns)
     with _open(settings, peer_text) as local:
-        found = blocking.list(_target(local, settings, peer_text, key_text), module)
+        prefix = None if peer_text or fields or everything else _prefix(settings, selector_text)
+        if newest and prefix is not None:
+            found = _tips(local, prefix, begin)
+        else:
+            found = blocking.list(_target(local, settings, peer_text, key_text), module)
     if newest:
         found = newest_of(found)
     found = [
@@ -252,6 +257,28 @@ def show_records(
             [_shown(*item, names, short) for item in zip(chosen, row, strict=True)] for row in rows
         ]
         fitted_table(chosen, shown, whole=(HASH, DATE), drop=_DROP)
+
+
+def _prefix(settings: Place | None, text: str | None) -> Prefix | None:
+    """Return the prefix that selects, if nothing but a prefix does."""
+    if text is None and settings is not None and settings.settings.room is None:
+        text = settings.settings.select
+    if text is None or not text.startswith("//") or ":-" in text:
+        return None
+    place = parse_urc(text)
+    return place if isinstance(place, Prefix) else None
+
+
+def _tips(local: Lace, prefix: Prefix, begin: str | None) -> list[Record]:
+    """Return what the selector of a prefix would, of each place the newest, through the index.
+
+    Such a selector asks for nothing but the place, and the index knows it; a list would look at
+    every record that is here.
+    """
+    store = store_of(local)
+    tips = [tip for tip in store.tips(prefix) if begin is None or tip[0] >= begin]
+    with store.snapshot() as snapshot:
+        return list(snapshot.records([hash for _, hash in tips]))
 
 
 def _cell(record: Record, column: str) -> Cell:

@@ -48,6 +48,12 @@ def words_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+json_option = click.option(
+    "--json", "form", flag_value="json", help="Print JSON objects, for programs."
+)
+"""For commands that tell things in words, in a pipe too."""
+
+
 def chosen_form(form: str | None) -> str:
     """Return the form that was chosen, else the one that suits the output."""
     return form or ("table" if sys.stdout.isatty() else "json")

@@ -8,6 +8,7 @@ from lace.cli.exitcodes import Exit
 from lace.cli.output import echo
 from lace.cli.place import store_file
 from lace.cli.progress import ProgressLine
+from lace.cli.render import chosen_form, form_option, print_csv, print_json, words_option
 from lace.ids import RecordHash
 from lace.policy.own import evaluate_own
 from lace.recordstore.sqlite import SqliteStore
@@ -29,7 +30,8 @@ def store() -> None:
 
 @store.command()
 @click.argument("file", metavar="LACE")
-def info(file: str) -> None:
+@form_option
+def info(file: str, form: str | None) -> None:
     """Print how many records LACE (its folder, or a store file) holds, and which schema it has.
 
     \b
@@ -38,15 +40,26 @@ def info(file: str) -> None:
     """
     path = store_file(file)
     with SqliteStore(path, read_only=True) as opened:
-        echo(f"records      {opened.count()}")
-        echo(f"newest id    {opened.high_water()}")
-        echo(f"schema       {schema_version(path)}")
-        echo(f"quarantined  {len(opened.quarantined())}")
+        made = {
+            "newest id": opened.high_water(),
+            "quarantined": len(opened.quarantined()),
+            "records": opened.count(),
+            "schema": schema_version(path),
+        }
+    wanted = chosen_form(form)
+    if wanted == "json":
+        print_json({name.replace(" ", "_"): value for name, value in made.items()})
+    elif wanted == "csv":
+        print_csv(("What", "Value"), [(name, str(value)) for name, value in made.items()])
+    else:
+        for name, value in made.items():
+            echo(f"{name:12} {value}")
 
 
 @store.command()
 @click.argument("file", metavar="LACE")
-def check(file: str) -> int:
+@words_option
+def check(file: str, form: str | None) -> int:
     """Check every page, every record and every fact in LACE; print what is wrong.
 
     \b
@@ -61,7 +74,10 @@ def check(file: str) -> int:
         count = opened.count()
         for problem in opened.check(lambda number: line.tell(number, number / count)):
             problems += 1
-            echo(problem)
+            if chosen_form(form) == "json":
+                print_json({"problem": problem})
+            else:
+                echo(problem)
         echo(f"{opened.count()} records checked, {problems} problems", err=True)
     return Exit.SOME_REJECTED if problems else Exit.OK
 
@@ -70,7 +86,8 @@ def check(file: str) -> int:
 @click.argument("file", metavar="LACE")
 @click.argument("selector_text", metavar="SELECTOR")
 @click.option("--yes", is_flag=True, help="Really forget; without it, only say what would go.")
-def forget(file: str, selector_text: str, yes: bool) -> None:
+@words_option
+def forget(file: str, selector_text: str, yes: bool, form: str | None) -> None:
     """Remove the records that SELECTOR selects from LACE, and from nowhere else.
 
     A peer that still has them may send them again if your selector asks for them.
@@ -84,8 +101,11 @@ def forget(file: str, selector_text: str, yes: bool) -> None:
         with opened.snapshot() as snapshot:
             found = evaluate_own(module.program, snapshot, outputs=[SELECT_HAVE])
             rows = found.rows(SELECT_HAVE)
-        if yes:
-            gone = opened.forget(RecordHash(row[0]) for row in rows)
-            echo(f"{gone} records forgotten, {opened.count()} left")
-        else:
-            echo(f"{len(rows)} of {opened.count()} records would be forgotten; add --yes")
+        gone = opened.forget(RecordHash(row[0]) for row in rows) if yes else len(rows)
+        left = opened.count() if yes else opened.count() - gone
+    if chosen_form(form) == "json":
+        print_json({"forgotten": yes, "left": left, "records": gone})
+    elif yes:
+        echo(f"{gone} records forgotten, {left} left")
+    else:
+        echo(f"{gone} of {gone + left} records would be forgotten; add --yes")

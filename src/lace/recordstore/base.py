@@ -20,7 +20,8 @@ from lace.ids import RecordHash
 from lace.limits import MIB
 from lace.record.facts import fields
 from lace.record.model import Record, Seal, Versioned
-from lace.urc import Coordinate, VersionSelector, raw_tip_key
+from lace.tai import Tai
+from lace.urc import Coordinate, Prefix, VersionSelector, raw_tip_key
 
 MOST_LINKS: Final = 10_000
 LINK_BYTES: Final = 256 * MIB
@@ -193,6 +194,9 @@ class RecordStore(Protocol):
 
     def versions(self, place: Coordinate, limit: int) -> list[RecordHash]:
         """Return records at a coordinate, the raw tip first, at most ``limit``."""
+
+    def tips(self, place: Prefix | None) -> list[tuple[Tai, RecordHash]]:
+        """Return the raw tip of each place under a prefix, or of all places, the oldest first."""
 
     def snapshot(self) -> Snapshot:
         """Return the facts as they are now."""

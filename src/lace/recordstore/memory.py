@@ -29,7 +29,8 @@ from lace.recordstore.base import (
     in_tip_order,
 )
 from lace.rules import LocalFacts
-from lace.urc import Coordinate
+from lace.tai import Tai
+from lace.urc import Coordinate, Prefix, raw_tip_key
 
 _Records = dict[RecordHash, tuple[StoreRecordId, Record]]
 
@@ -149,6 +150,14 @@ class MemoryStore(Closes):
     def versions(self, place: Coordinate, limit: int) -> list[RecordHash]:
         here = self._places.get((place.group, place.app, place.name), {})
         return list(islice(in_tip_order(here.values(), place.selector), limit))
+
+    def tips(self, place: Prefix | None) -> list[tuple[Tai, RecordHash]]:
+        found = []
+        for (group, app, name), versions in self._places.items():
+            if versions and (place is None or place.matches(group, app, name)):
+                newest = max(versions.values(), key=lambda one: raw_tip_key(one.tai, one.hash))
+                found.append((newest.tai, newest.hash))
+        return sorted(found)
 
     def snapshot(self) -> MemorySnapshot:
         return MemorySnapshot(self._records, self._last, self._limits)

@@ -32,7 +32,8 @@ from lace.recordstore.base import (
 )
 from lace.recordstore.sqlite_file import MIGRATIONS, VERSION, connect, errors, statements
 from lace.recordstore.sqlite_snapshot import SqliteSnapshot, inner_of, kept_link, place_of
-from lace.urc import Coordinate
+from lace.tai import Tai
+from lace.urc import Coordinate, Prefix
 
 _APPLICATION: Final = 0x4C616365  # "Lace"
 _VARIABLES: Final = 500  # in one query
@@ -159,6 +160,15 @@ class SqliteStore(Closes):
                     values.append(value)
         rows = self._all(f"{query} ORDER BY tai DESC, hash DESC LIMIT ?", (*values, limit))
         return [RecordHash(row[0]) for row in rows]
+
+    def tips(self, place: Prefix | None) -> list[tuple[Tai, RecordHash]]:
+        condition, values = ("", ()) if place is None else _under(place)
+        # The hash that goes with the greatest of its group: SQLite promises that for max().
+        groups = f"SELECT tai, hash, max(tai || hash) FROM place {condition}"  # noqa: S608 (ours)
+        groups += ' GROUP BY "group", app, name'
+        query = f"SELECT tai, hash FROM ({groups}) ORDER BY tai, hash"  # noqa: S608 (ours)
+        rows = self._all(query, values)
+        return [(Tai(tai), RecordHash(hash)) for tai, hash in rows]
 
     def snapshot(self) -> SqliteSnapshot:
         with errors(self.path):
@@ -505,3 +515,18 @@ def _make_room(connection: sqlite3.Connection) -> None:
         connection.execute(
             "DELETE FROM link_memory WHERE id = (SELECT id FROM link_memory ORDER BY used LIMIT 1)"
         )
+
+
+def _under(place: Prefix) -> tuple[str, tuple[str, ...]]:
+    """Return the condition for places under a prefix, and its values (A38)."""
+    if place.name:
+        end = place.name[:-1] + chr(ord("/") + 1)
+        return (
+            'WHERE "group" = ? AND app = ? AND name >= ? AND name < ?',
+            (place.group, place.app, place.name, end),
+        )
+    begin = f"{place.app}/"
+    return (
+        'WHERE "group" = ? AND (app = ? OR (app >= ? AND app < ?))',
+        (place.group, place.app, begin, f"{place.app}{chr(ord('/') + 1)}"),
+    )

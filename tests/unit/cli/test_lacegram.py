@@ -207,3 +207,20 @@ def test_check_tells_the_role_by_what_is_defined(folder: Path) -> None:
     assert done.returncode == 1
     assert b"a selector module may not define MaySend/1" in done.stderr
     assert lace("check", "selector", "--role", "plain", cwd=folder).returncode == 0
+
+
+def test_what_is_wrong_can_be_had_as_objects(tmp_path: Path) -> None:
+    (tmp_path / "r.lacegram").write_text("A(X) :- B(X), X = 'x'.\nC(X) :- B(X).\n")
+    done = lace("check", "--json", "r.lacegram", cwd=tmp_path)
+    *found, last = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1
+    assert (found[0]["line"], found[0]["code"], found[0]["severity"]) == (
+        1,
+        "lacegram.equality",
+        "error",
+    )
+    assert (last["errors"], last["id"]) == (1, None)
+    (tmp_path / "r.lacegram").write_text("C(X) :- B(X).\n")
+    fine = json.loads(lace("check", "--json", "r.lacegram", cwd=tmp_path).stdout.splitlines()[-1])
+    assert (fine["rules"], fine["errors"]) == (1, 0)
+    assert fine["id"].startswith("R.")

@@ -203,3 +203,18 @@ def test_count_history_and_forget_in_python(folder: Path) -> None:
         assert blocking.forget(local, f"{PLACE}a/") == 3
         assert blocking.count(local) == 2
         assert blocking.forget(local, f"{PLACE}a/") == 0
+
+
+def test_the_newest_are_the_same_by_the_index_and_by_rules(folder: Path) -> None:
+    rules = api.selector(PLACE).text
+    for words in (
+        (),
+        ("--since", "2023-11-16"),
+        ("--author", "bob"),
+        ("--limit", "2", "--sort", "newest"),
+    ):
+        quick = objects("list", "--newest", *words, cwd=folder)
+        assert quick == objects("list", rules, "--newest", *words, cwd=folder)
+        assert quick == objects("list", PLACE, "--newest", *words, cwd=folder)
+    assert len(objects("list", "--newest", cwd=folder)) == 3
+    assert len(objects("list", f"{PLACE}a/", "--newest", cwd=folder)) == 1

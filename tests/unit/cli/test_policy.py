@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import forge
@@ -103,4 +104,15 @@ def test_policy_audit(folder: Path) -> None:
     )  # fmt: skip
     assert "can see 2 of 3 records" in exposed.stdout.decode()
     assert "not here decided" in exposed.stdout.decode()
+    told = lace(
+        "policy", "audit", "--local", "//u//a//", "--peer", "u", "--records", "records", "--json",
+        "--why", "nothing", cwd=folder,
+    )  # fmt: skip
+    entry = json.loads(told.stdout)
+    assert (entry["holds"], entry["why"]["allowed"], entry["why"]["layer"]) == (
+        True,
+        False,
+        "not here",
+    )
+    assert any("can see 1 of 3 records" in sentence for sentence in entry["sentences"])
     assert lace("policy", "audit", "--local", "//u//a//", "--peer", "u", "--records", "records", "--viewer", "x", cwd=folder).returncode == 2  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_info_and_check(path: Path) -> None:
-    assert b"records      6" in lace("store", "info", path).stdout
+    assert b"records      6" in lace("store", "info", path, "--table").stdout
+    assert json.loads(lace("store", "info", path).stdout)["records"] == 6
+    assert b"records,6\n" in lace("store", "info", path, "--csv").stdout
     done = lace("store", "check", path)
     assert (done.returncode, done.stdout) == (0, b"")
     with SqliteStore(path) as store:
@@ -32,14 +35,19 @@ def test_info_and_check(path: Path) -> None:
     done = lace("store", "check", path)
     assert done.returncode == 3
     assert done.stdout.count(b"its facts are not those of its bytes") == 3
+    assert all("problem" in json.loads(line) for line in done.stdout.splitlines())
+    words = lace("store", "check", path, "--table").stdout.splitlines()
+    assert all(line.startswith(b"record ") for line in words)
 
 
 def test_forget_asks_before_it_does(path: Path) -> None:
     done = lace("store", "forget", path, "//g//drafts//")
+    assert json.loads(done.stdout) == {"forgotten": False, "left": 3, "records": 3}
+    done = lace("store", "forget", path, "//g//drafts//", "--table")
     assert b"3 of 6 records would be forgotten" in done.stdout
     with SqliteStore(path) as store:
         assert store.count() == 6
-    done = lace("store", "forget", path, "//g//drafts//", "--yes")
+    done = lace("store", "forget", path, "//g//drafts//", "--yes", "--table")
     assert b"3 records forgotten, 3 left" in done.stdout
     with SqliteStore(path) as store:
         assert store.count() == 3
@@ -54,7 +62,7 @@ def test_a_lace_is_named_by_its_folder_too(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert b"1" in done.stdout + done.stderr
     done = lace("store", "forget", "notes", "//g//a//", "--yes", cwd=tmp_path)
-    assert b"1 records forgotten" in done.stdout
+    assert json.loads(done.stdout) == {"forgotten": True, "left": 0, "records": 1}
     (tmp_path / "empty").mkdir()
     done = lace("store", "info", "empty", cwd=tmp_path)
     assert done.returncode == 2
