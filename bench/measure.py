@@ -34,6 +34,8 @@ class Effort:
     sketch_meetings: int
     import_records: int
     import_rounds: int
+    listed_records: int
+    listing_rounds: int
 
 
 FULL: Final = Effort(
@@ -58,6 +60,8 @@ FULL: Final = Effort(
     sketch_meetings=1_000,
     import_records=20_000,
     import_rounds=3,
+    listed_records=100_000,
+    listing_rounds=3,
 )
 QUICK: Final = Effort(
     records=200,
@@ -81,6 +85,8 @@ QUICK: Final = Effort(
     sketch_meetings=100,
     import_records=4_000,
     import_rounds=2,
+    listed_records=10_000,
+    listing_rounds=2,
 )
 
 

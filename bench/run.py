@@ -13,6 +13,7 @@ from typing import Final
 import following
 import importing
 import interlacing
+import listing
 import plex_parsing
 import policy_update
 import process_pool
@@ -35,6 +36,7 @@ BENCHES: Final = {
     "import": importing.run,
     "interlace": interlacing.run,
     "follow": following.run,
+    "list": listing.run,
     "sketch": sketching.run,
     "stream": streaming.run,
 }
