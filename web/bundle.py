@@ -42,6 +42,7 @@ PACKAGE = {
 LEFT_OUT = frozenset((
     "__main__.py", "__pycache__", "blocking.py", "cli", "keyring.py", "lake", "projection.py",
     "bulk.py", "extras.py", "reference.py", "server.py", "serving", "settings.py", "static",
+    "backups.py", "currents.py", "exporting.py", "importing.py", "rulefiles.py", "serving.py",
 ))  # fmt: skip
 LEFT_OUT_TRANSPORTS = frozenset(
     ("sockets.py", "stdio.py", "tcp.py", "tls.py", "unix.py", "websocket.py")

@@ -31,9 +31,10 @@ from lace.api.interlaces import SteppedInterlace as SteppedInterlace
 from lace.crypto.keys import SigningKey
 from lace.errors import Outcome
 from lace.interlace import messages as m
-from lace.projection import Newest, Projection, Type
+from lace.projection import Newest, Projection
 from lace.record.model import Record, Seal
 from lace.rooms import Room
+from lace.values import Type
 
 T = TypeVar("T")
 

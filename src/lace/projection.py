@@ -8,28 +8,25 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from decimal import Decimal, InvalidOperation
 from html import escape
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
-from lace.dates import iso_date, moment, read_instant
-from lace.errors import Code, LaceError, UsageError
+from lace.dates import iso_date
+from lace.errors import Code, UsageError
 from lace.extras import require
 from lace.ids import RecordHash
 from lace.record.facts import fields
 from lace.record.model import Record
 from lace.text import shown
+from lace.values import DATA, MOST_DIGITS, READERS, Cell, Type, Value, read_value
 
-Type = Literal["text", "bytes", "int", "decimal", "datetime", "json"]
 Newest = Literal["tip", "author"]
 """Which versions count as the newest: one at each place, or one of each author at each place."""
 
 HASH: Final = "Hash"
-DATA: Final = "Data"
-"""Columns that are no fields: the record's name, and its payload (A42)."""
+"""A column that is no field: the record's name (A42)."""
 SIGNED_BY: Final = "Signed-By"
 STANDARD: Final = ("Hash", "Group", "App", "Name", "TAI", "Signed-By", "Data-Length")
 _PRETTY_ROWS: Final = 50
@@ -40,14 +37,7 @@ OWN: Final = frozenset(
 )
 """Fields that every record of its type has; they stand under names of their own."""
 
-_INT_BITS: Final = 63
-_MOST_DIGITS: Final = 38
 _MOST_FAULTS: Final = 1000
-
-Cell = str | bytes | None
-"""What stands in a record."""
-Value = Cell | int | Decimal | datetime | dict[str, Any] | list[Any] | float | bool
-"""The same, by its declared type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +78,8 @@ class Projection:
         chosen = tuple(columns)
         declared = types or {}
         for name in declared:
-            if declared[name] not in _READERS:
-                known = ", ".join(_READERS)
+            if declared[name] not in READERS:
+                known = ", ".join(READERS)
                 raise UsageError(
                     f"{shown(str(declared[name]))} is no type; there are {known}",
                     code=Code.INPUT_TYPE,
@@ -117,7 +107,7 @@ class Projection:
         arrays = []
         for place, kind in enumerate(self._types):
             values = self._column(place, as_json=True)
-            made = pa.decimal128(_MOST_DIGITS, _scale(values)) if kind == "decimal" else plain[kind]
+            made = pa.decimal128(MOST_DIGITS, _scale(values)) if kind == "decimal" else plain[kind]
             arrays.append(pa.array(values, made))
         return pa.table(arrays, names=list(self.columns))
 
@@ -145,7 +135,7 @@ class Projection:
         made = []
         for place, (name, kind) in enumerate(zip(self.columns, self._types, strict=True)):
             values = self._column(place, as_json=True)
-            type = pl.Decimal(_MOST_DIGITS, _scale(values)) if kind == "decimal" else plain[kind]
+            type = pl.Decimal(MOST_DIGITS, _scale(values)) if kind == "decimal" else plain[kind]
             made.append(pl.Series(name, values, dtype=type))
         return pl.DataFrame(made)
 
@@ -246,69 +236,14 @@ def _row(
     values: list[Value] = []
     for column, type, cell in zip(columns, types, _cells(record, columns), strict=True):
         try:
-            values.append(None if cell is None else _READERS[type](cell))
-        except (ValueError, ArithmeticError, RecursionError, LaceError):
+            values.append(None if cell is None else read_value(cell, type))
+        except ValueError:
             values.append(None)
             if len(faults) < _MOST_FAULTS:
                 text = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell or ""
                 detail = f"{shown(text)} is not of type {type}"
                 faults.append(Fault(record.hash, column, detail))
     return tuple(values)
-
-
-def read_value(text: str | bytes, type: Type) -> Value:
-    """Return a value of a declared type, or raise ``ValueError`` or ``LaceError``."""
-    return _READERS[type](text)
-
-
-def _text(cell: str | bytes) -> str:
-    return cell.decode() if isinstance(cell, bytes) else cell
-
-
-def _bytes(cell: str | bytes) -> bytes:
-    return cell if isinstance(cell, bytes) else cell.encode()
-
-
-def _int(cell: str | bytes) -> int:
-    text = _text(cell)
-    if len(text) > _MOST_DIGITS:
-        raise ValueError
-    number = int(text)
-    if not -(1 << _INT_BITS) <= number < 1 << _INT_BITS:
-        raise ValueError
-    return number
-
-
-def _decimal(cell: str | bytes) -> Decimal:
-    text = _text(cell)
-    if len(text) > _MOST_DIGITS:
-        raise ValueError
-    number = Decimal(text)
-    exponent = number.as_tuple().exponent
-    if not isinstance(exponent, int) or abs(exponent) > _MOST_DIGITS // 2:
-        raise InvalidOperation
-    return number
-
-
-def _datetime(cell: str | bytes) -> datetime:
-    found = moment(read_instant(_text(cell)))
-    if found is None:
-        raise ValueError
-    return found
-
-
-def _json(cell: str | bytes) -> Value:
-    return cast("Value", json.loads(_text(cell)))
-
-
-_READERS: Final[dict[str, Callable[[str | bytes], Value]]] = {
-    "text": _text,
-    "bytes": _bytes,
-    "int": _int,
-    "decimal": _decimal,
-    "datetime": _datetime,
-    "json": _json,
-}
 
 
 def _scale(values: list[Any]) -> int:

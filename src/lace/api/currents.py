@@ -11,11 +11,12 @@ from lace.api.handles import Lace, Peer, RecordKind, as_lace, in_worker, store_o
 from lace.api.interlaces import Policy, policy_of
 from lace.api.rooms import members, room_of
 from lace.errors import Code, UsageError
-from lace.projection import STANDARD, Newest, Projection, Type
+from lace.projection import STANDARD, Newest, Projection
 from lace.record.model import Record
 from lace.rooms import Room
 from lace.selectors import selector
 from lace.urc import Coordinate, parse_urc
+from lace.values import Type
 
 __all__ = ["current", "table"]
 

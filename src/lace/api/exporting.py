@@ -20,10 +20,11 @@ from lace.api.handles import Lace, in_worker, store_of
 from lace.api.importing import Form
 from lace.api.interlaces import Policy, policy_of
 from lace.errors import Code, UsageError
-from lace.projection import DATA, HASH, Projection, Value, entry_of, field_names
+from lace.projection import HASH, Projection, entry_of, field_names
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore, StoreRecordId
 from lace.text import shown
+from lace.values import DATA, Value
 
 __all__ = ["Exported", "export_file"]
 

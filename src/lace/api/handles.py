@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 from lace.answering.warm import WarmLinks
 from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
-from lace.errors import Code, LaceError, UsageError
+from lace.errors import Code, UsageError
 from lace.ids import Verifier, parse_verifier
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
-from lace.projection import DATA, Type, read_value
 from lace.record.build import build_plex, seal
 from lace.record.model import Plex, Record, Seal
 from lace.recordstore.base import RecordStore
@@ -27,6 +26,7 @@ from lace.recordstore.sqlite import SqliteStore
 from lace.rooms import Room
 from lace.text import shown
 from lace.transport.address import Address, parse_address
+from lace.values import DATA, Type, read_value
 
 if TYPE_CHECKING:
     from lace.settings import Settings
@@ -87,7 +87,7 @@ class RecordKind:
             return
         try:
             read_value(value, type)
-        except (ValueError, ArithmeticError, RecursionError, LaceError):
+        except ValueError:
             text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
             raise UsageError(
                 f"{name} of {self.app} is of type {type}, and {shown(text)} is not",

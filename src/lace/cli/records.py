@@ -31,10 +31,11 @@ from lace.dates import local_date
 from lace.errors import Code, UsageError
 from lace.ids import is_verifier
 from lace.policy.module import PolicyModule
-from lace.projection import HASH, Cell, cell_of, entry_of, newest_of
+from lace.projection import HASH, cell_of, entry_of, newest_of
 from lace.record.model import Record
 from lace.settings import read_selector
 from lace.urc import Prefix, parse_urc
+from lace.values import Cell
 
 DATE: Final = "Date"
 PLACE: Final = "Place"

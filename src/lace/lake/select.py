@@ -20,9 +20,10 @@ from lace.lake.jobs import job
 from lace.lake.rows import PROMOTED
 from lace.lake.tables import Snapshot
 from lace.limits import Limits
-from lace.projection import DATA, HASH, STANDARD
+from lace.projection import HASH, STANDARD
 from lace.record.facts import facts as facts_of
 from lace.rules import MemorySource
+from lace.values import DATA
 from lace.vocabulary import SELECT_HAVE
 
 if TYPE_CHECKING:

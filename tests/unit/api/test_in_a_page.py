@@ -1,0 +1,46 @@
+"""What a page needs is there without what its bundle leaves out: files, servers, tables, commands."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+BUNDLE = Path(__file__).parents[3] / "web" / "bundle.py"
+SCRIPT = """
+import importlib, sys
+from importlib.abc import MetaPathFinder
+
+class LeftOut(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        parts = name.split(".")
+        if parts[0] == "lace" and {left_out}.intersection(parts[1:]):
+            raise ImportError(f"the bundle has no {{name}}")
+
+sys.meta_path.insert(0, LeftOut())
+import lace
+for name in ("admit", "diff", "explain", "for_each", "get", "list", "open", "open_interlace", "store", "sync"):
+    assert callable(getattr(lace, name))
+for name in ("Invitation", "RecordKind", "Room", "SigningKey"):
+    assert isinstance(getattr(lace, name), type)
+"""
+
+
+def left_out() -> set[str]:
+    for node in ast.parse(BUNDLE.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "LEFT_OUT":
+            assert isinstance(node.value, ast.Call)
+            names = ast.literal_eval(node.value.args[0])
+            return {name.removesuffix(".py") for name in names}
+    raise AssertionError("web/bundle.py does not say what it leaves out")
+
+
+def test_what_a_page_needs_is_in_its_bundle() -> None:
+    absent = left_out() - {"extras"}  # only what dials needs it, and a page dials in its own way
+    assert "projection" in absent
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(left_out=absent)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
