@@ -22,7 +22,7 @@ from lace.datalog.change import Change
 from lace.ids import Verifier
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import PolicyModule, module_from_text
-from lace.policy.one_by_one import OneByOne
+from lace.policy.one_by_one import Entry, OneByOne
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Expose, Exposure
@@ -229,3 +229,47 @@ def test_what_is_decided_apart_is_what_is_decided_together(
         send |= {row for row in apart.may_send if row == (record,)}
         request |= {row for row in apart.may_request if row == (record,)}
     assert answers(together) == (send, request)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    selectors_apart(), selectors_apart(), stores, exposures, st.integers(1, 3), st.integers(1, 3)
+)  # fmt: skip
+def test_records_can_be_decided_one_by_one(
+    mine: PolicyModule,
+    theirs: PolicyModule,
+    facts: list[Fact],
+    exposure: Exposure,
+    at_once: int,
+    batch: int,
+) -> None:
+    plan = plan_of(mine, theirs)
+    told_by = OneByOne.guards(plan, 0, exposure)
+    if told_by is None:
+        return
+    here = [record for record in RECORDS if ("Have", record) in facts]
+    records = {(p.name, p.arity) for p in RECORD_FACTS}
+    facts = [fact for fact in facts if (fact[0], len(fact) - 1) not in records or fact[1] in here]
+    together = policy_of(mine, theirs, facts, exposure)
+    entries = []
+    for record in here:
+        own = [fact for fact in facts if fact[1] == record]
+        fields = sorted({(f[2], int(f[3]), f[4]) for f in own if f[0] == "Field"})
+        others = tuple(f for f in own if f[0] in {"RecordLink", "BlobHash"})
+        entries.append(Entry(record, fields, others))
+    guards = [
+        entry
+        for entry in entries
+        if any(values <= {(name, value) for name, _, value in entry.fields} for values in told_by)
+    ]
+    rules = OneByOne(plan, 0, exposure, at_once=at_once)
+    runtime = tuple(fact for fact in facts if fact[0] in {"TickTAI", "Peer"})
+    batches = [entries[i : i + batch] for i in range(0, len(entries), batch)]
+    parts = list(rules.sendable(batches, runtime, guards))
+    assert all(len(part) <= at_once for part in parts)
+    sent = {(entry.record,) for part in parts for entry in part}
+    assert sent == set(together.may_send)
+    offers = [fact for fact in facts if fact[0] in {"Advertised", "AdvertisedField"}]
+    wanted = rules.requestable(offers, runtime, guards)
+    absent = {row[0] for row in together.may_request}.difference(here)
+    assert wanted.difference(here) == absent

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
+import forge
 from plain import PlainAnswers
 from simulator import KEYS, MONOTONE, NOW, held, population, small_parameters
 
@@ -29,7 +30,7 @@ from lace.interlace.parameters import Parameters
 from lace.limits import Limits
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.view import Exposure
-from lace.record import Record, build_plex
+from lace.record import Record, build_plex, seal
 from lace.recordstore import MemoryStore
 from lace.selectors import room
 from lace.stream.binding import Endpoint
@@ -107,6 +108,24 @@ LATE = [
 ]
 
 
+def _of_a_room(app: str, number: int, writer: int, member: int | None = None) -> Record:
+    extras = [] if member is None else [("Member", KEYS[member].verifier)]
+    plex = build_plex(
+        group="g", app=app, name=f"room/{number}", tai=f"{number:010d}:{0:09d}", extras=extras
+    )
+    return seal(plex, KEYS[writer], aux=forge.AUX)
+
+
+ROOM = [
+    _of_a_room("notes/member", 1, 0, 1),
+    _of_a_room("notes/member", 2, 1, 2),
+    _of_a_room("notes/ended", 3, 0, 1),
+    _of_a_room("notes/message", 4, 1),
+    _of_a_room("notes/message", 5, 2),
+]
+"""Two grants, one of them passed on, the end of the first, and what both members wrote."""
+
+
 @dataclass(frozen=True, slots=True)
 class Deed:
     """Something that one lace does, or that befalls it."""
@@ -147,7 +166,7 @@ class Story:
     @classmethod
     def draw(cls, chance: random.Random, *, steady: bool = False) -> Story:
         """``steady`` leaves out what may well end otherwise without memory."""
-        records = (*population(chance, 20), *LATE)
+        records = (*population(chance, 15), *LATE, *ROOM)
         numbers = range(len(records))
         some = chance.choice([0.0, 0.3, 0.7, 1.0])
         has = {

@@ -26,7 +26,6 @@ from lace.record.model import Record
 from lace.rules import LocalFacts
 from lace.vocabulary import FIELD, HAVE
 
-_SHOWN: Final = Exposure(default="everything")  # of records that are known to be shown
 _IN_FIELDS: Final = frozenset((HAVE, FIELD))
 
 
@@ -92,16 +91,16 @@ class OneByOne:
         guards: Sequence[Entry] = (),
     ) -> Iterator[list[Entry]]:
         """Yield those of the entries that may be sent, in parts of a bounded size."""
-        shown_guards = list(self.shown(guards, runtime)) if guards else []
+        shown_guards = len(self.shown(guards, runtime)) if guards else 0
         waiting: list[Entry] = []
         for batch in batches:
             shown = self.shown((*guards, *batch), runtime)
-            waiting += shown[len(shown_guards) :]  # guards are shown or not by themselves
+            waiting += shown[shown_guards:]  # guards are shown or not by themselves
             while len(waiting) >= self.at_once:
-                yield self._sendable(waiting[: self.at_once], shown_guards, runtime)
+                yield self._sendable(waiting[: self.at_once], guards, runtime)
                 del waiting[: self.at_once]
         if waiting:
-            yield self._sendable(waiting, shown_guards, runtime)
+            yield self._sendable(waiting, guards, runtime)
 
     def requestable(
         self, offers: Iterable[Fact], runtime: tuple[Fact, ...], guards: Sequence[Entry] = ()
@@ -110,7 +109,7 @@ class OneByOne:
         source = self._source(guards, runtime)
         for fact in offers:
             source.add(fact)
-        return {row[0] for row in self._policy(source, self.exposure).may_request}
+        return {row[0] for row in self._policy(source).may_request}
 
     def shown(self, entries: Sequence[Entry], runtime: tuple[Fact, ...]) -> Sequence[Entry]:
         """Return what the peer's rules may see."""
@@ -127,13 +126,14 @@ class OneByOne:
         return [entry for entry in entries if entry.record in shown]
 
     def _sendable(
-        self, shown: list[Entry], guards: list[Entry], runtime: tuple[Fact, ...]
+        self, shown: list[Entry], guards: Sequence[Entry], runtime: tuple[Fact, ...]
     ) -> list[Entry]:
-        may_send = self._policy(self._source([*guards, *shown], runtime), _SHOWN).may_send
+        """Return those of shown records that may be sent; own rules look at all guards."""
+        may_send = self._policy(self._source([*guards, *shown], runtime)).may_send
         return [entry for entry in shown if (entry.record,) in may_send]
 
-    def _policy(self, source: LocalFacts, exposure: Exposure) -> ExchangePolicy:
-        return ExchangePolicy(self.plan, self.index, source, exposure, self.limits)
+    def _policy(self, source: LocalFacts) -> ExchangePolicy:
+        return ExchangePolicy(self.plan, self.index, source, self.exposure, self.limits)
 
     def _source(self, entries: Sequence[Entry], runtime: tuple[Fact, ...]) -> LocalFacts:
         source = LocalFacts(runtime, self.limits)

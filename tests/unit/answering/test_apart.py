@@ -248,6 +248,34 @@ def test_guards_that_a_peer_cannot_see_do_not_count_for_that(stores: Stores) -> 
     assert meeting.pair.left.local.policy is None
 
 
+@pytest.mark.parametrize("stays", [True, False])
+def test_own_rules_look_at_guards_that_a_peer_cannot_see(stores: Stores, stays: bool) -> None:
+    unless_closed = module_from_text(
+        "SelectHave(P) :- Have(P), Field(P,'App',_,'notes'), not Closed().\n"
+        "SelectAdvertised(P,S) :- Advertised(P,S), not Closed().\n"
+        "Closed() :- Field(Q,'App',_,'closed').\n"
+    )
+    shows = module_from_text(
+        "AllowQueryRecord(V,P) :- Have(P), Field(P,'App',_,'notes'), Peer(V).\n", Facet.EXPOSE
+    )
+    closed = note(1, app="closed")
+    stores[0].save([closed, *(note(i) for i in range(5))])
+    stores[1].save([note(9)])
+    modules, exposure = (unless_closed, NOTES), (Exposure((shows,)), SELECTED)
+    meeting = Meeting(stores, modules, exposure=exposure, stays=stays)
+    assert meeting.pair.left.local.policy is None
+    assert held(stores[1]) == {note(9).hash}
+    assert not stores[0].has(note(9).hash)
+    stores[0].forget([closed.hash])
+    if stays:
+        meeting.wake()
+    else:
+        meeting.end()
+        meeting = Meeting(stores, modules, exposure=exposure)
+    assert held(stores[0]) == held(stores[1]) == {note(i).hash for i in (0, 1, 2, 3, 4, 9)}
+    meeting.end()
+
+
 # --- limits count what the peer may see (L62) ---
 
 

@@ -48,7 +48,7 @@ DUE = module_from_text(
 OPEN = module_from_text(
     "SelectHave(P) :- Have(P), Open().\n"
     "SelectAdvertised(P,S) :- Advertised(P,S).\n"
-    "Open() :- Have(P), Field(P,'App',_,'notes').\n"
+    "Open() :- Have(P), Field(P,'App',_,A), A != 'closed'.\n"
 )
 
 
