@@ -25,6 +25,11 @@ _ADVERT: Final = re.compile(
     rf"((?:AdvertisedField\('\1','\2','{_VALUE}','(?:0|[1-9][0-9]{{0,8}})','{_VALUE}'\)\n)*)"
 )
 _END: Final = len("')\n")
+# One text for each of the names that nearly all records have, however many there are.
+_NAMES: Final = {
+    name: name
+    for name in ("App", "Data-Length", "Group", "Name", "Signature", "Signed-By", "TAI", "Type")
+}
 
 
 def read_listing(
@@ -35,6 +40,7 @@ def read_listing(
         return None
     text = content.decode("ascii")
     found: Listing = {}
+    seen: dict[str, FieldValue] = {}  # most records share some of their fields
     at = 0
     while at < len(text):
         match = _ADVERT.match(text, at)
@@ -42,7 +48,7 @@ def read_listing(
             return None
         record, claimed, lines = match.groups()
         beginning = f"AdvertisedField('{record}','{claimed}','"
-        fields = _fields(lines, beginning, limits.value_bytes)
+        fields = _fields(lines, beginning, limits.value_bytes, seen)
         if claimed != source or record in found or fields is None:
             return None
         found[record] = Advertisement(record, source, fields), digest_of(content[at : match.end()])
@@ -50,14 +56,19 @@ def read_listing(
     return found
 
 
-def _fields(lines: str, beginning: str, longest: int) -> tuple[FieldValue, ...] | None:
+def _fields(
+    lines: str, beginning: str, longest: int, seen: dict[str, FieldValue]
+) -> tuple[FieldValue, ...] | None:
     """Return the fields of lines that all begin alike, or None if they are long or in disorder."""
     fields: list[FieldValue] = []
     for rest in lines.split(beginning)[1:]:
-        if len(rest) > longest:
-            return None
-        name, index, value = rest[:-_END].split("','")
-        fields.append((name, int(index), value))
+        field = seen.get(rest)
+        if field is None:
+            if len(rest) > longest:
+                return None
+            name, index, value = rest[:-_END].split("','")
+            field = seen[rest] = _NAMES.get(name, name), int(index), value
+        fields.append(field)
     if any(one[:2] >= other[:2] for one, other in pairwise(fields)):
         return None
     return tuple(fields)

@@ -35,7 +35,7 @@ class Parameters:
     """Records of one job: several threads share what is saved at once."""
     hold_bytes: int = 4 * MIB
     """Record bytes held in memory at one time, either way; as much again while it is stored."""
-    hold_fresh_bytes: int = 16 * MIB
+    hold_fresh_bytes: int = 8 * MIB
     """About how much is kept at hand of records from being stored until they are evaluated."""
     answer_at_once: int = 5000
     """Records in one part of an answer about policy."""
