@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,10 @@ def open_page(page: Page, link: str, fragment: str = "") -> None:
         page.locator("#show-ends").check()
     if "step=" not in fragment and page.locator("#to-end").is_enabled():
         page.locator("#to-end").click()
+
+
+def find_scenario_text(name: str) -> str:
+    return library()[name].read_text(encoding="utf-8")
 
 
 def step_of(page: Page) -> tuple[int, int]:
@@ -964,6 +969,43 @@ def test_the_slider_leads_anywhere_in_the_scene(page: Page, link: str) -> None:
     slider.press("End")
     is_at(page, end)
     assert "fixed point" in (slider.get_attribute("aria-valuetext") or "")
+
+
+def test_many_records_sent_together_stay_legible(page: Page, tmp_path: Path) -> None:
+    """Each arrow is drawn near its end, labels do not cross, and what is not explained is said."""
+    text = find_scenario_text("notes-room")
+    ids = [f"n{number}" for number in range(120)]
+    notes = "".join(
+        f'[record.{id}]\nat = "//notes-demo//notes/message//msg/bob/{id}"\nby = "bob"\n'
+        f'tai = "1699992000:000000001"\nfields = {{ Title = "{id}" }}\ndata = "{id}"\n\n'
+        for id in ids
+    )
+    text = text.replace("[rules]", f"{notes}[rules]", 1)
+    text = text.replace(
+        '"bob-note", "mallory-note"', f'"bob-note", {str(ids)[1:-1]}, "mallory-note"', 1
+    )
+    (tmp_path / "many.toml").write_text(text, encoding="utf-8")
+    with workbench(str(tmp_path / "many.toml")) as link:
+        page.goto(link)
+        page.wait_for_selector("html[data-ready=ready]")
+        page.keyboard.press("End")
+        end = step_of(page)[1]
+        page.locator("#scrub").fill(str(int(page.locator("#scrub").get_attribute("max") or 0) // 2))
+        expect(page.locator("#sentence")).to_contain_text("transfer")
+        assert step_of(page)[0] < end
+        boxes = page.evaluate(
+            """() => [...document.querySelectorAll('.arrow.k-record .label')].map((label) => {
+              const box = label.getBoundingClientRect();
+              return [box.left, box.top, box.right, box.bottom];
+            })"""
+        )
+        assert len(boxes) > 20
+        tops = sorted(box[1] for box in boxes)
+        assert all(below - above > 12 for above, below in pairwise(tops))
+        named = page.locator(".why h3").first.inner_text()
+        assert named.startswith("Why n")
+        expect(page.locator(".why").get_by_text("Not known here")).to_have_count(0)
+        page.goto("about:blank")
 
 
 def test_back_leads_through_stories_scenes_and_tabs(page: Page, link: str) -> None:

@@ -126,8 +126,9 @@ def _declassified(
     policy: ExchangePolicy, examined: list[str], visible: set[str]
 ) -> list[Declassified]:
     found = []
+    by = policy.explainers()
     for record in examined:
-        proof = policy.explain_send(record).mine
+        proof = policy.explain_send(record, by).mine
         hidden = sorted(_records_in(proof) - visible - {record}) if proof is not None else []
         if hidden:
             found.append(Declassified(record=record, hidden=tuple(hidden[:3])))

@@ -73,6 +73,9 @@ class Verdict:
         return self.layer is Layer.ALLOWED
 
 
+_Explainers = tuple[Explainer, Explainer]
+
+
 @dataclass(slots=True)
 class ExchangePolicy:
     """One side's execution of an agreed plan."""
@@ -187,14 +190,17 @@ class ExchangePolicy:
 
     # --- why ---
 
-    def explain_send(self, record: str) -> Verdict:
-        """Say why a record may be sent, or what stands in its way."""
+    def explain_send(self, record: str, by: _Explainers | None = None) -> Verdict:
+        """Say why a record may be sent, or what stands in its way.
+
+        ``by`` is what ``explainers`` returned: who asks for many records has it work once.
+        """
         if next(self.source.query(HAVE, record), None) is None:
             return Verdict(record=record, layer=Layer.NOT_HERE, detail="it is not stored here")
-        return self._explain(record, SELECT_HAVE, (record,), MAY_SEND)
+        return self._explain(record, SELECT_HAVE, (record,), MAY_SEND, by)
 
-    def explain_request(self, record: str) -> Verdict:
-        """Say why a record may be requested, or what stands in its way."""
+    def explain_request(self, record: str, by: _Explainers | None = None) -> Verdict:
+        """Say why a record may be requested, or what stands in its way; ``by`` is as above."""
         if not is_record_hash(record):
             detail = "its hash is of a format that this engine cannot validate"
             return Verdict(record=record, layer=Layer.FORMAT, detail=detail)
@@ -203,11 +209,21 @@ class ExchangePolicy:
         adverts = sorted(self.source.query(ADVERTISED, record))
         if not adverts:
             return Verdict(record=record, layer=Layer.NOT_ADVERTISED, detail="nobody advertised it")
-        verdicts = [self._explain(record, SELECT_ADVERTISED, row, MAY_REQUEST) for row in adverts]
+        by = by or self.explainers()
+        verdicts = [
+            self._explain(record, SELECT_ADVERTISED, row, MAY_REQUEST, by) for row in adverts
+        ]
         return next((v for v in verdicts if v.allowed), verdicts[0])
 
-    def _explain(self, record: str, facet: Predicate, row: Row, lowered: Predicate) -> Verdict:
-        mine, theirs = self.explainers()
+    def _explain(
+        self,
+        record: str,
+        facet: Predicate,
+        row: Row,
+        lowered: Predicate,
+        by: _Explainers | None,
+    ) -> Verdict:
+        mine, theirs = by or self.explainers()
         my_proof = mine.why(facet, row)
         if my_proof is None:
             return Verdict(

@@ -68,10 +68,12 @@ def verdict_json(verdict: Verdict) -> Json:
 
 def verdicts_json(policy: ExchangePolicy, held: set[str], advertised: set[str]) -> Json:
     """Return the verdict on each record that one side has or has heard of."""
+    by = policy.explainers()
     return {
-        "send": {hash: verdict_json(policy.explain_send(hash)) for hash in sorted(held)},
+        "send": {hash: verdict_json(policy.explain_send(hash, by)) for hash in sorted(held)},
         "request": {
-            hash: verdict_json(policy.explain_request(hash)) for hash in sorted(advertised - held)
+            hash: verdict_json(policy.explain_request(hash, by))
+            for hash in sorted(advertised - held)
         },
     }
 

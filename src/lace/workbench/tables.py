@@ -7,6 +7,7 @@ which version counts is for rules to say.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from lace.ids import RecordHash
@@ -33,12 +34,18 @@ def table_of(
     rows: list[Json] = []
     known: dict[str, list[FieldValue]] = {}
     for record, more in held:
-        known[record.hash] = [(name, value) for name, _, value in fields(record)]
+        known[record.hash] = _told_by(record)
         rows.append({"hash": str(record.hash), "state": "have"} | more)
     for hash in sorted(heard):
         known[hash] = list(heard[hash])
         rows.append({"hash": hash, "told": [list(one) for one in known[hash]]} | states[hash])
     return _by_coordinate(rows, known)
+
+
+@lru_cache(maxsize=4096)
+def _told_by(record: Record) -> list[FieldValue]:
+    """Return names and values of a record's fields; the same records are in table after table."""
+    return [(name, value) for name, _, value in fields(record)]
 
 
 def _by_coordinate(rows: list[Json], known: Mapping[str, list[FieldValue]]) -> list[Json]:

@@ -99,7 +99,7 @@ class Tracker:
         for delivery in deliveries:
             if len(frames) <= MOST_STEPS:
                 frames.append(self._frame(delivery))
-                held_after.append(self._held())
+                held_after.append(held_after[-1] if _only_waits(delivery) else self._held())
         return frames
 
     def _held(self) -> dict[str, list[str]]:
@@ -110,7 +110,8 @@ class Tracker:
         self._follow(delivery)
         if delivery.evaluated:
             self._policy[delivery.to] = self._policy_number(delivery.to)
-        self._table[delivery.to] = self._rows(delivery.to)
+        if not _only_waits(delivery):
+            self._table[delivery.to] = self._rows(delivery.to)
         return {
             "step": delivery.number - self.meeting.first,
             "to": delivery.to,
@@ -288,6 +289,15 @@ class Tracker:
             if isinstance(message.crossing, m.PeerRecord):
                 made["inspection"] = inspection_json(message.crossing.raw)
         return made
+
+
+def _only_waits(delivery: Delivery) -> bool:
+    """Whether a record came that waits with others for the end of its phase: nothing else moved."""
+    return (
+        isinstance(delivery.given, m.PeerRecord)
+        and not (delivery.events or delivery.sent or delivery.lost or delivery.evaluated)
+        and delivery.after is delivery.before
+    )
 
 
 def _field_values(told: dict[tuple[str, str], str]) -> list[FieldValue]:

@@ -1,6 +1,6 @@
 // One lace: its records as a table, or its rules in an editor.
 // @ts-check
-import { html } from "../vendor/preact.js";
+import { html, useRef } from "../vendor/preact.js";
 import * as state from "../state.js";
 import { glossed } from "./glossary.js";
 import { RulesPanel } from "./rules.js";
@@ -60,6 +60,8 @@ const MOST_ROWS = 400;
 
 /** @param {{side: number}} properties */
 function Table({ side }) {
+  /** @type {Map<string, {row: object, sign: string, node: any}>} */
+  const kept = useRef(new Map()).current;
   const peer = state.pair.value[side];
   const other = state.pair.value[1 - side];
   const before = new Map(state.rowsBefore(side).map((row) => [row.hash, row.state]));
@@ -74,6 +76,22 @@ function Table({ side }) {
     .map((m) => [m.record, m.arrives === null ? "lost on the way" : "leaving"]));
   const seen = masked ? `newest that ${other?.title ?? "the other"}’s rules see` : "newest here";
   const marked = rows.some((row) => isTip(row, masked));
+  /** Of hundreds of rows a step changes a few: the others are the same object, and not drawn again.
+   * @param {import("../types.js").Row} row */
+  const drawn = (row) => {
+    const properties = {
+      side, columns, chosen: state.selection.value?.hash === row.hash, other: other?.title ?? "",
+      fresh: state.frame.value !== null && before.get(row.hash) !== row.state,
+      masked: masked && row.state === "have" && row.hidden === true,
+      leaving: outgoing.get(row.hash) ?? "", newest: isTip(row, masked) ? seen : "",
+    };
+    const sign = JSON.stringify(properties);
+    const known = kept.get(row.hash);
+    if (known?.row === row && known.sign === sign) return known.node;
+    const node = html`<${RecordRow} key=${row.hash} row=${row} ...${properties} />`;
+    kept.set(row.hash, { row, sign, node });
+    return node;
+  };
   return html`
     <div class="scroll" tabindex="0" role="region" aria-label=${`Records of ${peer.title}`}>
       <table>
@@ -82,9 +100,7 @@ function Table({ side }) {
         ${groups(rows.slice(0, MOST_ROWS)).map(({ at, found }, index) => html`
         <tbody key=${at || index} class=${at ? "versions" : ""}>
           ${at ? html`<tr class="coordinate"><th scope="rowgroup" colspan=${columns.length + 2}><code>${at}</code> <small>${counted(all.filter((row) => row.at === at).length, "version")}</small></th></tr>` : null}
-          ${found.map((row) => html`<${RecordRow} key=${row.hash} row=${row} side=${side} columns=${columns}
-            fresh=${state.frame.value !== null && before.get(row.hash) !== row.state} masked=${masked && row.state === "have" && row.hidden === true}
-            leaving=${outgoing.get(row.hash) ?? ""} newest=${isTip(row, masked) ? seen : ""} other=${other?.title ?? ""} />`)}
+          ${found.map(drawn)}
         </tbody>`)}
       </table>
       ${marked ? html`<p class="footnote"><span aria-hidden="true">${ICONS.newest}</span> ${seen}: the raw tip, by time and then by hash. A candidate, not a truth; which version counts is for rules to say.</p>` : null}
@@ -124,9 +140,8 @@ function knownFields(row) {
   return (state.recording.value?.records[row.hash]?.fields ?? []).map((f) => [f[0], f[2]]);
 }
 
-/** @param {{row: import("../types.js").Row, side: number, columns: string[], fresh: boolean, masked: boolean, leaving: string, newest: string, other: string}} properties */
-function RecordRow({ row, side, columns, fresh, masked, leaving, newest, other }) {
-  const chosen = state.selection.value?.hash === row.hash;
+/** @param {{row: import("../types.js").Row, side: number, columns: string[], fresh: boolean, masked: boolean, leaving: string, newest: string, other: string, chosen: boolean}} properties */
+function RecordRow({ row, side, columns, fresh, masked, leaving, newest, other, chosen }) {
   const words = [];
   if (fresh) words.push("new");
   if (leaving) words.push(leaving);

@@ -137,23 +137,25 @@ function Arrow({ message, y, at, nth, crowded }) {
   const classes = ["arrow", `k-${message.kind}`, under ? "under" : "", later ? "later" : "", chosen ? "chosen" : "", about ? "about" : "", message.deed || lost ? "bad" : ""].join(" ");
   const dx = to > from ? 1 : -1;
   const slope = (y2 - y1) / (x2 - from);
-  // One of hundreds that were sent together would cross everything in between.
+  // One of hundreds that were sent together would cross everything in between: its end is enough.
   const long = !lost && y2 - y1 > LONG * ROW;
-  const start = long ? x2 - (x2 - from) * ((LONG * ROW) / (3 * (y2 - y1))) : from;
+  const [x0, y0] = long ? [x2 - 90 * dx, y2 - ROW * 0.7] : [from, y1];
   const angle = (Math.atan(slope) * 180) / Math.PI;
   const label = message.deed ? `${DEEDS[message.deed]}: ${message.summary}` : message.summary;
   return html`
     <g class=${classes} onClick=${() => state.selectMessage(message.number)}>
-      <line x1=${start + 4 * dx} y1=${y1 + (start - from) * slope} x2=${x2 - 6 * dx} y2=${y2 - slope * 6 * dx} />
+      <line x1=${x0 + 4 * dx} y1=${y0} x2=${x2 - 6 * dx} y2=${long ? y2 : y2 - slope * 6 * dx} />
       ${lost
         ? html`<text class="cross" x=${x2} y=${y2 + 4} text-anchor="middle">✕</text>`
         : html`<path d=${`M${x2 - 5 * dx},${y2} l${-7 * dx},-4 l0,8 z`} />`}
       ${message.kind === "end" && !message.deed ? null : lost
         ? html`<text class="label" x=${x2 + 9 * dx} y=${y2 + 4} text-anchor=${dx > 0 ? "start" : "end"}>${cutText(label)}</text>`
-        : crowded || long
+        : long
+        ? html`<text class="label" x=${x0} y=${y2 + 3} text-anchor=${dx > 0 ? "end" : "start"}>${cutText(label)}</text>`
+        : crowded
         ? html`<text class="label" x=${to - 16 * dx} y=${y2 - 5} transform=${`rotate(${angle} ${to} ${y2})`} text-anchor=${dx > 0 ? "end" : "start"}>${cutText(label)}</text>`
         : html`<text class="label" x=${from + 9 * dx} y=${y1 - 4 + slope * 12 * dx} text-anchor=${dx > 0 ? "start" : "end"}>${cutText(label)}</text>`}
-      <line class="hit" x1=${start} y1=${y1 + (start - from) * slope} x2=${x2} y2=${y2}><title>${message.summary}</title></line>
+      <line class="hit" x1=${x0} y1=${y0} x2=${x2} y2=${y2}><title>${message.summary}</title></line>
     </g>`;
 }
 

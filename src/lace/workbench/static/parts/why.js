@@ -46,6 +46,10 @@ function Side({ side, hash }) {
   }
   if (send) return html`<article>${title}<${VerdictView} verdict=${send} yes=${`${me.title} may send it to ${you.title}`} no=${`${me.title} does not send it to ${you.title}`} you=${you.title} me=${me.title} side=${side} /></article>`;
   if (request) return html`<article>${title}<${VerdictView} verdict=${request} yes=${`${me.title} may ask ${you.title} for it`} no=${`${me.title} does not ask for it`} you=${you.title} me=${me.title} side=${side} /></article>`;
+  if (row && found.unexplained) {
+    return html`<article>${title}<p class="verdict"><b>– Not explained.</b> There are more records here than a
+      recording explains; ${found.unexplained} were left out.</p></article>`;
+  }
   const theirs = state.rows(1 - side).some((r) => r.hash === hash && r.state === "have");
   return html`<article>${title}<p class="verdict no"><b>– Not known here.</b> ${me.title} has not heard of it${theirs ? `: ${you.title} has not advertised it` : ""}.</p></article>`;
 }
