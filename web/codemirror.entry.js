@@ -5,10 +5,9 @@ export {
   HighlightStyle, StreamLanguage, bracketMatching, syntaxHighlighting,
 } from "@codemirror/language";
 export { lintGutter, lintKeymap, setDiagnostics } from "@codemirror/lint";
-export { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
+export { searchKeymap } from "@codemirror/search";
 export { Compartment, EditorState, RangeSet, StateEffect, StateField } from "@codemirror/state";
 export {
-  Decoration, EditorView, GutterMarker, drawSelection, gutter, highlightActiveLine, hoverTooltip,
-  keymap, lineNumbers, placeholder,
+  EditorView, GutterMarker, drawSelection, gutter, highlightActiveLine, keymap, lineNumbers,
 } from "@codemirror/view";
 export { tags } from "@lezer/highlight";
