@@ -1008,6 +1008,26 @@ def test_many_records_sent_together_stay_legible(page: Page, tmp_path: Path) -> 
         page.goto("about:blank")
 
 
+def test_a_map_shows_all_peers_of_a_story_and_who_meets_whom(page: Page, link: str) -> None:
+    open_page(page, link, "#s=cache-fill&scene=0&step=0")
+    shown = page.locator(".map")
+    expect(shown.locator(".peer")).to_have_count(3)
+    expect(shown.locator(".meets")).to_have_count(2)
+    expect(shown.locator(".meets.here text")).to_have_text("1, 2, 3")
+    built = find_scenario("cache-fill")
+    done = run_scenario(built)
+    page.locator(".meets:not(.here) text").click()
+    expect(page.locator(".scene[aria-current] b")).to_have_text("4")
+    page.keyboard.press("End")
+    for peer in built.scenario.peers:
+        line = f"{peer.title}: {len(done.steps[3].held[peer.id])} record"
+        expect(shown.locator("li", has_text=line)).to_have_count(1)
+    expect(shown.locator("ul")).to_contain_text("meets")
+    page.select_option("#scenario", "notes-room")
+    expect(page.locator(".story h2")).to_have_text("Notes room")
+    expect(shown).to_have_count(0)  # two are there to be seen already
+
+
 def test_back_leads_through_stories_scenes_and_tabs(page: Page, link: str) -> None:
     open_page(page, link, "#s=notes-room&scene=0&step=3")
     page.keyboard.press("2")

@@ -4,6 +4,7 @@ import { html, useEffect } from "../vendor/preact.js";
 import * as engine from "../engine.js";
 import * as state from "../state.js";
 import { glossed } from "./glossary.js";
+import { PeerMap } from "./map.js";
 import { Tour } from "./tour.js";
 
 export function Header() {
@@ -105,6 +106,7 @@ export function Story() {
             </button></li>`;
         })}
       </ol>
+      <${PeerMap} />
       <${Notice} />
     </section>`;
 }
