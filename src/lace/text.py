@@ -31,7 +31,36 @@ def fault(text: str) -> Code | None:
         return Code.TEXT_UTF8  # a lone surrogate has no UTF-8 form
     if "Cn" in categories:
         return Code.TEXT_UNASSIGNED
+    if _disorder(text) is not None:
+        return Code.TEXT_NFC
     return None if normalize("NFC", text) == text else Code.TEXT_NFC
+
+
+def _disorder(text: str) -> int | None:
+    """Return the first place that alone forbids NFC, or None; what has none is normalised quickly.
+
+    To put a run of marks in order takes time that grows with the square of its length. In NFC each
+    run is in order, and no character stands that decomposes by itself. So this is looked at first.
+    """
+    from unicodedata2 import combining, normalize
+
+    classes: dict[str, int] = {}
+    never: set[str] = set()
+    for character in set(text):
+        classes[character] = combining(character)
+        if normalize("NFC", character) != character:
+            never.add(character)
+    if never:
+        return next(i for i, character in enumerate(text) if character in never)
+    if len({*classes.values()} - {0}) < 2:
+        return None
+    before = 0
+    for i, character in enumerate(text):
+        now = classes[character]
+        if 0 < now < before:
+            return i
+        before = now
+    return None
 
 
 def fault_at(text: str) -> tuple[Code, int] | None:
@@ -42,8 +71,11 @@ def fault_at(text: str) -> tuple[Code, int] | None:
     from unicodedata2 import normalize
 
     if code is Code.TEXT_NFC:
-        pairs = zip(text, normalize("NFC", text), strict=False)
-        return code, next((i for i, (a, b) in enumerate(pairs) if a != b), len(text) - 1)
+        disorder = _disorder(text)
+        head = text if disorder is None else text[:disorder]
+        pairs = zip(head, normalize("NFC", head), strict=False)
+        last = len(text) - 1 if disorder is None else disorder
+        return code, next((i for i, (a, b) in enumerate(pairs) if a != b), last)
     return code, next(i for i, character in enumerate(text) if fault(character) is code)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import unicodedata2
 from hypothesis import given
@@ -80,3 +82,52 @@ def test_shown_text_is_short_and_printable(value: str | bytes) -> None:
     shown = text.shown(value)
     assert shown.isprintable()
     assert len(shown) < 700
+
+
+# Marks of several classes, characters that decompose, and characters that marks compose with.
+_MARKS = "ae\u0301\u0323\u0327\u0338\u0344\u0f71\u0f72\u0f73\u1ea5\u1ea1\u3099か\u1100\u1161"
+
+
+@pytest.mark.req("010-REC-08")
+@given(st.text(st.sampled_from(_MARKS), max_size=12))
+def test_the_text_rule_is_nfc_whatever_marks_follow_each_other(value: str) -> None:
+    is_nfc = unicodedata2.normalize("NFC", value) == value
+    assert text.fault(value) is (None if is_nfc else Code.TEXT_NFC)
+    found = text.fault_at(value)
+    assert (found is None) is is_nfc
+    if found is not None:
+        code, at = found
+        assert code is Code.TEXT_NFC
+        assert 0 <= at < len(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "a" + "\u0301\u0323" * 50_000,
+        "\u0f71" + "\u0f73" * 50_000,
+        "\u1ea5" + "\u0301\u0323" * 50_000,
+        "a\u0323\u0301 " * 100 + "\u0301\u0323" * 50_000,
+    ],
+)
+def test_no_run_of_marks_out_of_order_is_ever_normalised(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # To order n marks takes n x n steps, in one call that nothing can interrupt.
+    real = unicodedata2.normalize
+    longest = 0
+
+    def normalize(form: str, given: str) -> str:
+        nonlocal longest
+        parts = "".join(real("NFD", character) for character in given[:1000])
+        classes = map(unicodedata2.combining, parts)
+        if any(0 < b < a for a, b in itertools.pairwise(classes)):
+            longest = max(longest, len(given))
+        return str(real(form, given))
+
+    monkeypatch.setattr(unicodedata2, "normalize", normalize)
+    assert text.fault(value) is Code.TEXT_NFC
+    found = text.fault_at(value)
+    assert found is not None
+    assert found[0] is Code.TEXT_NFC
+    assert longest < 2000
