@@ -400,6 +400,11 @@ class Code(StrEnum):
         "A rule exceeds a limit of the engine.",
         "Make it smaller, or raise the named limit on purpose.",
     )
+    LACEGRAM_COST = (
+        "lacegram.cost",
+        "The rules cost more than a peer may ask for, whatever the facts are.",
+        "Split the rule with helper predicates, join its parts by a variable, or leave parts out.",
+    )
     LACEGRAM_UNKNOWN_PREDICATE = (
         "lacegram.unknown-predicate",
         "A predicate is used that no rule defines and no profile supplies.",

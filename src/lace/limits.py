@@ -46,13 +46,30 @@ class Limits:
     value_bytes: int = 1024
     """Longest value, in UTF-8 bytes."""
     work: int = 1 << 32
-    """Most tuples that one evaluation may look at."""
+    """Most work of one evaluation: a tuple that is looked at counts 1, a row that is kept 10, and
+    the preparation of a rule as many tuples as could be looked at meanwhile."""
     own_derived_facts: int = 1 << 26
     """The same as `derived_facts`, for one's own rules in an exchange."""
     own_work: int = 1 << 40
     """The same as `work`, for one's own rules in an exchange."""
     lacegram_bytes: int = MIB
     """Longest text of rules."""
+
+    # Rules of a peer, beside those above (decision L62)
+    peer_work: int = 1_000_000
+    """Work that the rules of a peer may always do, if `work` is not less."""
+    peer_work_per_fact: int = 100
+    """And so much more for each fact that they see."""
+    peer_lacegram_bytes: int = 128 * 1024
+    """Longest text of rules."""
+    peer_atoms: int = 4096
+    """Most body atoms of all rules together."""
+    peer_joins: int = 32
+    """Most joins in one rule: derived predicates, and records or advertisements."""
+    peer_variables: int = 64
+    """Most variables in one rule."""
+    peer_products: int = 3
+    """Most parts of one rule that share no variable, so that their facts are multiplied."""
 
     # Exchanges (spec 050); the names are those on the wire
     max_fact_block_size: int = 64 * MIB
@@ -117,6 +134,11 @@ class Limits:
             iterations=UNLIMITED,
             work=self.own_work,
         )
+
+    def for_peer(self, facts: int) -> Limits:
+        """Return the limits of a peer's rules that see so many facts; they are counted already."""
+        allowed = self.peer_work + self.peer_work_per_fact * facts
+        return replace(self, base_facts=UNLIMITED, work=min(self.work, allowed))
 
     @property
     def record_head_bytes(self) -> int:

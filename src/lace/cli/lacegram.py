@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +18,9 @@ from lace.datalog.canonical import canonical_atom, canonical_part, canonical_rul
 from lace.datalog.check import CheckedText
 from lace.datalog.parse import parse_lacegram
 from lace.datalog.roles import Role
-from lace.errors import Diagnostic, Severity
+from lace.errors import Diagnostic, LacegramError, Severity
 from lace.limits import DEFAULT_LIMITS
+from lace.policy.module import foreign_faults, module_from_text
 from lace.rulefiles import RuleText, read_rules
 from lace.rules import check_lacegram
 from lace.text import redact
@@ -34,24 +36,31 @@ from lace.vocabulary import (
 
 _WIDTH: Final = 100
 
-_role_option = click.option(
-    "--role",
-    type=click.Choice(sorted(ROLES)),
-    help="What the rules are for; it decides which names are reserved.  [default: told by what "
-    "they define: SelectHave or SelectAdvertised a selector, AllowQueryRecord an expose module]",
-)
+_FOREIGN: Final = "foreign"
+
+
+def _role_option(*more: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    help = (
+        "What the rules are for; it decides which names are reserved.  [default: told by what "
+        "they define: SelectHave or SelectAdvertised a selector, AllowQueryRecord an expose module]"
+    )
+    return click.option("--role", type=click.Choice(sorted((*ROLES, *more))), help=help)
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@_role_option
+@_role_option(_FOREIGN)
 @json_option
 def check(files: tuple[str, ...], role: str | None, form: str | None) -> int:
     """Say everything that is wrong with the rules in each FILE: where, what, and how to mend it.
 
+    The role foreign is that of a selector for somebody else's lace: it also says what a peer
+    refuses because it costs too much.
+
     \b
-    Example:
+    Examples:
       lace check rules.lacegram
+      lace check --role foreign rules.lacegram
     """
     failed = False
     for file in files:
@@ -61,6 +70,8 @@ def check(files: tuple[str, ...], role: str | None, form: str | None) -> int:
             origins = read_rules(Path(file))
             source = origins.text.encode()
         checked = check_lacegram(source, _role(source, role))
+        if role == _FOREIGN and not checked.errors:
+            checked = replace(checked, diagnostics=(*checked.diagnostics, *_foreign(source)))
         failed = failed or bool(checked.errors)
         if form == "json":
             _print(file, checked, origins)
@@ -71,7 +82,7 @@ def check(files: tuple[str, ...], role: str | None, form: str | None) -> int:
 
 @click.command()
 @click.argument("file")
-@_role_option
+@_role_option()
 @click.option("--write", is_flag=True, help="Replace FILE instead of printing.")
 def fmt(file: str, role: str | None, write: bool) -> int:
     """Write the rules in FILE in one style; comments, notes and order stay.
@@ -124,11 +135,20 @@ def _rule_lines(rule: Rule) -> list[str]:
 def _role(source: bytes, named: str | None) -> Role:
     """Return the role that is named, else the one that the defined predicates tell."""
     if named is not None:
-        return ROLES[named]
+        return SELECTOR if named == _FOREIGN else ROLES[named]
     defined = {rule.head.predicate for rule in parse_lacegram(source).rules}
     if not defined.isdisjoint((SELECT_HAVE, SELECT_ADVERTISED)):
         return SELECTOR
     return EXPOSE if ALLOW_QUERY_RECORD in defined else PLAIN
+
+
+def _foreign(source: bytes) -> tuple[Diagnostic, ...]:
+    """Return why a peer would refuse a text that is sound under its role."""
+    try:
+        module = module_from_text(source)
+    except LacegramError as error:
+        return error.diagnostics
+    return tuple(foreign_faults(module))
 
 
 def _read(file: str) -> bytes:

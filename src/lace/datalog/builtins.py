@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import Final
 
 _NINES: Final = str.maketrans("0123456789", "9876543210")
@@ -43,10 +45,13 @@ def text_shape(text: str, start: str, delimiters: str, end: str) -> bool:
     rest = text[len(start) :]
     if not delimiters:
         return rest.endswith(end)
-    for index, character in enumerate(rest):
-        if character in delimiters:
-            return index > 0 and rest[index + 1 :] == end
-    return False
+    found = _any_of(delimiters).search(rest)
+    return found is not None and found.start() > 0 and rest[found.end() :] == end
+
+
+@lru_cache(maxsize=1024)
+def _any_of(characters: str) -> re.Pattern[str]:
+    return re.compile(f"[{re.escape(characters)}]")
 
 
 def _ordered(left: str | IntegerKey, operator: str, right: str | IntegerKey) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -115,7 +116,13 @@ def _check_safety(rule: Rule) -> Iterator[Diagnostic]:
     yield from _unsafe(variables(rule.head.terms), bound, rule.head.span, "the head")
     # A variable that only negated or counted atoms share is bound by none of them (A9).
     outside = _seen_outside_counts(rule)
-    for index, part in enumerate(rule.body):
+    counting = Counter(
+        name
+        for part in rule.body
+        if isinstance(part, Cardinality)
+        for name in set(variables(part.atom.terms))
+    )
+    for part in rule.body:
         match part:
             case Negated():
                 yield from _unsafe(variables(part.atom.terms), bound, part.span, "a negated atom")
@@ -125,11 +132,10 @@ def _check_safety(rule: Rule) -> Iterator[Diagnostic]:
                 names = variables(tested_terms(part))
                 yield from _unsafe(names, bound, part.span, "a built-in")
             case Cardinality():
-                elsewhere = outside | _counted_elsewhere(rule, index)
                 if isinstance(part.bound, Variable):
-                    elsewhere.add(part.bound.name)
                     yield from _unsafe([part.bound.name], bound, part.span, "a Cardinality bound")
-                shared = [name for name in variables(part.atom.terms) if name in elsewhere]
+                names = variables(part.atom.terms)
+                shared = [name for name in names if name in outside or counting[name] > 1]
                 yield from _unsafe(shared, bound, part.span, "a counted atom and outside it")
 
 
@@ -146,15 +152,6 @@ def _seen_outside_counts(rule: Rule) -> set[str]:
             case Cardinality(bound=Variable(name)):
                 names.add(name)
     return names
-
-
-def _counted_elsewhere(rule: Rule, index: int) -> set[str]:
-    return {
-        name
-        for other, part in enumerate(rule.body)
-        if other != index and isinstance(part, Cardinality)
-        for name in variables(part.atom.terms)
-    }
 
 
 def _unsafe(names: Iterable[str], bound: set[str], span: Span, where: str) -> Iterator[Diagnostic]:

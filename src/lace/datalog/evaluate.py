@@ -19,7 +19,7 @@ from lace.datalog.join import (
     compile_tally,
     look_ups,
 )
-from lace.datalog.meter import Meter
+from lace.datalog.meter import Meter, choosing_cost
 from lace.datalog.program import (
     Absent,
     CompiledRule,
@@ -71,7 +71,7 @@ class Evaluation:
         )
         names: list[RelationName] = [*range(len(self.program.views)), *self.program.derived]
         for name in names:
-            self.relations[name] = Relation()
+            self.relations[name] = Relation(self.meter.spend)
 
     # --- what it knows ---
 
@@ -113,6 +113,10 @@ class Evaluation:
             function = compile_enumerate(rule, bound, self._world, "variables")
             self._derivations[id(rule)] = function
         return function(*row)
+
+    def limit(self, limits: Limits) -> None:
+        """Hold what comes to other limits."""
+        self.limits = self.meter.limits = limits
 
     def prepare(self) -> None:
         """Make every function and index that an update may need, so that no update has to wait."""
@@ -173,6 +177,7 @@ class Evaluation:
         steps = _steps(rules, component, function)
         for rule in rules:
             if not any(join.relation in component.predicates for join in rule.joins):
+                self.meter.spend(choosing_cost(len(rule.joins)))
                 first = min(rule.joins, key=lambda join: self._cost(rule, join), default=None)
                 rows = () if first is None else self.relations[first.relation].scan()
                 if first is None or rows:

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from lace.datalog.builtins import integer_compare, text_shape
 from lace.datalog.counting import Counter, decide, stored_counter
-from lace.datalog.meter import Meter
+from lace.datalog.meter import ROW, Meter, writing_cost
 from lace.datalog.program import Absent, Argument, CompiledRule, Count, Join, ViewTest
 from lace.datalog.relation import Relation, Rows, Values
 from lace.datalog.source import Row
@@ -160,6 +160,9 @@ class _Writer:
         return self._compile(", ".join(["out", "stop", *parameters]))  # type: ignore[no-any-return]
 
     def _begin(self) -> None:
+        rule = self.rule
+        others = len(rule.absents) + len(rule.counts) + len(rule.tests)
+        self.world.meter.spend(writing_cost(len(rule.joins), others))
         self.pending = [*self.rule.tests, *self.rule.absents, *self.rule.counts]
         self.names["meter"] = self.world.meter
 
@@ -400,7 +403,12 @@ class _Writer:
             self._line(f"meter.spend({tuples})")
         else:
             self._line(f"w += {tuples}")
-            self._line("if w > left: meter.spend(w)")
+            self._line(f"if w > left: left = meter.pace(w, {self._kept})")
+
+    @property
+    def _kept(self) -> str:
+        """How many rows there are, and were at the beginning; those of a tally are soon dropped."""
+        return "len(out), n" if self.kind == "run" else "0, 0"
 
     def _continue_elsewhere(self) -> None:
         """Go on in a function of its own, because loops cannot be nested any deeper."""
@@ -421,8 +429,12 @@ class _Writer:
 
     def _finish_function(self) -> None:
         lines = [f"    {name} = {expression}" for expression, name in self.prelude.items()]
-        if self.kind != "enumerate":
-            lines += ["    w, left = 0, meter.left()", *self.lines, "    meter.spend(w)"]
+        if self.kind == "run":
+            lines += ["    w, n = 0, len(out)", f"    left = meter.pace(0, {self._kept})"]
+            lines += [*self.lines, f"    meter.spend(w + {ROW} * (len(out) - n))"]
+        elif self.kind == "tally":
+            lines += [f"    w, left = 0, meter.pace(0, {self._kept})"]
+            lines += [*self.lines, "    meter.spend(w)"]
         else:
             lines += self.lines
         self.functions.append("\n".join([self.header, *lines]))

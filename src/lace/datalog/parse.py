@@ -60,6 +60,7 @@ _INTEGER: Final = re.compile(r"-?[0-9]+")
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _COMMENT: Final = re.compile(r"^[ \t]*#(?P<note>:json)?(?P<rest>[^\n]*)$", re.MULTILINE)
 _MOST_PROBLEMS: Final = 200
+_PREFIX_TOKENS: Final = 8  # two terms with what stands around them, and one more to tell
 
 
 class Token(NamedTuple):
@@ -91,15 +92,19 @@ class ParsedText:
 
 
 def parse_lacegram(
-    source: str | bytes, form: Form = "authoring", limits: Limits = DEFAULT_LIMITS
+    source: str | bytes,
+    form: Form = "authoring",
+    limits: Limits = DEFAULT_LIMITS,
+    *,
+    most_problems: int = _MOST_PROBLEMS,
 ) -> ParsedText:
-    """Read a text completely; never raises for what is in it."""
-    return _Parser(source, form, limits).parse()
+    """Read a text until it is done or has too many problems; never raises for what is in it."""
+    return _Parser(source, form, limits, most_problems).parse()
 
 
 def parse_canonical(source: bytes, limits: Limits = DEFAULT_LIMITS) -> Lacegram:
     """Return the lacegram of canonical bytes; any other spelling raises ``LacegramError``."""
-    lacegram = parse_lacegram(source, "core", limits).lacegram
+    lacegram = parse_lacegram(source, "core", limits, most_problems=1).lacegram
     if lacegram.text.encode() != source:
         raise LacegramError((_not_canonical(lacegram.text, source.decode()),))
     return lacegram
@@ -128,8 +133,9 @@ def _line_starts(source: str) -> list[int]:
 
 
 class _Parser:
-    def __init__(self, source: str | bytes, form: Form, limits: Limits) -> None:
+    def __init__(self, source: str | bytes, form: Form, limits: Limits, most_problems: int) -> None:
         self._form = form
+        self._most_problems = most_problems
         self._limits = limits
         self._result = ParsedText()
         self._starts = [0]
@@ -148,7 +154,9 @@ class _Parser:
             if m.lastgroup != "blank"
         ]
         last_rule_end = -1
-        while self._next < len(self._tokens) and len(self._result.diagnostics) < _MOST_PROBLEMS:
+        while (
+            self._next < len(self._tokens) and len(self._result.diagnostics) < self._most_problems
+        ):
             first = self._next
             try:
                 rule = self._rule()
@@ -399,7 +407,7 @@ class _Parser:
     def _looks_like_prefix(self) -> bool:
         """Whether the retired two-argument test stands here (A3)."""
         depth = commas = 0
-        for token in self._tokens[self._next + 1 :]:
+        for token in self._tokens[self._next + 1 : self._next + 1 + _PREFIX_TOKENS]:
             depth += (token.text == "(") - (token.text == ")")
             commas += token.text == ","
             if depth == 0:

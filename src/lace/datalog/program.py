@@ -163,10 +163,10 @@ class RuleProgram:
 
     @cached_property
     def rules_of(self) -> dict[Predicate, tuple[CompiledRule, ...]]:
-        return {
-            predicate: tuple(rule for rule in self.rules if rule.head == predicate)
-            for predicate in self.derived
-        }
+        rules: dict[Predicate, list[CompiledRule]] = {}
+        for rule in self.rules:
+            rules.setdefault(rule.head, []).append(rule)
+        return {predicate: tuple(some) for predicate, some in rules.items()}
 
     @cached_property
     def base(self) -> frozenset[Predicate]:
@@ -267,6 +267,7 @@ class _RuleCompiler:
         self._tests: list[Test] = [
             part for part in rule.body if isinstance(part, NotEqual | Compare | TextShape)
         ]
+        self._uses = self._count_uses()
         self._groups = self._group_atoms()
 
     def compile(self) -> CompiledRule:
@@ -309,7 +310,10 @@ class _RuleCompiler:
         pushed = [t for t in self._tests if inside >= set(variables(tested_terms(t)))]
         # A test without variables is decided anywhere; it stays with the rule.
         pushed = [t for t in pushed if any(True for _ in variables(tested_terms(t)))]
-        self._tests = [t for t in self._tests if t not in pushed]
+        gone = set(map(id, pushed))
+        self._tests = [t for t in self._tests if id(t) not in gone]
+        for test in pushed:
+            self._uses.subtract(variables(tested_terms(test)))
         wanted = inside & self._used_outside(atoms)
         view, names = _build_view(atoms, pushed, wanted, self._schema)
         return Join(self._number_of(view), self._named(names))
@@ -329,21 +333,25 @@ class _RuleCompiler:
 
     def _used_outside(self, atoms: list[Atom]) -> set[str]:
         """Return the variables that the rest of the rule needs from these atoms."""
-        names = Counter(variables(self._rule.head.terms))
+        inside = Counter(name for atom in atoms for name in variables(atom.terms))
+        return {name for name, times in inside.items() if self._uses[name] > times}
+
+    def _count_uses(self) -> Counter[str]:
+        """Return how often each variable stands in the rule, without tests that views decide."""
+        uses = Counter(variables(self._rule.head.terms))
         for part in self._rule.body:
             match part:
                 case Atom():
-                    if not any(part is atom for atom in atoms):
-                        names.update(variables(part.terms))
+                    uses.update(variables(part.terms))
                 case Negated() | Cardinality():
-                    names.update(variables(part.atom.terms))
+                    uses.update(variables(part.atom.terms))
                     if isinstance(part, Cardinality):
-                        names.update(variables((part.bound,)))
+                        uses.update(variables((part.bound,)))
+                case NotEqual() | Compare() | TextShape():
+                    uses.update(variables(tested_terms(part)))
                 case Truth():
                     pass
-        for test in self._tests:
-            names.update(variables(tested_terms(test)))
-        return set(names)
+        return uses
 
     def _absent(self, atom: Atom) -> Absent:
         if atom.predicate in self._derived:

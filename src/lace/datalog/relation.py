@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
@@ -34,11 +34,14 @@ class Relation:
 
     There is one exception: whoever finds new rows may put them into ``rows`` at once, which spares
     a set of their own, and ``settle`` them later. No index has them before that.
+
+    ``spend`` is told what an index costs, in rows, before it is made or changed.
     """
 
-    __slots__ = ("_indexes", "_listed", "_orders", "_rows", "_settled")
+    __slots__ = ("_indexes", "_listed", "_orders", "_rows", "_settled", "_spend")
 
-    def __init__(self) -> None:
+    def __init__(self, spend: Callable[[int], None] = lambda _: None) -> None:
+        self._spend = spend
         self._rows: Rows = {}
         self._listed: list[Row] = []
         """Rows in place of ``_rows`` until somebody has to find one; some perhaps twice."""
@@ -72,6 +75,7 @@ class Relation:
         if index is None:
             key_of = itemgetter(*columns)
             rows = self._settled_rows()
+            self._spend(len(rows))
             index = {key_of(row): [row] for row in rows}
             if len(index) < len(rows):  # not unique: gather the rows of each key
                 lists: defaultdict[Key, list[Row]] = defaultdict(list)
@@ -89,6 +93,7 @@ class Relation:
         """
         key_of, value_of = itemgetter(*columns), itemgetter(column)
         rows = self.scan()
+        self._spend(len(rows))
         some = list(map(key_of, islice(rows, _SAMPLE)))
         if len(set(some)) == len(some):  # perhaps no key has two
             alone = dict(zip(map(key_of, rows), map(value_of, rows), strict=True))
@@ -103,6 +108,7 @@ class Relation:
         """Return the rows in the order of a column; made when first asked for, then kept."""
         order = self._orders.get(column)
         if order is None:
+            self._spend(len(self._settled_rows()))
             order = self._orders[column] = Order(self._settled_rows(), column)
         return order
 
@@ -128,6 +134,7 @@ class Relation:
 
     def remove_all(self, rows: Collection[Row]) -> None:
         """Remove rows that are all there."""
+        self._spend(len(rows) * (len(self._indexes) + len(self._orders)))
         for row in rows:
             del self.rows[row]
         self._settled = len(self.rows)
@@ -145,6 +152,7 @@ class Relation:
         self._orders.clear()
 
     def _index_all(self, rows: Collection[Row]) -> None:
+        self._spend(len(rows) * (len(self._indexes) + len(self._orders)))
         for columns, index in self._indexes.items():
             for row in rows:
                 _put(index, _key(row, columns), row)

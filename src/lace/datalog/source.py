@@ -145,6 +145,15 @@ class _Table:
                 del self.by_first[row[0]]
         return True
 
+    def looked_at(self, bound: Mapping[int, str]) -> int:
+        """Return how many rows ``select`` goes through, or more."""
+        if 0 in bound and self.by_first is not None:
+            return len(self.by_first.get(bound[0], ()))
+        if 0 not in bound and self.parted_by is not None and self.parted_by in bound:
+            part = self.parts.get(bound[self.parted_by])
+            return 0 if part is None else len(part.listed())
+        return self.size_at_most()
+
     def select(self, bound: Mapping[int, str]) -> Iterator[Row]:
         rest = dict(bound)
         rows: Iterable[Row]
@@ -218,6 +227,11 @@ class MemorySource:
         table = self._tables.get(predicate)
         return table.select(bound) if table else iter(())
 
+    def looked_at(self, predicate: Predicate, bound: Mapping[int, str]) -> int:
+        """Return how many facts ``select`` goes through, or more."""
+        table = self._tables.get(predicate)
+        return table.looked_at(bound) if table else 0
+
     def has(self, fact: Fact) -> bool:
         """Whether a fact is here."""
         table = self._tables.get((fact[0], len(fact) - 1))
@@ -289,6 +303,11 @@ def count_at_most(source: FactSource, predicate: Predicate) -> int:
     if isinstance(source, MemorySource):
         return source.count_at_most(predicate)
     return source.count(predicate)
+
+
+def looked_at(source: FactSource, predicate: Predicate, bound: Mapping[int, str]) -> int:
+    """Return how many facts a source goes through to select some; 0 if only the source knows."""
+    return source.looked_at(predicate, bound) if isinstance(source, MemorySource) else 0
 
 
 def check_fact(fact: Fact, limits: Limits = DEFAULT_LIMITS) -> None:

@@ -11,14 +11,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 from lace.datalog.builtins import integer_compare, text_compare, text_shape
 from lace.datalog.meter import Meter
 from lace.datalog.program import Pattern, Slot, View, ViewTest
 from lace.datalog.relation import Rows
-from lace.datalog.source import FactSource, Row
+from lace.datalog.source import FactSource, Row, looked_at
 from lace.errors import LimitExceeded
+
+_VIEW: Final = 20  # what a pattern costs that no fact fits, measured in tuples
 
 
 def view_rows(view: View, source: FactSource, meter: Meter) -> list[Row] | Rows:
@@ -27,15 +29,15 @@ def view_rows(view: View, source: FactSource, meter: Meter) -> list[Row] | Rows:
     A list may hold a row twice. What is made to find rows counts as work.
     """
     if view.outputs is None:
-        return _facts_themselves(view, source)
+        return _facts_themselves(view, source, meter)
     return _star(view, view.outputs, source, meter)
 
 
-def _facts_themselves(view: View, source: FactSource) -> list[Row]:
+def _facts_themselves(view: View, source: FactSource, meter: Meter) -> list[Row]:
     (pattern,) = view.patterns
     where: dict[int, int] = {}
     same = _place(enumerate(pattern.slots), where)
-    return _passing(list(_facts(pattern, source)), same, view.tests, where)
+    return _passing(list(_facts(pattern, source, meter)), same, view.tests, where, meter)
 
 
 def _star(view: View, outputs: tuple[int, ...], source: FactSource, meter: Meter) -> Rows:
@@ -47,7 +49,7 @@ def _star(view: View, outputs: tuple[int, ...], source: FactSource, meter: Meter
     keys: set[Any] | None = None
     for pattern in view.patterns:
         if pattern not in carriers:
-            found = map(key_of, _facts(pattern, source))
+            found = map(key_of, _facts(pattern, source, meter))
             keys = set(found) if keys is None else keys.intersection(found)
             if not keys:
                 return {}
@@ -57,7 +59,7 @@ def _star(view: View, outputs: tuple[int, ...], source: FactSource, meter: Meter
     width = size
     for pattern in carriers:
         columns = [c for c, s in enumerate(pattern.slots) if c >= size and isinstance(s, int)]
-        facts: Iterable[Row] = _facts(pattern, source)
+        facts: Iterable[Row] = _facts(pattern, source, meter)
         if keys is not None:
             facts = [fact for fact in facts if key_of(fact) in keys]
         if len(carriers) > 1:
@@ -68,7 +70,7 @@ def _star(view: View, outputs: tuple[int, ...], source: FactSource, meter: Meter
             rows = _beside(rows, facts, columns, key_of, meter)
         same += _place(enumerate((pattern.slots[c] for c in columns), width), where)
         width += len(columns)
-    rows = _passing(rows, same, view.tests, where)
+    rows = _passing(rows, same, view.tests, where, meter)
     return dict.fromkeys(map(_picker([where[local] for local in outputs]), rows))
 
 
@@ -108,15 +110,18 @@ def _passing(
     same: list[tuple[int, int]],
     tests: Iterable[ViewTest],
     where: dict[int, int],
+    meter: Meter,
 ) -> list[Row]:
     """Return the rows whose places agree and that pass the tests on local columns."""
     for a, b in same:
+        meter.spend(len(rows))
         rows = [row for row in rows if row[a] == row[b]]
 
     def place(value: str | int) -> str | int:
         return where[value] if isinstance(value, int) else value
 
     for test in tests:
+        meter.spend(len(rows))
         moved = replace(test, left=place(test.left), right=place(test.right), end=place(test.end))
         looked_at = sorted({v for v in (moved.left, moved.right, moved.end) if isinstance(v, int)})
         decide = compile_test(moved)
@@ -147,8 +152,9 @@ def compile_test(test: ViewTest) -> Callable[[Row], bool]:
     return lambda row: compare(left(row), operator, right(row))
 
 
-def _facts(pattern: Pattern, source: FactSource) -> Iterator[Row]:
+def _facts(pattern: Pattern, source: FactSource, meter: Meter) -> Iterator[Row]:
     bound = {i: slot for i, slot in enumerate(pattern.slots) if isinstance(slot, str)}
+    meter.spend(_VIEW + looked_at(source, pattern.predicate, bound))
     return source.select(pattern.predicate, bound)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 from lace.datalog.ast import (
@@ -26,6 +28,7 @@ from lace.datalog.ast import (
 )
 from lace.datalog.canonical import Lacegram, LacegramId, canonical_lacegram
 from lace.datalog.check import check_rules
+from lace.datalog.cost import check_cost, check_size
 from lace.datalog.parse import parse_canonical
 from lace.datalog.program import RuleProgram
 from lace.datalog.roles import Role
@@ -39,6 +42,7 @@ from lace.vocabulary import (
     ADVERTISEMENT_FACTS,
     ALLOW_QUERY_RECORD,
     EXPOSE,
+    RUNTIME_FACTS,
     SELECT_ADVERTISED,
     SELECT_HAVE,
     SELECTOR,
@@ -46,6 +50,7 @@ from lace.vocabulary import (
 
 _NAME: Final = 2
 _BRACES: Final = re.compile(r"\{([a-z0-9]+(?:[_-][a-z0-9]+)*)\}")
+_MOST_PROBLEMS: Final = 20
 
 
 class Facet(StrEnum):
@@ -101,17 +106,17 @@ class PolicyModule:
     @cached_property
     def adverts_stand_alone(self) -> bool:
         """Whether an advertisement matters to nothing but the request of its own record."""
-        spoken_of = set(ADVERTISEMENT_FACTS)  # and everything that follows from them
         rules = self.lacegram.rules
-        while True:
-            follows = {
-                rule.head.predicate
-                for rule in rules
-                if any(atom.predicate in spoken_of for atom in atoms_of(rule))
-            }
-            if follows <= spoken_of:
-                break
-            spoken_of |= follows
+        follows: defaultdict[Predicate, set[Predicate]] = defaultdict(set)
+        for rule in rules:
+            for atom in atoms_of(rule):
+                follows[atom.predicate].add(rule.head.predicate)
+        spoken_of = set(ADVERTISEMENT_FACTS)  # and everything that follows from them
+        fresh = list(spoken_of)
+        while fresh:
+            new = follows[fresh.pop()] - spoken_of
+            spoken_of |= new
+            fresh += new
         return SELECT_HAVE not in spoken_of and all(
             atom.terms[:2] == rule.head.terms[:2]  # record and source
             for rule in rules
@@ -243,13 +248,37 @@ def _with_constants(rule: Rule, change: Callable[[Constant], Constant]) -> Rule:
 def module_from_peer(
     content: bytes, announced: str, facet: Facet, limits: Limits = DEFAULT_LIMITS
 ) -> PolicyModule:
-    """Return the module that a peer announced; its bytes must be canonical and match the id."""
-    lacegram = parse_canonical(content, limits)
+    """Return the module that a peer announced; its bytes must be canonical and match the id.
+
+    Rules that cost too much by themselves are refused before anything is made of them.
+    """
+    length = min(limits.lacegram_bytes, limits.peer_lacegram_bytes)
+    lacegram = parse_canonical(content, replace(limits, lacegram_bytes=length))
     if lacegram.id != announced:
         raise PolicyError(
             f"the module is {lacegram.id}, announced was another", code=Code.POLICY_MODULE_ID
         )
-    return module_from_rules(lacegram.rules, facet, limits)
+    _refuse(check_size(lacegram.rules, limits))
+    module = module_from_rules(lacegram.rules, facet, limits)
+    _refuse(foreign_faults(module, limits))
+    return module
+
+
+def foreign_faults(module: PolicyModule, limits: Limits = DEFAULT_LIMITS) -> Iterator[Diagnostic]:
+    """Yield why a peer would refuse a module, whatever its records are."""
+    size = len(module.text.encode())
+    if size > limits.peer_lacegram_bytes:
+        message = f"the rules take {size} bytes, at most {limits.peer_lacegram_bytes}"
+        code = Code.LACEGRAM_TOO_LONG
+        yield Diagnostic(code=code, message=message, line=1, column=1, hint=code.fix)
+    oversized = list(check_size(module.lacegram.rules, limits))
+    yield from oversized or check_cost(module.program, limits, RUNTIME_FACTS)
+
+
+def _refuse(problems: Iterator[Diagnostic]) -> None:
+    found = tuple(islice(problems, _MOST_PROBLEMS))
+    if found:
+        raise LacegramError(found)
 
 
 def module_from_rules(

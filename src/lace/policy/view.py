@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import Final, Literal
@@ -22,7 +22,7 @@ from lace.datalog.explain import Explainer
 from lace.datalog.maintain import follow
 from lace.datalog.source import FactSource, MemorySource, Row
 from lace.errors import Code, LimitExceeded, PolicyError
-from lace.limits import DEFAULT_LIMITS, UNCOUNTED, UNLIMITED, Limits
+from lace.limits import DEFAULT_LIMITS, UNCOUNTED, Limits
 from lace.policy.apart import Guard
 from lace.policy.mentions import Mentions
 from lace.policy.module import Facet, PolicyModule
@@ -234,6 +234,8 @@ class PeerSelection:
     """The record facts that the peer's rules look at."""
     _at_most: int = field(init=False)
     """The view shows no more of them than this."""
+    _seen: int = field(init=False)
+    """So many facts are seen by the peer's rules: they may work in proportion to it."""
     _evaluation: Evaluation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -275,16 +277,34 @@ class PeerSelection:
         moved = facts_around(self.facts, keys, PLAIN_SCHEMA)
         old, new = _shown(was, change.before, moved), _shown(now, change.after, moved)
         self._limit(self._at_most + new.size_at_most())
+        self._seen += self._shown(new).size_at_most() - self._shown(old).size_at_most()
+        self._evaluation.limit(self.limits.for_peer(self._seen))
         return follow(self._evaluation, old, new)
 
     def _evaluated(self) -> Evaluation:
         """Evaluate the peer's rules over what the view shows."""
         view = QueryView(self.facts, self._visible.records)
         self._limit(self.facts.size_at_most())
-        limits = replace(self.limits, base_facts=UNLIMITED)  # for these it is decided
-        made = evaluate(self.module.program, view, outputs=FACETS, limits=limits)
-        made.prepare()
+        shown = self._shown(view)
+        self._seen = shown.size_at_most()
+        limits = self.limits.for_peer(self._seen)
+        made = evaluate(self.module.program, shown, outputs=FACETS, limits=limits)
+        made.source = view  # it follows changes
         return made
+
+    def _shown(self, view: FactSource) -> MemorySource:
+        """Return what a view shows of all that the peer's rules look at, and nothing else.
+
+        So nothing else can be counted: neither what is hidden, nor what it takes to pass over it.
+        """
+        shown = MemorySource(limits=UNCOUNTED, schema=PLAIN_SCHEMA)
+        looked_at = self.module.program.base
+        for predicate, rows in self._mentions.rows(view):
+            if predicate in looked_at:
+                shown.add_rows(predicate, rows)
+        for predicate in sorted(looked_at - RECORD_FACTS):
+            shown.add_rows(predicate, view.iterate(predicate))
+        return shown
 
     def _limit(self, at_most: int) -> None:
         """Raise if the view shows more facts than allowed, of those that the peer's rules look at.

@@ -260,8 +260,9 @@ class ItemReader:
         if head is None:
             return self._stop(Code.ILTP_RESOURCE, "a resource with a malformed head"), at
         length = int(head[2])
-        if length > self._limits.lacegram_bytes:
-            detail = f"a resource of over {self._limits.lacegram_bytes} bytes"
+        most = min(self._limits.lacegram_bytes, self._limits.peer_lacegram_bytes)
+        if length > most:
+            detail = f"a resource of over {most} bytes"
             return self._stop(Code.ILTP_RESOURCE_SIZE, detail), at
         end = head.end() + length
         if end > len(data):

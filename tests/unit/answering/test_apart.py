@@ -333,7 +333,7 @@ def test_what_is_here_makes_no_offer_cheaper(tmp_path: Path) -> None:
     )
     record = tagged(60)
     ended: dict[bool, list[object]] = {True: [], False: []}
-    for work in (50, 2000, 1 << 20):
+    for work in (4000, 12_000, 1 << 20):
         for is_here in (True, False):
             with two_stores("memory", tmp_path) as stores:
                 stores[0].save([record])

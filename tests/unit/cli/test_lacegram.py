@@ -224,3 +224,21 @@ def test_what_is_wrong_can_be_had_as_objects(tmp_path: Path) -> None:
     fine = json.loads(lace("check", "--json", "r.lacegram", cwd=tmp_path).stdout.splitlines()[-1])
     assert (fine["rules"], fine["errors"]) == (1, 0)
     assert fine["id"].startswith("R.")
+
+
+def test_check_tells_an_author_what_a_peer_would_refuse(folder: Path) -> None:
+    rest = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+    dear = "# all pairs of pairs\nBig(P) :- Have(P), Have(Q), Have(R), Have(T).\n"
+    (folder / "dear").write_text(dear + rest)
+    assert lace("check", "dear", cwd=folder).returncode == 0
+    done = lace("check", "--role", "foreign", "dear", cwd=folder)
+    assert done.returncode == 1
+    text = done.stderr.decode()
+    assert "dear:2:1: error: Big/1: 4 parts that share no variable, at most 3" in text
+    assert "[lacegram.cost]" in text
+    (folder / "cheap").write_text(rest)
+    assert lace("check", "--role", "foreign", "cheap", cwd=folder).returncode == 0
+    (folder / "half").write_text("SelectHave(P) :- Have(P).\n")
+    done = lace("check", "--role", "foreign", "half", cwd=folder)
+    assert done.returncode == 1
+    assert b"[policy.export]" in done.stderr

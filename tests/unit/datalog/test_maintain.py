@@ -87,7 +87,7 @@ def test_counts_of_what_is_not_stored() -> None:
 
 def test_work_grows_with_the_change_and_not_with_the_store() -> None:
     """Counted in tuples looked at, not in seconds."""
-    facts = "\n".join(f"By('n{i}','v{i % 50}')" for i in range(5000))
+    facts = "\n".join(f"By('n{i}','v{i % 50}')" for i in range(20_000))
     kept = keep("A(P) :- By(P,V), Member(V).", f"{facts}\nMember('v1')")
     whole = kept.evaluation.meter.work
     kept.apply(added=[("By", "new", "v1")])

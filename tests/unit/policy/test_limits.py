@@ -69,11 +69,11 @@ SIDES = {"plain": (NOTES, EVERYTHING), "mean": (MIXED, CURIOUS)}
         ("plain", "base_facts", 11),
         ("plain", "advertised_facts", 20),
         ("plain", "derived_facts", 9),
-        ("plain", "work", 16),
+        ("plain", "work", 1900),
         ("mean", "base_facts", 100),
         ("mean", "advertised_facts", 10),
         ("mean", "derived_facts", 64),
-        ("mean", "work", 500),
+        ("mean", "work", 9000),
     ],
 )
 def test_when_a_side_aborts_says_nothing_of_hidden_records(
@@ -207,11 +207,11 @@ def test_own_rules_have_limits_of_their_own() -> None:
         "Pair(P,Q) :- Have(P), Have(Q).\n"
     )
     facts = hidden_and_shown(10, 0)
-    policy_of(pairs, EVERYTHING, facts, limits=Limits(derived_facts=20, work=20, base_facts=0))
+    policy_of(pairs, EVERYTHING, facts, limits=Limits(derived_facts=20, work=1000, base_facts=0))
     with pytest.raises(LimitExceeded, match="limit own_derived_facts is 99, observed 100"):
         policy_of(pairs, EVERYTHING, facts, limits=Limits(own_derived_facts=99))
-    with pytest.raises(LimitExceeded, match="limit own_work is 99"):
-        policy_of(pairs, EVERYTHING, facts, limits=Limits(own_work=99))
+    with pytest.raises(LimitExceeded, match="limit own_work is 2000"):
+        policy_of(pairs, EVERYTHING, facts, limits=Limits(own_work=2000))
     kept = policy_of(pairs, EVERYTHING, facts, limits=Limits(own_derived_facts=100))
     with pytest.raises(LimitExceeded, match="limit own_derived_facts is 100"):
         kept.apply([("Have", "one more")])

@@ -295,7 +295,7 @@ def test_rules_without_end_are_stopped_by_a_limit(session: Session) -> None:
     )
     answer = run(session, rules={"bob": grow + pairs})
     assert answer["type"] == "recording"
-    assert answer["recording"]["scenes"][0]["stopped"]["outcome"] == "limit.exceeded"
+    assert answer["recording"]["scenes"][0]["stopped"]["outcome"] == "lacegram.cost"
 
 
 json_values = st.recursive(
