@@ -240,7 +240,7 @@ def failing(log: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]],
 
 @pytest.mark.usefixtures("_quick")
 def test_memory_is_bounded_whatever_failed_before() -> None:
-    store = stored(*(note(i) for i in range(2000)))
+    store = stored(*(note(i) for i in range(12_000)))
 
     async def work() -> None:
         rules = policy(f"{NOTES_FOR_ALL}[limits]\nmemory_mib = 1\n")
