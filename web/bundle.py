@@ -40,9 +40,11 @@ PACKAGE = {
 }
 # A page has no commands, no Spark, no server and no files; the workbench's parts come on demand.
 LEFT_OUT = frozenset((
-    "__main__.py", "__pycache__", "blocking.py", "cli", "keyring.py", "lake", "projection.py",
-    "bulk.py", "extras.py", "reference.py", "server.py", "serving", "settings.py", "static",
-    "backups.py", "currents.py", "exporting.py", "importing.py", "rulefiles.py", "serving.py",
+    "__main__.py", "__pycache__", "api/rooms.py", "backups.py", "blocking.py", "bulk.py", "cli",
+    "crypto/sealing.py", "extras.py",
+    "currents.py", "differences.py", "exporting.py", "importing.py", "invitations.py",
+    "keyring.py", "lake", "projection.py", "reference.py", "rulefiles.py", "server.py", "serving",
+    "serving.py", "settings.py", "static",
 ))  # fmt: skip
 LEFT_OUT_TRANSPORTS = frozenset(
     ("sockets.py", "stdio.py", "tcp.py", "tls.py", "unix.py", "websocket.py")
@@ -61,7 +63,7 @@ def sources() -> dict[str, dict[str, Path]]:
     for path in sorted(SOURCE.rglob("*")):
         inner = path.relative_to(SOURCE)
         left_out = LEFT_OUT | LEFT_OUT_TRANSPORTS if inner.parts[0] == "transport" else LEFT_OUT
-        if path.suffix in {".py", ".sql"} and not left_out & set(inner.parts):
+        if path.suffix in {".py", ".sql"} and not left_out & {*inner.parts, inner.as_posix()}:
             part = workbench if inner.parts[0] in ON_DEMAND else engine
             part[f"lace/{inner.as_posix()}"] = path
     for path in sorted((ROOT / "scenarios").glob("*.toml")):
