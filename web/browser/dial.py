@@ -22,6 +22,8 @@ _MESSAGE: Final = 1 << 16
 class PageStream:
     """A stream over the binary messages of a WebSocket of the page."""
 
+    channel = ""  # a browser does not tell a page what its encrypted channel is
+
     def __init__(self, socket: Any, address: str, *, encrypted: bool) -> None:
         self._socket = socket
         self.address = address
