@@ -39,7 +39,7 @@ def server(tmp_path: Path, site: str) -> Iterator[Process]:
     with lace.open(tmp_path / "notes.lace") as notes:
         blocking.store(notes, [NOTE.build("server/1", "from the server", key=demo_key("server"))])
     addresses = ("ws:127.0.0.1:0", "wss:127.0.0.1:0", "--dev-cert", "certificates")
-    allowed = ("--select", ROOM, "--allow-origin", site.rstrip("/"))
+    allowed = ("--select", ROOM, "--accept", "anyone", "--allow-origin", site.rstrip("/"))
     with process(tmp_path, "notes.lace", *addresses, *allowed, listeners=2) as running:
         yield running
 
@@ -159,7 +159,7 @@ def test_bytes_in_and_out_sync_and_what_a_server_is_asked(
 def test_an_exchange_connects_again_and_tells_what_happens(
     page: Page, site: str, tmp_path: Path
 ) -> None:
-    allowed = ("--select", ROOM, "--allow-origin", site.rstrip("/"))
+    allowed = ("--select", ROOM, "--accept", "anyone", "--allow-origin", site.rstrip("/"))
     with process(tmp_path, "notes.lace", "ws:127.0.0.1:0", *allowed) as first:
         run(
             blank(page, site),
