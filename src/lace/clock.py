@@ -7,6 +7,11 @@ import time
 from lace import tai
 
 
+def unix_ms() -> int:
+    """Return milliseconds since the Unix epoch, as file systems count them."""
+    return time.time_ns() // 1_000_000
+
+
 def tai_now() -> tai.Tai:
     """Return the present instant, from the system's idea of Unix time."""
     return tai.from_unix_ns(time.time_ns())

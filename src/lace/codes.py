@@ -797,8 +797,8 @@ class Code(StrEnum):
     )
     LAKE_UNREADABLE = (
         "lake.unreadable",
-        "These bytes follow a place where no record boundary could be found.",
-        "Cut the bundle at a record's markline and ingest what follows again.",
+        "These bytes follow others that are no record; no record could be found among them.",
+        "Look at the row before it, of the same bundle: it says what is wrong.",
     )
     LAKE_TABLE = (
         "lake.table",

@@ -15,6 +15,7 @@ from lace.lake import stream as stream_module
 from lace.lake.bundle import survey
 from lace.lake.export import export_bundles, export_to_store
 from lace.lake.ingest import StepResult, ingest
+from lace.lake.jobs import job
 from lace.lake.reconcile import Difference, Reconciliation, open_sides, write_back
 from lace.lake.select import select
 from lace.lake.stream import LakeStream
@@ -26,7 +27,7 @@ from lace.recordstore.sqlite import SqliteStore
 from lace.selectors import room, selector
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 RECORDS = room_records(120, seed=11)
 
@@ -178,6 +179,69 @@ def test_a_stream_takes_each_bundle_once_and_resumes(spark: SparkSession, tmp_pa
     with pytest.raises(LakeError) as caught:
         LakeStream(other, str(folder), checkpoint).start()
     assert caught.value.code is Code.LAKE_STREAM
+
+
+def read_stream(spark: SparkSession, folder: Path, checkpoint: Path, **options: str) -> list[str]:
+    """Run a stream of Spark's own until everything is read; return the hashes that came."""
+    came: list[str] = []
+
+    def batch(found: DataFrame, _number: int) -> None:
+        came.extend(row.hash for row in found.select("hash").collect())
+
+    source = spark.readStream.format("lace").options(**options).load(str(folder))
+    writer = source.writeStream.foreachBatch(batch).option("checkpointLocation", str(checkpoint))
+    with job("stream"):
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+    return came
+
+
+def test_a_plain_stream_passes_nothing_over(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    assert read_stream(spark, folder, tmp_path / "c") == []  # nothing there yet is no error
+    write_bundle(folder / "b.records", RECORDS[:3])
+    assert read_stream(spark, folder, tmp_path / "c") == [r.hash for r in RECORDS[:3]]
+    write_bundle(folder / "a.records", RECORDS[3:5])  # sorts before what was read
+    assert read_stream(spark, folder, tmp_path / "c") == [r.hash for r in RECORDS[3:5]]
+    (folder / ".lace-seen.json").unlink()
+    with pytest.raises(LakeError) as caught:  # the order is lost, and nothing is guessed
+        read_stream(spark, folder, tmp_path / "c")
+    assert caught.value.code is Code.LAKE_STREAM
+
+
+def test_what_cannot_be_listed_ends_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(LakeError) as caught:
+        read_stream(spark, tmp_path / "nowhere", tmp_path / "c", log=str(tmp_path / "log"))
+    assert caught.value.code is Code.LAKE_INPUT
+    assert "nowhere" in caught.value.message
+
+
+def test_bundles_are_read_by_pattern_and_by_list(spark: SparkSession, tmp_path: Path) -> None:
+    for name, some in {
+        "2024/a": RECORDS[:2],
+        "2024/b": RECORDS[2:3],
+        "2025/a": RECORDS[3:6],
+    }.items():
+        path = tmp_path / f"{name}.records"
+        path.parent.mkdir(exist_ok=True)
+        write_bundle(path, some)
+    read = spark.read.format("lace")
+
+    def found(*paths: str) -> set[str]:
+        given = [str(tmp_path / path) for path in paths]
+        frame = read.load(given[0] if len(given) == 1 else given)
+        return {row.hash for row in frame.select("hash").collect()}
+
+    def of(*some: Record) -> set[str]:
+        return {record.hash for record in some}
+
+    assert found("*/a.records") == of(*RECORDS[:2], *RECORDS[3:6])
+    assert found("2024/[ab].records") == of(*RECORDS[:3])
+    assert found("202?") == of(*RECORDS[:6])
+    assert found("2024/a.records", "2025") == of(*RECORDS[:2], *RECORDS[3:6])
+    with pytest.raises(LakeError, match=r"nothing fits .*\*\.nothing"), job("read"):
+        found("*.nothing")
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

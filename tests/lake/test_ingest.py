@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -13,17 +14,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import forge
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from blake3 import blake3
+from deltalake import DeltaTable
 from rooms import TEST_SETTINGS, room_records, write_bundle
 
+from lace.b64a import encode
 from lace.errors import Code, LakeError
 from lace.lake import bundle as bundle_module
 from lace.lake import ingest as ingest_module
-from lace.lake.bundle import INDEX_SUFFIX, joined, survey, write_index
+from lace.lake.bundle import INDEX_SUFFIX, Survey, joined, survey, write_index
 from lace.lake.delta import DeltaLog
 from lace.lake.ingest import IngestResult, ingest
+from lace.lake.rows import QUARANTINE_SCHEMA, RECORDS_SCHEMA
 from lace.lake.source import read_segment
 from lace.lake.tables import Lake
+from lace.lake.writing import Draft
 from lace.record.facts import facts
 from lace.record.model import Record, Seal
 
@@ -63,7 +71,8 @@ def test_an_ingest_holds_every_valid_record_once_and_puts_the_rest_aside(
     lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
     done = ingest(lake, [str(bundles)])
     assert hashes(lake) == sorted(record.hash for record in RECORDS)
-    assert (done.records, done.duplicates, done.quarantined) == (len(RECORDS), 50, 2)
+    assert (done.records, done.duplicates, done.repeated) == (len(RECORDS), 0, 50)
+    assert done.quarantined == 2
     bad, tail = sorted(lake.quarantine().collect(), key=lambda row: row.offset)
     raw = (bundles / "b.records").read_bytes()
     for row in (bad, tail):
@@ -105,8 +114,14 @@ def test_running_it_again_changes_nothing_and_new_names_add_nothing(
     assert again == IngestResult(ingest=first.ingest, version=first.version, skipped_steps=1)
     (bundles / "b.records").rename(bundles / "c.records")
     moved = ingest(lake, [str(bundles / "c.records")])
-    assert (moved.records, moved.quarantined) == (0, 0)
-    assert contents(lake) == before
+    assert (moved.records, moved.duplicates, moved.quarantined) == (0, 155, 2)
+    records, put_aside = contents(lake)
+    assert records == before[0]
+    # What is no record is known by its place: the same bytes elsewhere are told again.
+    assert [Path(row.bundle).stem for row in put_aside] == ["b", "b", "c", "c"]
+    more = ingest(lake, [str(bundles)])  # c.records once more, in other company
+    assert more.quarantined == 2
+    assert contents(lake) == (records, put_aside)
 
 
 def test_steps_are_committed_one_by_one(spark: SparkSession, tmp_path: Path, bundles: Path) -> None:
@@ -153,14 +168,16 @@ def after(function: Callable[..., Any], nth: int) -> Callable[..., Any]:
 
 
 POINTS = [
-    (ingest_module, "_write_plan", after, 0),
-    (ingest_module, "_stage", after, 0),
+    (ingest_module, "_note_inputs", after, 0),
+    (ingest_module, "write_segments", after, 0),
+    (ingest_module, "finish", after, 0),
     (DeltaLog, "commit", before, 0),  # of the quarantine
     (DeltaLog, "commit", after, 0),
     (ingest_module, "_without_known", after, 0),
     (DeltaLog, "commit", before, 1),  # of the records
     (DeltaLog, "commit", after, 1),
-    (ingest_module, "_tidy", after, 0),
+    (Draft, "publish", after, 1),
+    (ingest_module, "remove", after, 0),
 ]
 
 
@@ -190,6 +207,22 @@ def test_a_crash_at_any_point_leaves_a_readable_lake_that_the_next_run_completes
     ingest(lake, [str(bundle)])
     assert contents(lake) == expected
     assert ingest(lake, [str(bundle)]).steps == 0
+    known = {file.path for file in lake.records_log.version().files}
+    assert {f"data/{path.name}" for path in (tmp_path / "lake/records/data").iterdir()} == known
+    assert list((tmp_path / "lake/staged").iterdir()) == []
+
+
+def test_what_was_put_aside_is_told_also_by_the_run_that_completes_an_ingest(
+    spark: SparkSession, tmp_path: Path, bundles: Path
+) -> None:
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DeltaLog, "commit", before(DeltaLog.commit, 1))  # between the two commits
+        with pytest.raises(Crash):
+            ingest(lake, [str(bundles)])
+    assert lake.quarantine().count() == 2
+    assert ingest(lake, [str(bundles)]).quarantined == 2
+    assert lake.quarantine().count() == 2
 
 
 SCRIPT = f"""
@@ -197,6 +230,7 @@ SETTINGS = {TEST_SETTINGS!r}
 import sys
 from lace.lake.session import SparkOptions, open_session
 from lace.lake.tables import Lake
+from lace.lake.writing import Draft
 from lace.lake.ingest import ingest
 spark = open_session(SparkOptions(master="local[2]", memory="1g", quick_start=True, settings=SETTINGS))
 lake = Lake.open(spark, sys.argv[1], create=True)
@@ -234,6 +268,7 @@ import os, sys
 from lace.lake import bundle, ingest
 from lace.lake.session import SparkOptions, open_session
 from lace.lake.tables import Lake
+from lace.lake.writing import Draft
 bundle.CUT_BYTES = 1000
 run_step, steps = ingest.run_step, []
 def dying(*given):
@@ -330,7 +365,8 @@ def test_hostile_bundles_lose_nothing_and_stop_nothing(spark: SparkSession, tmp_
     found = set(hashes(lake))
     assert found >= {record.hash for record in RECORDS[:10]}
     assert RECORDS[20].hash not in found  # it is data of another record, and no record here
-    codes = {Path(row.bundle).stem: row.code for row in lake.quarantine().collect()}
+    rows = [row for row in lake.quarantine().collect() if row.code != "lake.unreadable"]
+    codes = {Path(row.bundle).stem: row.code for row in rows}
     assert codes == {
         "text": "record.markline",
         "cut off": "record.truncated",
@@ -346,13 +382,140 @@ def test_bytes_without_a_boundary_are_kept_whole(
 ) -> None:
     from lace.lake import source
 
-    monkeypatch.setattr(source, "_PIECE", 1000)
+    monkeypatch.setattr(source, "PIECE", 1000)
     raw = RECORDS[0].raw + random.Random(1).randbytes(4500)
     (tmp_path / "a.records").write_bytes(raw)
     segment = survey(str(tmp_path / "a.records")).segments()[0]
     rows = [row for batch in source.read_segment(segment) for row in batch.to_pylist()]
     assert b"".join(row["raw"] for row in rows) == raw
     assert [row["code"] for row in rows][1:] == ["record.markline", *["lake.unreadable"] * 4]
+
+
+def rows_of(bundle: Path, **options: Any) -> list[dict[str, Any]]:
+    found = survey(str(bundle), **options)
+    parts = [read_segment(segment) for segment in found.segments()]
+    return [row for part in parts for batch in part for row in batch.to_pylist()]
+
+
+def damaged() -> dict[str, tuple[list[bytes], set[int]]]:
+    """Return parts of bundles, and which of RECORDS are lost in them."""
+    raws = [record.raw for record in RECORDS]
+    long = raws[40].replace(b"Data-Length: ", b"Data-Length: 9")
+    short = raws[41].replace(b"Data-Length: ", b"Data-Length: 0")
+    some = next(n for n, record in enumerate(RECORDS) if n > 50 and isinstance(record, Seal))
+    return {
+        "bytes between": ([*raws[:90], b"something else", *raws[90:]], set()),
+        "a first byte": ([b"!", *raws], set()),
+        "a length too long": ([*raws[:40], long, *raws[41:]], {40}),
+        "no length": ([*raws[:41], short, *raws[42:]], {41}),
+        "a markline": ([*raws[:some], b"X" + raws[some][1:], *raws[some + 1 :]], {some}),
+        "a record cut off": ([*raws[:60], raws[60][:-9], *raws[61:]], {60}),
+        "twice": ([*raws[:40], b"?", *raws[40:80], b"?" * 5000, *raws[80:]], set()),
+        "heads that claim much": ([*raws[:40], (raws[0][:55] + b"Data-Length: 30000000\n\n") * 20_000, *raws[40:]], set()),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", damaged())
+@pytest.mark.parametrize("cut_bytes", [1_000, 10**9], ids=["in parts", "whole"])
+def test_records_behind_damage_are_found_again(tmp_path: Path, name: str, cut_bytes: int) -> None:
+    parts, lost = damaged()[name]
+    bundle = tmp_path / "a.records"
+    bundle.write_bytes(b"".join(parts))
+    rows = rows_of(bundle, cut_bytes=cut_bytes)
+    assert b"".join(row["raw"] for row in rows) == b"".join(parts)
+    expected = [record.hash for n, record in enumerate(RECORDS) if n not in lost]
+    assert [row["hash"] for row in rows if row["code"] is None] == expected
+    assert rows == rows_of(bundle, cut_bytes=10**9)
+
+
+def test_the_inside_of_a_damaged_record_is_no_record(tmp_path: Path) -> None:
+    """A Seal holds a Plex, a Plex a Blob: each of them would be valid alone."""
+    seal = next(record for record in RECORDS if isinstance(record, Seal))
+    bundle = tmp_path / "a.records"
+    for bad in (b"X" + seal.raw[1:], seal.raw.replace(b"Signed-By", b"Singed-By")):
+        bundle.write_bytes(bad + RECORDS[7].raw)
+        assert [row["hash"] for row in rows_of(bundle)] == [None, RECORDS[7].hash]
+
+
+def test_an_index_cannot_bring_in_what_is_only_quoted(tmp_path: Path) -> None:
+    """Cuts within a record lead to records in its data; they are refused, also behind damage."""
+    quoted = [record.raw for record in RECORDS[20:24]]
+    for outer in (
+        forge.blob(b"".join(quoted)),
+        forge.blob(b"".join(quoted)).replace(b"B.", b"B.0", 1),
+    ):
+        raw = b"?" + RECORDS[0].raw + outer + RECORDS[1].raw
+        bundle = tmp_path / "a.records"
+        bundle.write_bytes(raw)
+        cuts = tuple(raw.index(quoted[n]) for n in (2, 3))
+        for some in (cuts, cuts[:1], cuts[1:]):
+            write_index(Survey(str(bundle), len(raw), survey_digest(raw), some))
+            with pytest.raises(LakeError) as caught:
+                rows_of(bundle)
+            assert caught.value.code is Code.LAKE_INDEX
+
+
+def survey_digest(raw: bytes) -> str:
+    return encode(blake3(raw).digest())
+
+
+def test_a_large_bundle_of_something_else_stops_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It goes to quarantine in small pieces, without any of them passing through one process."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    noise = b"garbage\n" + b"what is this? " * 5_000_000
+    (folder / "a.records").write_bytes(noise)
+    write_bundle(folder / "b.records", RECORDS)
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    done = ingest(lake, [str(folder)])
+    assert (done.records, done.quarantined) == (len(RECORDS), 1)
+    rows = lake.quarantine().select("offset", "length", "code").orderBy("offset").collect()
+    assert sum(row.length for row in rows) == len(noise)
+    assert max(row.length for row in rows) <= 1 << 20
+    assert [row.code for row in rows] == ["record.markline", *["lake.unreadable"] * (len(rows) - 1)]
+
+
+# --- what others find ---
+
+
+def test_tables_lie_where_others_find_them(spark: SparkSession, tmp_path: Path) -> None:
+    """Plain names, the documented columns, bounds in the log; a compaction by others works."""
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    made = 0
+    for number in range(100):
+        bundle = write_bundle(tmp_path / f"{number}.records", RECORDS[3 * number : 3 * number + 3])
+        found = survey(str(bundle))
+        if "~" in ingest_module.ingest_id([found], [found.segments()]):  # what stores escape
+            ingest(lake, [str(bundle)])
+            made += 1
+            if made == 3:
+                break
+    (tmp_path / "bad.records").write_bytes(b"nothing")
+    ingest(lake, [str(tmp_path / "bad.records")])
+    root = tmp_path / "lake"
+    names = [
+        str(path.relative_to(root)) for path in root.rglob("*") if "_delta_log" not in str(path)
+    ]
+    assert [name for name in names if not re.fullmatch("[a-z0-9./-]+", name)] == []
+    for table, schema in (("records", RECORDS_SCHEMA), ("quarantine", QUARANTINE_SCHEMA)):
+        log = DeltaTable(str(root / table))
+        known = {Path(path).name for path in log.file_uris()}
+        files = list((root / table).glob("**/*.parquet"))
+        assert {file.name for file in files if "_delta_log" not in file.parts} == known
+        for file in files:
+            assert pq.read_schema(file).names == schema.names
+    actions = pa.table(DeltaTable(str(root / "records")).get_add_actions(flatten=True)).to_pylist()
+    for action in actions:
+        column = pq.read_table(root / "records" / action["path"], columns=["hash", "tai"])
+        values = column.column("hash").to_pylist()
+        assert (action["min.hash"], action["max.hash"]) == (min(values), max(values))
+        assert action["null_count.tai"] == column.column("tai").null_count
+    expected = hashes(lake)
+    assert DeltaTable(str(root / "records")).optimize.compact()["numFilesAdded"] == 1
+    assert hashes(lake) == expected
+    assert len(lake.records_log.version().files) == 1
 
 
 # --- cuts ---
@@ -485,9 +648,10 @@ def test_a_record_that_kills_its_worker_is_put_aside_and_the_rest_comes_in(
     fatal = next(record for record in RECORDS[50:] if isinstance(record, Seal))
     (tmp_path / "sitecustomize.py").write_text(FINDER)
     bundle = write_bundle(tmp_path / "a.records", RECORDS)
+    path = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path / "lake"), str(bundle)],
-        env=os.environ | {"PYTHONPATH": str(tmp_path), "FATAL": fatal.signature},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path), "FATAL": fatal.signature},
         capture_output=True,
         text=True,
         check=False,

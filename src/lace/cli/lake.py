@@ -204,18 +204,22 @@ def ingest(name: str, bundles: tuple[str, ...], spark: Spark) -> int:
     from lace.lake.session import check_packages
 
     check_packages()
-    from lace.lake.bundle import bundle_size, list_bundles
+    from lace.lake.bundle import list_bundles
     from lace.lake.ingest import ingest as run
+    from lace.lake.places import file_size
 
-    size = sum(map(bundle_size, list_bundles(bundles)))
+    size = sum(map(file_size, list_bundles(bundles)))
     session = spark.open(small=size < _SMALL_BYTES)
     opened = open_lake(name, session, create=True)
     with progress(session) as report:
         done = run(opened, list(bundles), report=report)
     if done.skipped_steps and not done.steps:
         echo("nothing to do: the same bundles were ingested before")
-    echo(f"records      {done.records:,} new, {done.duplicates:,} were there already")
-    echo(f"quarantine   {done.quarantined:,} new")
+    echo(
+        f"records      {done.records:,} new, {done.duplicates:,} were there already, "
+        f"{done.repeated:,} came more than once"
+    )
+    echo(f"quarantine   {done.quarantined:,} places hold no record")
     echo(f"version      {done.version}")
     return Exit.SOME_REJECTED if done.quarantined else Exit.OK
 
@@ -234,7 +238,7 @@ def info(name: str) -> None:
     check_packages()
     from lace.lake.tables import Lake
 
-    opened = Lake.open(None, name)  # type: ignore[arg-type]  # nothing here is asked of Spark
+    opened = Lake.open(None, name)
     records, aside = opened.records_log.version(), opened.quarantine_log.version()
     size = sum(file.size for file in records.files)
     echo(f"records      {records.rows:,} in {len(records.files)} files, {size:,} bytes")
@@ -345,24 +349,28 @@ def _plain(value: Any) -> Any:
 def read_program(text: str, predicate: str | None) -> tuple[Any, Any, str]:
     """Return the program, the predicate to look at and the lacegram's id of what was given.
 
-    Without a predicate, ``text`` is a selector: an address, rules, or a file of rules. With one, it
-    is a file of any rules.
+    Without a predicate, ``text`` is a selector: an address, rules, or a file of rules, of which
+    SelectHave alone counts. With one, it is a file of any rules.
     """
     from lace.cli.files import read_at_most
     from lace.datalog.ast import Predicate
     from lace.errors import LacegramError
     from lace.limits import DEFAULT_LIMITS
     from lace.rules import check_lacegram, compile_program
-    from lace.settings import read_selector
+    from lace.settings import is_file, read_selector
     from lace.vocabulary import SELECT_HAVE
 
-    if predicate is None:
+    if predicate is None and text.startswith("//"):
         module = read_selector(text)
         return module.program, SELECT_HAVE, module.id
-    checked = check_lacegram(read_at_most(text, DEFAULT_LIMITS.lacegram_bytes + 1))
+    rules: str | bytes = text
+    if predicate is not None or is_file(text):
+        rules = read_at_most(text.removeprefix("file:"), DEFAULT_LIMITS.lacegram_bytes + 1)
+    checked = check_lacegram(rules)
     if checked.errors:
         raise LacegramError(tuple(checked.errors))
     program = compile_program(checked.lacegram)
+    predicate = predicate or str(SELECT_HAVE)
     found = [p for p in program.derived if predicate in {p.name, str(p)}]
     if len(found) != 1:
         known = ", ".join(sorted(map(str, program.derived)))

@@ -3,14 +3,16 @@
 A cut is never guessed: looking for a markline would find records that lie inside the data of other
 records. Cuts come from one pass over the bundle, and may be kept in an index beside it. An index is
 not believed either: a reader that starts at a cut must end exactly at the next one, so that all
-cuts are true if the first is, and the first is the beginning of the file.
+cuts are true if the first is, and the first is the beginning of the file. Behind damage, cuts lie
+at records that prove to be ones (``lace.lake.salvage``).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, cast
@@ -20,8 +22,10 @@ from pyarrow import fs
 
 from lace.b64a import encode
 from lace.errors import Code, LakeError
+from lace.lake.places import file_size, filesystem, read_range
+from lace.lake.salvage import boundaries
 from lace.limits import DEFAULT_LIMITS, MIB, Limits
-from lace.record.split import BrokenFrame, RecordSplitter
+from lace.record.split import Frame, RecordSplitter
 
 SEGMENT_BYTES: Final = 32 * MIB
 """Of one task, and so of one file, where there is much to read."""
@@ -29,9 +33,10 @@ CUT_BYTES: Final = 4 * MIB
 """Between cuts: what a task has at least, where there is little."""
 SUFFIX: Final = ".records"
 INDEX_SUFFIX: Final = ".cuts"
+_WILD: Final = re.compile(r"[*?\[]")
+_PATTERN: Final = re.compile(r"\*+|\?|\[!?[^\]]+\]|.")
 _LACE: Final = "lace.toml"
 _DATABASE: Final = b"SQLite format 3\x00"
-_CHUNK: Final = 4 * MIB
 _FORMAT: Final = 1
 _SEGMENTS_A_CORE: Final = 4
 _INDEX_BYTES: Final = 256 * MIB
@@ -108,18 +113,13 @@ def _runs(segments: Iterable[Segment]) -> list[list[Segment]]:
     return runs
 
 
-def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a path or URI, and the path within it."""
-    if "://" in uri:
-        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
-        return found
-    return fs.LocalFileSystem(), uri
+def list_bundles(paths: Sequence[str], *, may_be_empty: bool = False) -> list[str]:
+    """Return the bundles among files and folders, sorted; a folder is searched for ``*.records``.
 
-
-def list_bundles(paths: Sequence[str]) -> list[str]:
-    """Return the bundles among files and folders, sorted; of a folder, all its ``*.records``."""
+    A path that nothing has may be a pattern: ``*``, ``?`` and ``[…]`` stand for parts of one name.
+    """
     found: set[str] = set()
-    for given in paths:
+    for given in [one for path in paths for one in _expanded(path)]:
         path = given if "://" in given else os.path.abspath(given)  # noqa: PTH100 (or a URI)
         system, inner = filesystem(path)
         scheme = path[: len(path) - len(inner)] if "://" in path else ""
@@ -139,9 +139,41 @@ def list_bundles(paths: Sequence[str]) -> list[str]:
             }
         else:
             raise LakeError(f"cannot read {path}: there is no such file", code=Code.LAKE_INPUT)
-    if not found:
+    if not found and not may_be_empty:
         raise LakeError(f"no bundles in {', '.join(paths)}", code=Code.LAKE_INPUT)
     return sorted(found)
+
+
+def _expanded(given: str) -> list[str]:
+    """Return what a pattern stands for; anything else stands for itself."""
+    path = given if "://" in given else os.path.abspath(given)  # noqa: PTH100 (or a URI)
+    system, inner = filesystem(path)
+    first = _WILD.search(inner)
+    if first is None or system.get_file_info(inner).type != fs.FileType.NotFound:
+        return [path]
+    scheme = path[: len(path) - len(inner)]
+    base = inner[: first.start()].rpartition("/")[0]
+    deep = "/" in inner[first.start() :]
+    selector = fs.FileSelector(base or "/", recursive=deep, allow_not_found=True)
+    try:
+        fits = re.compile("/".join(map(_segment, inner.split("/"))))
+    except re.error:
+        raise LakeError(f"{given} is no pattern", code=Code.LAKE_INPUT) from None
+    found = [e.path for e in system.get_file_info(selector) if fits.fullmatch(e.path)]
+    if not found:
+        raise LakeError(f"nothing fits {given}", code=Code.LAKE_INPUT)
+    return [scheme + one for one in sorted(found)]
+
+
+def _segment(pattern: str) -> str:
+    """Return the regular expression of one name of a pattern; it never goes beyond that name."""
+    parts = _PATTERN.findall(pattern)
+    made = {"*": "[^/]*", "?": "[^/]"}
+    return "".join(
+        made.get(part[0])
+        or (f"[{part[1:-1].replace('!', '^', 1)}]" if len(part) > 2 else re.escape(part))
+        for part in parts
+    )
 
 
 def _lace(path: str) -> LakeError:
@@ -156,56 +188,38 @@ def is_database(bundle: str) -> bool:
         return cast("bytes", file.read(len(_DATABASE))) == _DATABASE
 
 
-def bundle_size(bundle: str) -> int:
-    system, path = filesystem(bundle)
-    info = system.get_file_info(path)
-    if info.type != fs.FileType.File:
-        raise LakeError(f"cannot read {bundle}: there is no such file", code=Code.LAKE_INPUT)
-    return int(info.size)
-
-
-def read_range(bundle: str, start: int, end: int, chunk: int = _CHUNK) -> Iterator[bytes]:
-    """Yield the bytes of a range in bounded chunks; raise if the bundle has become shorter."""
-    system, path = filesystem(bundle)
-    with system.open_input_file(path) as file:
-        file.seek(start)
-        at = start
-        while at < end:
-            data = cast("bytes", file.read(min(chunk, end - at)))
-            if not data:
-                raise LakeError(f"{bundle} ended at byte {at}", code=Code.LAKE_CHANGED)
-            at += len(data)
-            yield data
-
-
 def survey(bundle: str, limits: Limits = DEFAULT_LIMITS, cut_bytes: int = CUT_BYTES) -> Survey:
     """Return digest and cuts of a bundle; cuts of an index beside it are taken over."""
-    size = bundle_size(bundle)
+    size = file_size(bundle)
     indexed = read_index(bundle, size)
     hasher = blake3()
     splitter = RecordSplitter(limits)
-    cuts: list[int] = []
+    cuts = [0]
     last = 0
     for chunk in read_range(bundle, 0, size):
         hasher.update(chunk)
         if indexed is None:
             for frame in splitter.feed(chunk):
-                if isinstance(frame, BrokenFrame):
-                    break
-                if frame.offset - last >= cut_bytes:
-                    cuts.append(frame.offset)
+                if isinstance(frame, Frame):
                     last = frame.offset
+                    if last - cuts[-1] >= cut_bytes:
+                        cuts.append(last)
+    splitter.close()
+    if splitter.broken is not None and size - last > cut_bytes:
+        for place in boundaries(bundle, last, limits):  # behind the damage
+            if place - cuts[-1] >= cut_bytes:
+                cuts.append(place)
     digest = encode(hasher.digest())
     if indexed is not None:
         if indexed.digest != digest:
             raise LakeError(f"{bundle}{INDEX_SUFFIX} is of another bundle", code=Code.LAKE_INDEX)
         return indexed
-    return Survey(bundle, size, digest, tuple(cuts))
+    return Survey(bundle, size, digest, tuple(cuts[1:]))
 
 
 def cut(bundle: str, limits: Limits = DEFAULT_LIMITS, most: int = SEGMENT_BYTES) -> list[Segment]:
     """Return the segments of a bundle; only a large one without an index has to be read for it."""
-    size = bundle_size(bundle)
+    size = file_size(bundle)
     indexed = read_index(bundle, size)
     if indexed is None and size > most:
         indexed = survey(bundle, limits)

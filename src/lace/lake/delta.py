@@ -8,9 +8,9 @@ twice, and it fails if the table has changed since the writer looked.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -20,11 +20,13 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
+from lace.clock import unix_ms
 from lace.errors import Code, LakeError
-from lace.lake.bundle import filesystem
+from lace.lake.places import filesystem
 
 _NOTE: Final = "lace"
 DATA: Final = "data"
+_BOUNDS: Final = ("min.group", "min.app", "min.tai")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,12 @@ class DataFile:
     size: int
     rows: int
     modified: int
+    stats: str = ""
+    """What the log is to say of its rows; empty: how many there are."""
+    least: tuple[str, ...] = field(default=(), compare=False)
+    """The least group, app and time in it, as far as the log says so."""
+    logged: str = field(default="", compare=False)
+    """Its path as the log spells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +101,13 @@ class DeltaLog:
                 f"{self.root} has no column {', '.join(sorted(missing))}", code=Code.LAKE_FORMAT
             )
         columns = actions.select(["path", "size_bytes", "num_records", "modification_time"])
-        rows = zip(*(column.to_pylist() for column in columns.columns), strict=True)
+        bounds = [name for name in _BOUNDS if name in actions.column_names]
+        least = zip(*(actions.column(name).to_pylist() for name in bounds), strict=True)
+        lows = [tuple(value or "" for value in row) for row in least] or [()] * len(columns)
+        rows = zip(*(column.to_pylist() for column in columns.columns), lows, strict=True)
         return TableVersion(self.root, table.version(), tuple(sorted(
-            (DataFile(unquote(path), size, count or 0, when) for path, size, count, when in rows),
+            (DataFile(unquote(path), size, count or 0, when, "", low, path)
+             for path, size, count, when, low in rows),
             key=lambda file: file.path,
         )))  # fmt: skip
 
@@ -104,8 +116,14 @@ class DeltaLog:
         with _errors(self.root):
             return DeltaTable(self.root).transaction_version(work) or 0
 
-    def notes(self, limit: int) -> list[dict[str, Any]]:
-        """Return what the newest commits say of themselves, newest first."""
+    def time_of(self, version: int) -> int:
+        """Return when a version was committed, in milliseconds."""
+        with _errors(self.root):
+            history = DeltaTable(self.root, version=version).history(1)
+        return int(history[0]["timestamp"])
+
+    def notes(self, limit: int | None) -> list[dict[str, Any]]:
+        """Return what the newest commits say of themselves, newest first; None: all."""
         with _errors(self.root):
             history = DeltaTable(self.root).history(limit)
         return [
@@ -130,7 +148,7 @@ class DeltaLog:
         this made.
         """
         actions: list[AddAction | RemoveAction] = [
-            AddAction(f.path, f.size, {}, f.modified, True, json.dumps({"numRecords": f.rows}))
+            AddAction(f.path, f.size, {}, f.modified, True, f.stats or _count_alone(f.rows))
             for f in files
         ]
         properties = CommitProperties(
@@ -151,6 +169,83 @@ class DeltaLog:
                 raise Conflict from error
         return expected + 1
 
+    @property
+    def name(self) -> str:
+        """What people call the table: the last part of its place."""
+        return self.root.rpartition("/")[2]
+
+    def exists(self) -> bool:
+        with _errors(self.root):
+            return DeltaTable.is_deltatable(self.root)
+
+    def replace(
+        self,
+        old: Iterable[DataFile],
+        new: Iterable[DataFile],
+        *,
+        expected: int,
+        note: Mapping[str, Any],
+        changes_data: bool = False,
+    ) -> int:
+        """Put files in the place of others; raise ``Conflict`` if the table is not as expected."""
+        now = unix_ms()
+        actions: list[AddAction | RemoveAction] = [
+            RemoveAction(f.logged or f.path, changes_data, now, f.size) for f in old
+        ]
+        actions += [
+            AddAction(f.path, f.size, {}, f.modified, changes_data, f.stats or _count_alone(f.rows))
+            for f in new
+        ]
+        properties = CommitProperties(
+            custom_metadata={_NOTE: json.dumps(dict(note), sort_keys=True)}, max_commit_retries=0
+        )
+        with _errors(self.root):
+            table = DeltaTable(self.root, version=expected)
+            try:
+                table.create_write_transaction(
+                    actions, "append", self.schema, commit_properties=properties
+                )
+            except CommitFailedError as error:
+                raise Conflict from error
+        return expected + 1
+
+    def removed_since(self, when: int) -> set[str]:
+        """Return the files that commits took out of the table since some time, in milliseconds."""
+        removed: set[str] = set()
+        for _, action in self._actions():
+            entry = action.get("remove")
+            if entry is not None and int(entry.get("deletionTimestamp") or 0) >= when:
+                removed |= {entry["path"], unquote(entry["path"])}
+        return removed
+
+    def _actions(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield what the log says, commit by commit, as far as it is not summed up and removed."""
+        system, root = filesystem(self.root)
+        selector = fs.FileSelector(f"{root}/_delta_log", allow_not_found=True)
+        for info in sorted(system.get_file_info(selector), key=lambda info: info.path):
+            number = info.base_name.removesuffix(".json")
+            if info.base_name.endswith(".json") and number.isdigit():
+                with system.open_input_file(info.path) as file:
+                    for line in cast("bytes", file.read()).splitlines():
+                        yield int(number), json.loads(line)
+
+    def commits_since_checkpoint(self) -> int:
+        """Return how many commits have to be read one by one."""
+        system, root = filesystem(self.root)
+        newest = self.version().number
+        path = f"{root}/_delta_log/_last_checkpoint"
+        if system.get_file_info(path).type != fs.FileType.File:
+            return newest
+        with system.open_input_file(path) as file:
+            return newest - int(json.loads(cast("bytes", file.read()))["version"])
+
+    def checkpoint(self) -> None:
+        """Sum up the log, and let go of what is older than its own retention."""
+        with _errors(self.root):
+            table = DeltaTable(self.root)
+            table.create_checkpoint()
+            table.cleanup_metadata()
+
     def files_in(self, folder: str) -> list[DataFile]:
         """Return the Parquet files that a job wrote into a folder of the table."""
         system, root = filesystem(self.root)
@@ -164,32 +259,17 @@ class DeltaLog:
                 found.append(DataFile(relative, info.size, rows, modified))
         return sorted(found, key=lambda file: file.path)
 
-    def paths_in(self, folder: str) -> list[str]:
-        """Return all files in a folder of the table, whatever they are."""
+    def drop(self, paths: Iterable[str]) -> None:
+        """Delete those of some files that are not part of the table."""
         system, root = filesystem(self.root)
-        selector = fs.FileSelector(f"{root}/{folder}", recursive=True, allow_not_found=True)
-        found = system.get_file_info(selector)
-        return [i.path[len(root) + 1 :] for i in found if i.type == fs.FileType.File]
+        there = {p for p in paths if system.get_file_info(f"{root}/{p}").type == fs.FileType.File}
+        if there:
+            for path in there - {file.path for file in self.version().files}:
+                system.delete_file(f"{root}/{path}")
 
-    def folders(self, stem: str) -> list[str]:
-        """Return the folders of the table whose path begins like this."""
-        system, root = filesystem(self.root)
-        parent = stem.rpartition("/")[0]
-        selector = fs.FileSelector(f"{root}/{parent}", allow_not_found=True)
-        found = (info.path[len(root) + 1 :] for info in system.get_file_info(selector))
-        return sorted(path for path in found if path.startswith(stem))
 
-    def has_finished(self, folder: str) -> bool:
-        """Whether a job wrote all of a folder."""
-        system, root = filesystem(self.root)
-        info = system.get_file_info(f"{root}/{folder}/_SUCCESS")
-        return bool(info.type == fs.FileType.File)
-
-    def remove(self, folder: str) -> None:
-        """Delete a folder of files that are not part of the table."""
-        system, root = filesystem(self.root)
-        if system.get_file_info(f"{root}/{folder}").type == fs.FileType.Directory:
-            system.delete_dir(f"{root}/{folder}")
+def _count_alone(rows: int) -> str:
+    return json.dumps({"numRecords": rows})
 
 
 class _errors:  # noqa: N801 (a context manager, used like a function)

@@ -18,8 +18,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace.b64a import encode
 from lace.errors import Code, LakeError, Status
-from lace.lake.bundle import CUT_BYTES, Survey, filesystem, write_index
+from lace.lake.bundle import CUT_BYTES, Survey, write_index
 from lace.lake.jobs import carried, job
+from lace.lake.places import filesystem
 from lace.lake.rows import SOURCE_SCHEMA, Found, batches
 from lace.limits import MIB
 from lace.record.validate import reread, validate_record

@@ -1,9 +1,10 @@
 """Bundles into a lake: validated, once each, whatever happens on the way.
 
 The work is cut into steps; a step ends with one commit that names the ingest and the number of the
-step. A process that dies leaves files that no log knows of; the next run goes on with the step that
-was not committed, and uses what a finished job left behind. Bytes that are no records go to the
-quarantine before their step is committed, known by their digest, so that none is lost or doubled.
+step. What the workers write lies beside the tables until then, as a draft. A process that dies
+leaves its draft; the next run goes on with the step that was not committed, and uses a draft that
+is whole. Bytes that are no records go to the quarantine before their step is committed, known by
+bundle, offset and digest, so that none is lost or doubled.
 """
 
 from __future__ import annotations
@@ -11,33 +12,49 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from lace.b64a import encode
 from lace.crypto.native import digest
 from lace.errors import Code, LakeError
-from lace.lake.bundle import Segment, Survey, filesystem, list_bundles, segment_bytes, survey
-from lace.lake.delta import DATA, Conflict, DataFile, DeltaLog
+from lace.lake.bundle import Segment, Survey, joined, list_bundles, segment_bytes, survey
+from lace.lake.delta import Conflict, DeltaLog
 from lace.lake.jobs import job
-from lace.lake.rows import QUARANTINE_SCHEMA, RECORDS_SCHEMA, SOURCE_SCHEMA
-from lace.lake.tables import Lake, Snapshot, files_named, read_files
+from lace.lake.places import filesystem
+from lace.lake.rows import QUARANTINE_SCHEMA, RECORDS_SCHEMA
+from lace.lake.staging import FOLDER
+from lace.lake.tables import Lake, Snapshot, read_files
+from lace.lake.writing import (
+    ASIDE,
+    RECORDS,
+    Draft,
+    Written,
+    drafts,
+    finish,
+    finished,
+    remove,
+    write_segments,
+    write_table,
+)
 from lace.limits import MIB
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
 STEP_BYTES: Final = 4096 * MIB
-ROW_GROUP_BYTES: Final = 8 * MIB
-"""What has to be read for one record."""
 _TRIES: Final = 20
 _IDENTITY: Final = b"lace-lake-ingest/v2"
-_PLANS: Final = "ingests"
+_INPUTS: Final = "ingests"
+_KEY: Final = b"lace-lake-name/v1"
 
 Report = Callable[[str], None]
+Stage = Callable[[str, str], list[Written]]
+"""Writes all rows of a step into a folder, for an ingest of some name; returns the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +70,17 @@ class IngestResult:
     records: int = 0
     """New in the lake."""
     duplicates: int = 0
+    """That were in the lake already."""
+    repeated: int = 0
+    """That came more than once in one step."""
     quarantined: int = 0
-    """Bytes that are no records, and were not in quarantine before."""
+    """Places in the bundles that hold no record; their bytes are in quarantine."""
 
     def __add__(self, other: StepResult) -> IngestResult:
         return replace(
             self, version=other.version, steps=self.steps + 1,
             records=self.records + other.records, duplicates=self.duplicates + other.duplicates,
+            repeated=self.repeated + other.repeated,
             quarantined=self.quarantined + other.quarantined,
         )  # fmt: skip
 
@@ -67,9 +88,10 @@ class IngestResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
     version: int
-    records: int
-    duplicates: int
-    quarantined: int
+    records: int = 0
+    duplicates: int = 0
+    repeated: int = 0
+    quarantined: int = 0
 
 
 def ingest(
@@ -89,17 +111,17 @@ def ingest(
     result = IngestResult(
         ingest=name, version=lake.records_log.version().number, skipped_steps=min(done, len(steps))
     )
+    _tidy(lake, _work(name), done)
     if done >= len(steps):
         return result
-    plan = _write_plan(lake, name, surveys, steps)
+    _note_inputs(lake, name, surveys)
     cores = lake.spark.sparkContext.defaultParallelism
-    for number in range(done + 1, len(steps) + 1):
+    for number, step in enumerate(steps[done:], done + 1):
         report(f"step {number} of {len(steps)}: validating")
-        source = lake.spark.read.format("lace").option("plan", plan).option("step", str(number))
         # How a step is shared out among cores changes nothing of what it reads.
-        most = segment_bytes(sum(part.size for part in steps[number - 1]), cores)
-        source = source.option("segmentBytes", str(most))
-        result += run_step(lake, source.load(), _work(name), number, name, report)
+        parts = joined(step, segment_bytes(sum(part.size for part in step), cores))
+        stage = partial(write_segments, lake.spark, parts)
+        result += run_step(lake, stage, _work(name), number, name, report)
     return result
 
 
@@ -153,171 +175,173 @@ def _work(name: str) -> str:
     return f"lace-ingest/{name}"
 
 
-def _write_plan(
-    lake: Lake, name: str, surveys: Sequence[Survey], steps: list[list[Segment]]
-) -> str:
-    """Write down what each step reads; workers take their segments from there."""
+def _note_inputs(lake: Lake, name: str, surveys: Sequence[Survey]) -> None:
+    """Write down what an ingest reads; the tables name it by its id alone."""
     system, root = filesystem(lake.root)
-    system.create_dir(f"{root}/{_PLANS}", recursive=True)
+    system.create_dir(f"{root}/{_INPUTS}", recursive=True)
     content: dict[str, Any] = {
-        str(number): [[s.bundle, s.start, s.end, s.final] for s in step]
-        for number, step in enumerate(steps, 1)
+        "ingest": name,
+        "inputs": [[entry.bundle, entry.size, entry.digest] for entry in surveys],
     }
-    content["inputs"] = [[entry.bundle, entry.size, entry.digest] for entry in surveys]
-    path = f"{root}/{_PLANS}/{name}.json"
-    draft = f"{path}.{uuid4().hex}"  # another process may be at the same ingest, and reading
+    path = f"{root}/{_INPUTS}/{_key(name)}.json"
+    draft = f"{path}.{uuid4().hex}"  # another process may be at the same ingest
     with system.open_output_stream(draft) as file:
         file.write(json.dumps(content).encode())
     system.move(draft, path)
-    return f"{lake.root}/{_PLANS}/{name}.json"
+
+
+def _key(work: str) -> str:
+    """Return what stands for some work in names of files: nothing that any store would escape."""
+    return digest(_KEY + work.encode()).hex()[:32]
 
 
 # --- one step -----------------------------------------------------------------------------------
 
 
 def run_step(
-    lake: Lake, found: DataFrame, work: str, number: int, name: str, report: Report
+    lake: Lake, stage: Stage, work: str, number: int, name: str, report: Report
 ) -> StepResult:
     """Validate, put aside, compare with the lake, commit: one step, whole or not at all."""
     try:
         with job("ingest"):
-            result = _run_step(lake, found, work, number, name, report)
+            result = _run_step(lake, stage, work, number, name, report)
     except Exception:
         # Another process that does the same work may have been quicker, and have tidied up.
         if lake.records_log.done(work) < number:
             raise
         result = None
-    if result is None:
-        now = lake.records_log.version().number
-        result = StepResult(version=now, records=0, duplicates=0, quarantined=0)
-    return result
+    return result or StepResult(version=lake.records_log.version().number)
 
 
 def _run_step(
-    lake: Lake, found: DataFrame, work: str, number: int, name: str, report: Report
+    lake: Lake, stage: Stage, work: str, number: int, name: str, report: Report
 ) -> StepResult | None:
     log = lake.records_log
-    stem = f"{DATA}/{name}-{number}-"
-    folder = next((made for made in log.folders(stem) if log.has_finished(f"{made}/staged")), None)
-    if folder is None:
+    stem = f"{_key(work)}-{number}-"
+    draft = next(filter(None, map(finished, drafts(lake.root, stem))), None)
+    if draft is None:
         # A name of its own: whatever else writes here never mixes with it.
-        folder = f"{stem}{uuid4().hex}"
-        _stage(found, f"{log.root}/{folder}/staged", name)
+        folder = f"{lake.root}/{FOLDER}/{stem}{uuid4().hex}"
+        draft = finish(folder, stage(folder, name))
     report(f"step {number}: comparing with the lake")
-    quarantined = _put_aside(lake, f"{folder}/staged", work, number, name)
+    _put_aside(lake, draft, work, number, name)
+    quarantined = sum(file.begun for file in draft.of(ASIDE))
     for _ in range(_TRIES):
         before = log.version()
         if log.done(work) >= number:
+            _tidy(lake, work, number)
             return None
-        kept, duplicates = _without_known(lake, folder, Snapshot(lake.spark, before))
+        kept, duplicates, repeated = _without_known(lake, draft, Snapshot(lake.spark, before))
+        files = draft.publish(kept, log)
         records = sum(file.rows for file in kept)
         note = {"ingest": name, "step": number, "records": records, "duplicates": duplicates,
-                "quarantined": quarantined}  # fmt: skip
+                "repeated": repeated, "quarantined": quarantined,
+                "quarantine": lake.quarantine_log.version().number}  # fmt: skip
         try:
-            version = log.commit(kept, work=work, step=number, expected=before.number, note=note)
+            version = log.commit(files, work=work, step=number, expected=before.number, note=note)
         except Conflict:
             continue
-        _tidy(log, stem)
+        _tidy(lake, work, number)
         return StepResult(
-            version=version, records=records, duplicates=duplicates, quarantined=quarantined
-        )
+            version=version, records=records, duplicates=duplicates, repeated=repeated,
+            quarantined=quarantined,
+        )  # fmt: skip
     raise LakeError(f"{lake.root}: {_TRIES} tries to commit", code=Code.LAKE_CONFLICT)
 
 
-def _stage(found: DataFrame, target: str, name: str) -> None:
-    """Validate everything and write it down, records and others apart."""
-    rows = found.withColumn("ingest", F.lit(name)).withColumn("valid", F.col("code").isNull())
-    writer = rows.write.partitionBy("valid").mode("overwrite")
-    writer.option("parquet.block.size", str(ROW_GROUP_BYTES)).parquet(target)
+def _tidy(lake: Lake, work: str, done: int) -> None:
+    """Remove what is left of all tries at steps that are committed."""
+    for folder in drafts(lake.root, f"{_key(work)}-"):
+        if int(folder.rsplit("-", 2)[1]) <= done:
+            remove(folder, lake.records_log, lake.quarantine_log)
 
 
-def _put_aside(lake: Lake, staged: str, work: str, number: int, name: str) -> int:
-    """Bring what is no record to the quarantine, each digest once; return how many were new."""
+def _put_aside(lake: Lake, draft: Draft, work: str, number: int, name: str) -> None:
+    """Bring what is no record to the quarantine, each place of each bundle once."""
     log = lake.quarantine_log
-    spark = lake.spark
-    files = lake.records_log.files_in(f"{staged}/valid=false")
-    if not files or log.done(work) >= number:
-        return 0
-    uris = [f"{lake.records_log.root}/{file.path}" for file in files]
-    rows = read_files(spark, uris, _staged_schema())
-    rows = rows.select(
-        _digest(F.col("raw")).alias("digest"), "code", "detail", "bundle", "offset",
-        F.length("raw").cast("long").alias("length"), "raw", F.lit(name).alias("ingest"),
-    )  # fmt: skip
-    first = F.min_by(F.struct(*rows.columns), F.struct("bundle", "offset")).alias("first")
-    fresh = rows.groupBy("digest").agg(first).select("first.*")
+    files = draft.of(ASIDE)
+    if not files:
+        return
     for _ in range(_TRIES):
         before = log.version()
-        known = read_files(spark, before.uris(), QUARANTINE_SCHEMA).select("digest")
-        folder = f"{DATA}/{name}-{number}-{uuid4().hex}"
-        new = fresh.join(known, "digest", "left_anti").select(QUARANTINE_SCHEMA.names)
-        new.coalesce(1).write.parquet(f"{log.root}/{folder}")
-        kept = [file for file in log.files_in(folder) if file.rows]
+        if log.done(work) >= number:
+            return
+        rows = _Rows(lake, draft, log, ASIDE, QUARANTINE_SCHEMA, ("bundle", "offset", "digest"))
+        kept, _ = rows.without(files, rows.known(files, before.uris()) if before.files else None)
+        made = draft.publish(kept, log)
         note = {"ingest": name, "step": number}
         try:
-            log.commit(kept, work=work, step=number, expected=before.number, note=note)
+            log.commit(made, work=work, step=number, expected=before.number, note=note)
         except Conflict:
-            if log.done(work) >= number:
-                return 0
             continue
-        return sum(file.rows for file in kept)
+        return
     raise LakeError(f"{lake.root}: {_TRIES} tries to commit", code=Code.LAKE_CONFLICT)
 
 
-def _digest(raw: Column) -> Column:
-    return F.sha2(raw, 256)
-
-
-def _without_known(lake: Lake, folder: str, snapshot: Snapshot) -> tuple[list[DataFile], int]:
-    """Return the files of what is new, and how many records were not.
-
-    A file in which everything is new is used as it was staged; only the others are written again.
-    """
-    log = lake.records_log
-    files = tuple(log.files_in(f"{folder}/staged/valid=true"))
+def _without_known(lake: Lake, draft: Draft, snapshot: Snapshot) -> tuple[list[Written], int, int]:
+    """Return the files of what is new, how many records were there, and how many came twice."""
+    files = draft.of(RECORDS)
     if not files:
-        return [], 0
-    uris = [f"{log.root}/{file.path}" for file in files]
-    rows = read_files(lake.spark, uris, RECORDS_SCHEMA)
-    keys = rows.select("hash", "bundle", "offset", F.col("_metadata.file_path").alias("file"))
+        return [], 0, 0
+    rows = _Rows(lake, draft, lake.records_log, RECORDS, RECORDS_SCHEMA, ("bundle", "offset"))
+    keys = rows.keys(files, "hash")
     place = F.struct("bundle", "offset")
     twice = keys.groupBy("hash").agg(F.count(F.lit(1)).alias("times"), F.min(place).alias("first"))
     twice = twice.where("times > 1").select("hash", "first")
     repeats = keys.join(twice, "hash").where(place != F.col("first")).drop("first")
+    repeats = repeats.withColumn("known", F.lit(0))
     known = keys.join(snapshot.records.select("hash"), "hash", "left_semi")
-    unwanted = repeats.unionByName(known).distinct().persist()
-    try:
-        duplicates = unwanted.count()
-        if not duplicates:
-            return list(files), 0
-        touched = {row.file for row in unwanted.select("file").distinct().collect()}
-        rewritten = files_named(files, touched)
-        kept = f"{folder}/kept-{uuid4().hex}"
-        again = read_files(
-            lake.spark, [f"{log.root}/{file.path}" for file in rewritten], RECORDS_SCHEMA
-        )
-        again.join(unwanted.select("bundle", "offset"), ["bundle", "offset"], "left_anti").select(
-            RECORDS_SCHEMA.names
-        ).write.option("parquet.block.size", str(ROW_GROUP_BYTES)).parquet(f"{log.root}/{kept}")
-    finally:
-        unwanted.unpersist()
-    untouched = [file for file in files if file not in rewritten]
-    return [*untouched, *(file for file in log.files_in(kept) if file.rows)], duplicates
+    both = repeats.unionByName(known.withColumn("known", F.lit(1)))
+    unwanted = both.groupBy("bundle", "offset", "file").agg(F.max("known").alias("known"))
+    kept, counts = rows.without(files, unwanted)
+    return kept, counts.get(1, 0), counts.get(0, 0)
 
 
-def _staged_schema() -> pa.Schema:
-    return pa.schema([*SOURCE_SCHEMA, pa.field("ingest", pa.string())])
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of a draft for one table, told apart by some columns."""
 
+    lake: Lake
+    draft: Draft
+    log: DeltaLog
+    table: str
+    schema: pa.Schema
+    place: tuple[str, ...]
 
-def _tidy(log: DeltaLog, stem: str) -> None:
-    """Delete what is left of all tries at a committed step, and is not part of the table."""
-    system, root = filesystem(log.root)
-    wanted = {file.path for file in log.version().files}
-    for folder in log.folders(stem):
-        files = log.paths_in(folder)
-        if not any(path in wanted for path in files):
-            log.remove(folder)
-            continue
-        for path in files:
-            if path not in wanted:
-                system.delete_file(f"{root}/{path}")
+    def _read(self, files: Sequence[Written]) -> DataFrame:
+        return read_files(self.lake.spark, self.draft.uris(files, self.log), self.schema)
+
+    def keys(self, files: Sequence[Written], *more: str) -> DataFrame:
+        """Return the places of all rows, with the file that each is in."""
+        name = F.element_at(F.split(F.col("_metadata.file_path"), "/"), -1)
+        return self._read(files).select(*self.place, *more, name.alias("file"))
+
+    def known(self, files: Sequence[Written], uris: list[str]) -> DataFrame:
+        """Return the places that are in files of the table already."""
+        there = read_files(self.lake.spark, uris, self.schema).select(*self.place)
+        found = self.keys(files).join(there, [*self.place], "left_semi")
+        return found.withColumn("known", F.lit(1))
+
+    def without(
+        self, files: Sequence[Written], unwanted: DataFrame | None
+    ) -> tuple[list[Written], dict[int, int]]:
+        """Return files without some rows, and how many of these there were of each kind.
+
+        A file in which everything is wanted is used as it is; only the others are written again.
+        """
+        if unwanted is None:
+            return list(files), {}
+        unwanted = unwanted.persist()
+        try:
+            counts = {
+                row.known: row["count"] for row in unwanted.groupBy("known").count().collect()
+            }
+            if not counts:
+                return list(files), {}
+            touched = {row.file for row in unwanted.select("file").distinct().collect()}
+            again = self._read([file for file in files if file.name in touched])
+            again = again.join(unwanted.select(*self.place), [*self.place], "left_anti")
+            rewritten = write_table(again, self.table, self.draft.folder)
+        finally:
+            unwanted.unpersist()
+        return [*(file for file in files if file.name not in touched), *rewritten], counts

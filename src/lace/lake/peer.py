@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lace.answering.store import StoreAnswers
 from lace.datalog.source import Fact
@@ -25,17 +24,18 @@ from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, advertise
 from lace.interlace.machine import Side
-from lace.lake.bundle import filesystem, read_range
-from lace.lake.delta import DATA, Conflict, DataFile
+from lace.lake.delta import Conflict
 from lace.lake.evaluate import LAKE_LIMITS
 from lace.lake.export import export_bundles
 from lace.lake.facts import frame_of_table
 from lace.lake.jobs import job
+from lace.lake.places import filesystem, read_range
 from lace.lake.plan import PeerAdverts, PlanOverLake, sending_depends_on_adverts
-from lace.lake.rows import RECORDS_SCHEMA, RowBatch
+from lace.lake.rows import RowBatch
 from lace.lake.staging import Staging
 from lace.lake.summarize import Advertising, adverts_here, digest_pairs
 from lace.lake.tables import Lake, Snapshot
+from lace.lake.writing import write_here
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record.facts import fields
@@ -109,15 +109,13 @@ class LakeStore:
         table = pa.Table.from_batches([batch.take()])
         table = table.append_column("ingest", pa.array([name] * len(table), pa.string()))
         log = self.lake.records_log
-        system, root = filesystem(log.root)
-        path = f"{DATA}/{name}/part-00000.parquet"
-        system.create_dir(f"{root}/{DATA}/{name}", recursive=True)
-        chosen = table.select(RECORDS_SCHEMA.names)
-        pq.write_table(chosen, f"{root}/{path}", filesystem=system, compression="zstd")
-        info = system.get_file_info(f"{root}/{path}")
-        file = DataFile(path, info.size, len(table), int((info.mtime_ns or 0) / 1e6))
+        file = write_here(table, log)
         note = {"ingest": name, "step": 1, "records": len(table), "duplicates": 0, "quarantined": 0}
-        log.commit([file], work=f"lace-{name}", step=1, expected=expected, note=note)
+        try:
+            log.commit([file], work=f"lace-{name}", step=1, expected=expected, note=note)
+        except Conflict:
+            log.drop([file.path])
+            raise
 
 
 def _outcome(record: Record, fresh: Mapping[RecordHash, Record]) -> Outcome[Record]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
@@ -23,6 +24,7 @@ from lace.lake.ingest import ingest, run_step
 from lace.lake.jobs import job
 from lace.lake.select import select
 from lace.lake.tables import Lake
+from lace.lake.writing import write_found
 from lace.limits import DEFAULT_LIMITS
 from lace.recordstore.sqlite import SqliteStore
 
@@ -46,7 +48,8 @@ class SideOfTwo:
         """Bring in records by their bytes, validated; return how many were new."""
         work = f"lace-reconcile/{uuid4().hex}"
         rows = validated(raws.select("raw", "bundle", "offset"))
-        done = run_step(self.lake, rows, work, 1, work.replace("/", "-"), lambda _message: None)
+        stage = partial(write_found, rows)
+        done = run_step(self.lake, stage, work, 1, work.replace("/", "-"), lambda _message: None)
         return done.records
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -31,31 +30,24 @@ from pyspark.sql.types import StructType
 
 from lace import collector
 from lace.errors import Code, LakeError, Outcome, Status
-from lace.lake.bundle import (
-    Segment,
-    bundle_size,
-    cut,
-    filesystem,
-    joined,
-    list_bundles,
-    read_range,
-    segment_bytes,
-)
+from lace.lake.bundle import Segment, cut, list_bundles, segment_bytes
 from lace.lake.jobs import carried
+from lace.lake.places import file_size, filesystem, read_range
 from lace.lake.rows import SOURCE_SCHEMA, Found, batches
-from lace.limits import DEFAULT_LIMITS, MIB
+from lace.lake.salvage import Stretch, judge_here, walk
+from lace.limits import MIB
 from lace.record.bulk import validate_frames
 from lace.record.model import Record
-from lace.record.split import BrokenFrame, Frame, RecordSplitter
-from lace.record.validate import validate_record
 
-_PIECE: Final = 8 * MIB
+PIECE: Final = MIB
+"""Of bytes that are no record, in one row."""
 _CAREFUL_WORKERS: Final = 2
 _MAX_FILES: Final = 1000
+_SEEN: Final = ".lace-seen.json"
 
 
 class LaceDataSource(DataSource):
-    """Bundles of records. ``load(path)`` takes a bundle or a folder of ``*.records`` files."""
+    """Bundles of records. ``load`` takes bundles, folders of ``*.records`` files, and patterns."""
 
     @classmethod
     def name(cls) -> str:
@@ -89,16 +81,8 @@ class LaceReader(DataSourceReader):
             return [SegmentPartition(segment) for segment in self._segments()]
 
     def _segments(self) -> Iterator[Segment]:
-        plan = self._options.get("plan")
-        if plan is not None:  # an ingest has cut its bundles already
-            system, path = filesystem(plan)
-            with system.open_input_file(path) as file:
-                entries = json.loads(cast("bytes", file.read()))
-            parts = (Segment(*entry) for entry in entries[self._options["step"]])
-            yield from joined(parts, int(self._options["segmentbytes"]))
-            return
-        bundles = list_bundles([_path(self._options)])
-        most = segment_bytes(sum(map(bundle_size, bundles)), os.cpu_count() or 1)
+        bundles = list_bundles(_paths(self._options))
+        most = segment_bytes(sum(map(file_size, bundles)), os.cpu_count() or 1)
         for bundle in bundles:
             yield from cut(bundle, most=most)
 
@@ -110,15 +94,17 @@ class LaceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """New bundles in a folder, some at a time, each once.
 
     A bundle must appear under its name in one step: write it under another name, then rename it.
-    With the option ``log`` the order is that in which bundles were first seen, kept in that file.
-    Without it the order is that of their names, and a bundle whose name sorts before one that was
-    read already is passed over.
+    The order is that in which bundles were first seen. It is kept in the file that the option
+    ``log`` names, else in the folder itself: two streams over one folder need a log each.
     """
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         self._columns = schema.names
-        self._path = _path(options)
-        self._log = options.get("log")
+        paths = _paths(options)
+        if len(paths) > 1:
+            raise LakeError("a stream takes one folder", code=Code.LAKE_INPUT)
+        (self._path,) = paths
+        self._log = options.get("log") or f"{self._path.rstrip('/')}/{_SEEN}"
         self._most = int(options.get("maxfilespertrigger", _MAX_FILES))
         self._last: list[str] | None = None
 
@@ -151,8 +137,6 @@ class LaceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(partition, self._columns)
 
     def _position(self, bundles: list[str], offset: dict[str, Any]) -> int:
-        if self._log is None:
-            return bisect_right(bundles, offset["after"])
         position = int(offset["files"])
         if position > len(bundles) or (position and bundles[position - 1] != offset["after"]):
             raise LakeError(f"{self._log} is of another stream", code=Code.LAKE_STREAM)
@@ -160,12 +144,7 @@ class LaceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _bundles(self) -> list[str]:
         """Return all bundles in the order of the stream; new ones are written down first."""
-        try:
-            there = list_bundles([self._path])
-        except LakeError:
-            there = []  # nothing there yet
-        if self._log is None:
-            return there
+        there = list_bundles([self._path], may_be_empty=True)
         system, path = filesystem(self._log)
         known: list[str] = []
         if system.get_file_info(path).type == FileType.File:
@@ -191,22 +170,30 @@ def _names(log: str, text: bytes) -> list[str]:
     return found
 
 
-def _path(options: dict[str, str]) -> str:
-    path = options.get("path")
-    if not path:
+def _paths(options: dict[str, str]) -> list[str]:
+    """Return what was given to ``load``: Spark hands over one path as it is, several as JSON."""
+    several = json.loads(options["paths"]) if "paths" in options else []
+    paths = [path for path in (options.get("path"), *several) if path]
+    if not paths:
         raise LakeError("no path was given", code=Code.LAKE_INPUT)
-    return path
+    return paths
 
 
 def _read(partition: InputPartition, columns: list[str]) -> Iterator[pa.RecordBatch]:
     assert isinstance(partition, SegmentPartition)
+    with carried():
+        for batch in segment_batches(partition.segment):
+            yield batch.select(columns)
+
+
+def segment_batches(segment: Segment) -> Iterator[pa.RecordBatch]:
+    """In a worker: yield the rows of a segment."""
     context = TaskContext.get()
     # A task that is tried again may have killed its worker: this time each record is judged in a
     # process apart, so that the one that does it is found and put aside.
     careful = context is not None and context.attemptNumber() > 0
-    with carried(), collector.paused():
-        for batch in read_segment(partition.segment, careful=careful):
-            yield batch.select(columns)
+    with collector.paused():
+        yield from read_segment(segment, careful=careful)
 
 
 def read_segment(segment: Segment, *, careful: bool = False) -> Iterator[pa.RecordBatch]:
@@ -214,36 +201,42 @@ def read_segment(segment: Segment, *, careful: bool = False) -> Iterator[pa.Reco
     return batches(segment.bundle, _outcomes(segment, careful))
 
 
+def _judge_apart(raws: Sequence[bytes]) -> list[Outcome[Record]]:
+    return list(validate_frames(raws, workers=_CAREFUL_WORKERS))
+
+
 def _outcomes(segment: Segment, careful: bool) -> Iterator[Found]:
     """Yield what is in a segment, some megabytes at a time."""
-    splitter = RecordSplitter(DEFAULT_LIMITS)
-    for chunk in read_range(segment.bundle, segment.start, segment.end):
-        frames = [frame for frame in splitter.feed(chunk) if isinstance(frame, Frame)]
-        raws = [frame.raw for frame in frames]
-        if careful:
-            outcomes = list(validate_frames(raws, workers=_CAREFUL_WORKERS))
-        else:
-            outcomes = [validate_record(raw) for raw in raws]
-        yield [segment.start + frame.offset for frame in frames], raws, outcomes
-        if splitter.broken is not None:
-            break
-    splitter.close()
-    broken = splitter.broken
-    if broken is None:
-        return
-    if not segment.final:
-        # The next reader starts at a cut that this one never reached.
-        message = f"{segment.bundle}: byte {segment.end} is no record boundary"
-        raise LakeError(message, code=Code.LAKE_INDEX)
-    yield from _unreadable(segment, broken)
+    for found in walk(
+        segment.bundle,
+        segment.start,
+        segment.end,
+        final=segment.final,
+        judge=_judge_apart if careful else judge_here,
+    ):
+        if isinstance(found, Stretch):
+            pieces = read_range(segment.bundle, found.start, found.end, PIECE)
+            fault: Outcome[Record] = Outcome(Status.REJECTED, None, found.code, found.detail)
+            yield from _in_pieces(found.start, pieces, fault)
+            continue
+        frames, outcomes = found
+        if all(o.ok or len(f.raw) <= PIECE for f, o in zip(frames, outcomes, strict=True)):
+            yield [frame.offset for frame in frames], [frame.raw for frame in frames], outcomes
+            continue
+        for frame, outcome in zip(frames, outcomes, strict=True):
+            if outcome.ok:
+                yield [frame.offset], [frame.raw], [outcome]
+            else:
+                raw = frame.raw
+                cut_up = (raw[at : at + PIECE] for at in range(0, len(raw), PIECE))
+                yield from _in_pieces(frame.offset, cut_up, outcome)
 
 
-def _unreadable(segment: Segment, broken: BrokenFrame) -> Iterator[Found]:
-    """Yield the rest of a bundle in pieces: no boundary can be known, and no byte is lost."""
-    offset = segment.start + broken.offset
-    fault: Outcome[Record] = Outcome(Status.REJECTED, None, broken.code, broken.detail)
-    for piece in read_range(segment.bundle, offset, segment.end, _PIECE):
+def _in_pieces(start: int, pieces: Iterable[bytes], fault: Outcome[Record]) -> Iterator[Found]:
+    """Yield bytes that are no record in bounded pieces; the first says what is wrong."""
+    offset = start
+    for piece in pieces:
         yield [offset], [piece], [fault]
         offset += len(piece)
-        detail = f"follows the broken record at byte {segment.start + broken.offset}"
+        detail = f"follows the bytes at {start} that are no record"
         fault = Outcome(Status.REJECTED, None, Code.LAKE_UNREADABLE, detail)

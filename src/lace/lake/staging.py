@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from lace.lake.bundle import filesystem
+from lace.lake.places import filesystem
 from lace.lake.tables import read_files
 from lace.limits import MIB
 
@@ -47,6 +47,13 @@ class Staging:
         self._made += 1
         pq.write_table(table, f"{path}/{self._made}.parquet", filesystem=system, compression="zstd")
         return read_files(spark, [f"{self.folder}/{self._made}.parquet"], table.schema)
+
+    def written(self, frame: DataFrame) -> DataFrame:
+        """Have the workers write a frame down, and return what they wrote."""
+        self._made += 1
+        target = f"{self.folder}/{self._made}"
+        frame.write.parquet(target)
+        return frame.sparkSession.read.schema(frame.schema).parquet(target)
 
     def close(self) -> None:
         """Remove what was written; frames that were made of it can no longer be read."""

@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from pyarrow import fs
 
 from lace.errors import Code, LakeError
-from lace.lake.bundle import filesystem
 from lace.lake.ingest import StepResult, run_step
 from lace.lake.jobs import job
+from lace.lake.places import filesystem
 from lace.lake.tables import Lake
+from lace.lake.writing import write_found
 from lace.text import shown
 
 if TYPE_CHECKING:
@@ -76,8 +78,9 @@ class LakeStream:
         if self.lake.records_log.done(work) > number:
             return
         name = f"stream-{self._id()}"
+        stage = partial(write_found, found)
         self.on_batch(
-            number, run_step(self.lake, found, work, number + 1, name, lambda _message: None)
+            number, run_step(self.lake, stage, work, number + 1, name, lambda _message: None)
         )
 
     def _id(self) -> str:

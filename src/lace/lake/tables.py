@@ -20,8 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812 (as everybody writes it)
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace.errors import Code, LakeError
-from lace.lake.bundle import filesystem
-from lace.lake.delta import DataFile, DeltaLog, TableVersion
+from lace.lake.delta import DeltaLog, TableVersion
+from lace.lake.places import filesystem
 from lace.lake.rows import PROMOTED, QUARANTINE_SCHEMA, RECORDS_SCHEMA
 from lace.record.model import Record
 from lace.record.validate import reread_intact
@@ -39,12 +39,26 @@ TABLES: Final = ("records", "wide", "fields", "links", "embedded", "quarantine")
 class Lake:
     """A folder of tables; made by ``ingest``, read by everything else."""
 
-    spark: SparkSession
+    session: SparkSession | None
     root: str
 
+    @property
+    def spark(self) -> SparkSession:
+        """The session; raises if the lake was opened without one."""
+        if self.session is None:
+            raise LakeError(
+                f"{self.root} was opened without Spark",
+                code=Code.LAKE_START,
+                hint="Open it with a session: Lake.open(open_session(), …).",
+            )
+        return self.session
+
     @classmethod
-    def open(cls, spark: SparkSession, root: str, *, create: bool = False) -> Lake:
-        """Return the lake in a folder; raise ``LakeError`` if it is none."""
+    def open(cls, spark: SparkSession | None, root: str, *, create: bool = False) -> Lake:
+        """Return the lake in a folder; raise ``LakeError`` if it is none.
+
+        Without a session, only what needs no Spark can be asked of it.
+        """
         root = root.rstrip("/")
         system, path = filesystem(root)
         if "://" not in root:
@@ -71,15 +85,33 @@ class Lake:
         """Return the records as of a version (None: the newest)."""
         return Snapshot(self.spark, self.records_log.version(version))
 
-    def quarantine(self) -> DataFrame:
-        """Return what was put aside: bytes that are no records, with code, bundle and offset."""
-        version = self.quarantine_log.version()
-        return read_files(self.spark, version.uris(), QUARANTINE_SCHEMA)
+    def quarantine(self, version: int | None = None) -> DataFrame:
+        """Return what was put aside: bytes that are no records, with code, bundle and offset.
+
+        With a version of the records: what had been put aside by then.
+        """
+        number = None if version is None else self._quarantine_at(version)
+        there = self.quarantine_log.version(number)
+        return read_files(self.spark, there.uris(), QUARANTINE_SCHEMA)
+
+    def _quarantine_at(self, version: int) -> int:
+        """Return which version the quarantine had when the records got one."""
+        self.records_log.version(version)  # raises if there is none
+        if not version:
+            return 0
+        notes = {note["version"]: note for note in self.records_log.notes(None)}
+        found = notes.get(version, {}).get("quarantine")
+        if found is not None:
+            return int(found)
+        when = self.records_log.time_of(version)
+        log = self.quarantine_log
+        newest = log.version().number
+        return max((n for n in range(newest + 1) if log.time_of(n) <= when), default=0)
 
     def table(self, name: str, version: int | None = None) -> DataFrame:
         """Return a table or view by name; see docs/lake.md for their columns."""
         if name == "quarantine":
-            return self.quarantine()
+            return self.quarantine(version)
         return self.snapshot(version).table(name)
 
     def _create(self, system: fs.FileSystem, path: str) -> None:
@@ -222,11 +254,6 @@ def local_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     if not table.num_rows:
         return spark.createDataFrame([], from_arrow_schema(table.schema))
     return spark.createDataFrame(cast("Any", table))
-
-
-def files_named(files: tuple[DataFile, ...], paths: set[str]) -> list[DataFile]:
-    """Return the files whose path ends one of these URIs."""
-    return [file for file in files if any(path.endswith(file.path) for path in paths)]
 
 
 def _absolute(root: str) -> Any:
