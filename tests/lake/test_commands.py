@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +23,7 @@ from lace.lake.session import SparkOptions
 from lace.policy.own import evaluate_own
 from lace.projection import Projection
 from lace.record.facts import facts
+from lace.record.model import Versioned
 from lace.rules import MemorySource
 from lace.selectors import room, selector
 from lace.vocabulary import SELECT_HAVE
@@ -91,6 +96,42 @@ def test_from_bundles_to_summaries(command: Command, tmp_path: Path) -> None:
     _, theirs, _ = command("plumb", "advert", "list", "--records", bundle, *options)
     assert mine == theirs
     assert mine
+
+
+def test_rules_about_records_alone_are_enough_to_select(command: Command, tmp_path: Path) -> None:
+    write_bundle(tmp_path / "a.records", RECORDS)
+    command("lake", "ingest", "x.lake", "a.records")
+    rules = "SelectHave(P) :- Have(P), Field(P,'App',_,'other')."
+    (tmp_path / "r.lacegram").write_text(rules)
+    expected = sorted(r.hash for r in RECORDS if isinstance(r, Versioned) and r.app == "other")
+    for given in (rules, "r.lacegram", "file:r.lacegram"):
+        code, out, _ = command("lake", "select", "x.lake", given)
+        assert (code, out.split()) == (0, expected)
+    code, _, err = command("lake", "select", "x.lake", "Other(P) :- Have(P).")
+    assert (code, "no one predicate SelectHave/1: there are Other/1" in err) == (2, True)
+
+
+def test_an_older_version_has_the_quarantine_of_its_time(command: Command, tmp_path: Path) -> None:
+    for number, raw in enumerate((b"one", b"two")):
+        bundle = write_bundle(tmp_path / f"{number}.records", RECORDS[number : number + 1])
+        bundle.write_bytes(raw + bundle.read_bytes())
+        code, out, _ = command("lake", "ingest", "x.lake", bundle.name)
+        assert (code, "quarantine   1 places hold no record" in out) == (3, True)
+    for version, expected in enumerate(([], [b"one"], [b"one", b"two"])):
+        query = "SELECT raw FROM quarantine ORDER BY bundle"
+        _, out, _ = command("lake", "sql", "x.lake", query, "--version", str(version))
+        found = [bytes.fromhex(json.loads(line)["raw"]) for line in out.splitlines()]
+        assert found == expected
+
+
+def test_what_came_more_than_once_is_told_apart(command: Command, tmp_path: Path) -> None:
+    write_bundle(tmp_path / "a.records", [*RECORDS[:5], *RECORDS[:2]])
+    _, out, _ = command("lake", "ingest", "x.lake", "a.records")
+    assert out.startswith("records      5 new, 0 were there already, 2 came more than once\n")
+    write_bundle(tmp_path / "b.records", [*RECORDS[3:6], *RECORDS[3:4]])
+    _, out, _ = command("lake", "ingest", "x.lake", "b.records")
+    # What is there already is not also counted as repeated.
+    assert out.startswith("records      1 new, 3 were there already, 0 came more than once\n")
 
 
 def test_into_a_store_and_back(command: Command, tmp_path: Path) -> None:
@@ -323,8 +364,6 @@ def test_without_java_the_wheel_is_used_and_without_both_both_are_named(
     found = java._from_wheel()
     assert found is not None
     assert found.version == 21
-    import subprocess
-
     arguments = ["-a b", "--add-modules=jdk.incubator.vector", "x"]
     done = subprocess.run(
         [found.home / "bin" / "java", *arguments], capture_output=True, check=True
@@ -375,3 +414,56 @@ def test_settings_that_spark_can_use() -> None:
     ):
         for memory in ("512m", "2g", "1T", "2048mb"):
             session.check_options(SparkOptions(master=master, memory=memory))
+
+
+# --- sessions that others start ---
+
+SUBMITTED = """
+import sys
+from lace.errors import LakeError
+from lace.lake.session import SparkOptions, open_session
+spark = open_session(SparkOptions(settings={"spark.sql.shuffle.partitions": "3"}))
+names = ("spark.sql.session.timeZone", "spark.sql.execution.arrow.maxRecordsPerBatch",
+         "spark.sql.shuffle.partitions")
+print([spark.conf.get(name) for name in names])
+rows = spark.read.format("lace").load(sys.argv[1]).select("hash").collect()
+print(len(rows))
+try:
+    from lace.lake import session
+    spark.conf.unset(session._READY)
+    session._made_ready(spark, SparkOptions(settings={"spark.driver.memory": "9g"}))
+except LakeError as error:
+    print(error.hint)
+"""
+
+
+def test_under_spark_submit_settings_hold(tmp_path: Path) -> None:
+    """Those of the lake where nothing else is said; the Python is the one that runs the script."""
+    (tmp_path / "job.py").write_text(SUBMITTED)
+    write_bundle(tmp_path / "a.records", RECORDS[:7])
+    command = [
+        str(Path(sys.executable).with_name("spark-submit")), "--master", "local[1]",
+        "--conf", "spark.sql.execution.arrow.maxRecordsPerBatch=777", "--conf", "spark.ui.enabled=false",
+        "job.py", str(tmp_path / "a.records"),
+    ]  # fmt: skip
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYSPARK_")}
+    # spark-submit takes the first python3 for the driver: that of this environment.
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300)  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "['UTC', '777', '3']", "7", "Give it to spark-submit: --conf spark.driver.memory=9g",
+    ], done.stderr[-3000:]  # fmt: skip
+
+
+def test_a_lake_that_serves_ends_in_order_when_it_is_told_to(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "a.records", RECORDS[:5])
+    python = [sys.executable, "-m", "lace", "lake"]
+    subprocess.run(
+        [*python, "ingest", "x.lake", "a.records"], cwd=tmp_path, check=True, capture_output=True
+    )
+    command = [*python, "serve", "x.lake", "tcp:127.0.0.1:0", "--select", PREFIX]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as ran:
+        assert ran.stdout is not None
+        assert ran.stdout.readline().startswith("at tcp:127.0.0.1:")
+        ran.send_signal(signal.SIGTERM)
+        assert ran.wait(60) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -62,34 +63,38 @@ def exchange_options(
 
 @click.command("serve")
 @click.argument("name", metavar="LAKE")
-@click.option("--listen", "address", default="tcp:127.0.0.1:4790", show_default=True,
-              metavar="ADDRESS", help="Where to take connections.")  # fmt: skip
-@click.option("--certificate", metavar="FILE", help="For wss: the certificate chain.")
-@click.option("--certificate-key", metavar="FILE", help="For wss: its private key.")
+@click.argument("address", default="tcp:127.0.0.1:4790", metavar="[ADDRESS]")
+@click.option("--cert", metavar="FILE", help="The certificate for wss, with its chain.")
+@click.option("--cert-key", metavar="FILE", help="The key of the certificate.")
 @exchange_options()
 @spark_options
 def serve_command(
-    name: str, address: str, certificate: str | None, certificate_key: str | None,
-    **options: Any,
-) -> int:  # fmt: skip
-    """Let peers interlace with LAKE at an address, until Ctrl-C.
+    name: str, address: str, cert: str | None, cert_key: str | None, **options: Any
+) -> int:
+    """Let peers interlace with LAKE at ADDRESS, until Ctrl-C or SIGTERM.
+
+    Without an ADDRESS it is tcp:127.0.0.1:4790.
 
     \b
     Example:
       lace lake serve notes.lake --select //notes-demo//notes//
+      lace lake serve notes.lake tcp:0.0.0.0:4790 --select //notes-demo//notes//
     """
-    if (certificate is None) != (certificate_key is None):
-        raise click.UsageError("--certificate and --certificate-key go together")
+    if (cert is None) != (cert_key is None):
+        raise click.UsageError("--cert and --cert-key go together")
     chain = None
-    if certificate is not None and certificate_key is not None:
-        chain = Certificate(chain=Path(certificate), key=Path(certificate_key))
+    if cert is not None and cert_key is not None:
+        chain = Certificate(chain=Path(cert), key=Path(cert_key))
     with ThreadPoolExecutor(_WORKERS) as worker:
         host = _host(name, worker, **options)
 
         async def run() -> None:
+            ended = asyncio.Event()
+            with suppress(NotImplementedError):  # on Windows there is Ctrl-C alone
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
             async with host.at(parse_address(address), chain) as real:
                 echo(f"at {real}")
-                await asyncio.Event().wait()
+                await ended.wait()
 
         with suppress(KeyboardInterrupt):
             asyncio.run(run())

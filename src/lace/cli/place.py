@@ -17,6 +17,7 @@ from lace.cli.output import echo
 from lace.crypto.keys import SigningKey
 from lace.errors import Code, UsageError
 from lace.keyring import is_key_name
+from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
 from lace.recordstore.sqlite import SqliteStore
@@ -34,9 +35,9 @@ class Place:
         """Return no lace: for what needs none, such as asking a peer."""
         return cls(Settings(folder=Path(), store=Path(STORE)))
 
-    def open(self, key: SigningKey | None = None) -> Lace:
+    def open(self, key: SigningKey | None = None, limits: Limits = DEFAULT_LIMITS) -> Lace:
         """Open the lace; a record of it that was changed is told of when it is found."""
-        opened = open_lace(self.settings.store, key=key)
+        opened = open_lace(self.settings.store, key=key, limits=limits)
         store = store_of(opened)
         if isinstance(store, SqliteStore):
             store.on_quarantine = partial(_tell_quarantine, store.path)

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -34,6 +34,7 @@ from lace.cli.place import Place, find
 from lace.cli.render import chosen_form, words_option
 from lace.errors import Code, InterlaceAborted, UsageError
 from lace.interlace import messages as m
+from lace.limits import DEFAULT_LIMITS
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
 from lace.settings import Settings
@@ -62,6 +63,14 @@ def _exchange_options(command: Callable[..., Any]) -> Callable[..., Any]:
         trust_option,
         expect_option,
         select_option(),
+        click.option(
+            "--phase-timeout",
+            type=click.IntRange(1, 86_400),
+            default=DEFAULT_LIMITS.phase_timeout,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long the peer may say nothing; a large lake needs more.",
+        ),
         click.argument(
             "peer_text", metavar="[PEER]", required=False, shell_complete=complete_peers
         ),
@@ -81,6 +90,7 @@ def sync(
     trust: str | None,
     exposed: tuple[str, ...],
     key_text: str | None,
+    phase_timeout: int,
     form: str | None,
     where: str | None,
 ) -> int:
@@ -102,7 +112,9 @@ def sync(
     """
     settings = find(where)
     peer = _peer_or_default(settings, peer_text)
-    with _meeting(settings, peer, select_text, expect, trust, exposed, key_text) as meeting:
+    with _meeting(
+        settings, peer, select_text, expect, trust, exposed, key_text, phase_timeout
+    ) as meeting:
         return asyncio.run(_sync(meeting, settings.settings, peer, form, journal))
 
 
@@ -141,6 +153,7 @@ def follow(
     trust: str | None,
     exposed: tuple[str, ...],
     key_text: str | None,
+    phase_timeout: int,
     form: str | None,
     where: str | None,
 ) -> int:
@@ -157,7 +170,9 @@ def follow(
     """
     settings = find(where)
     peer = _peer_or_default(settings, peer_text)
-    with _meeting(settings, peer, select_text, expect, trust, exposed, key_text) as meeting:
+    with _meeting(
+        settings, peer, select_text, expect, trust, exposed, key_text, phase_timeout
+    ) as meeting:
         return asyncio.run(_follow(meeting, settings.settings, peer, form))
 
 
@@ -249,20 +264,22 @@ def _meeting(
     trust: str | None,
     exposed: tuple[str, ...],
     key: str | None,
+    phase_timeout: int,
 ) -> Iterator[_Meeting]:
     """Open what an exchange needs, and close it at the end."""
     module = settings.module(select)
     exposure = settings.exposure(exposed)
+    limits = replace(DEFAULT_LIMITS, phase_timeout=phase_timeout)
     with ExitStack() as stack:
         if peer in settings.settings.peers or is_address(peer):
             other = settings.peer(peer, expect=expect, trust=trust)
-            local = stack.enter_context(settings.open(settings.signing_key(key)))
+            local = stack.enter_context(settings.open(settings.signing_key(key), limits))
             yield _Meeting(local=local, other=other, module=module, exposure=exposure)
             return
         if expect is not None or trust is not None:
             raise click.UsageError("--expect and --trust are about a peer at an address")
         theirs = _found(peer, settings)
-        local = stack.enter_context(settings.open(settings.signing_key(key)))
+        local = stack.enter_context(settings.open(settings.signing_key(key), limits))
         there = stack.enter_context(theirs.open(theirs.signing_key(None)))
         yield _Meeting(
             local=local,

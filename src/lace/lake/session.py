@@ -37,6 +37,7 @@ _MASTER: Final = re.compile(
     r"|yarn|(?:spark|k8s)://.+"
 )
 _CAUSE: Final = re.compile(r"^(?:Caused by: |: )?[\w.$]*(?:Exception|Error): (.+)$", re.MULTILINE)
+_READY: Final = "spark.lace.ready"
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)\])?")
 _TASK_FAILURES: Final = 4
 
@@ -94,11 +95,39 @@ def open_session(options: SparkOptions | None = None) -> SparkSession:
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     running = SparkSession.getActiveSession()
     if running is not None:
-        return running
+        return _made_ready(running)
     options = options or SparkOptions()
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started us: its settings stand
-        return SparkSession.builder.getOrCreate()
+        return _made_ready(SparkSession.builder.getOrCreate(), options)
     return _start(options)
+
+
+def _made_ready(session: SparkSession, options: SparkOptions | None = None) -> SparkSession:
+    """Give a session that somebody else started what the lake needs, and that it does not set."""
+    from lace.lake.source import LaceDataSource
+
+    if session.conf.get(_READY, None) is not None:
+        return session
+    given = dict(options.settings) if options is not None else {}
+    own = {name for name, _ in session.sparkContext.getConf().getAll()}
+    for name, value in SETTINGS.items():
+        if name not in own and session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    for name, value in given.items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+        elif session.conf.get(name, None) != value:
+            raise LakeError(
+                f"{name} cannot be changed in a session that runs",
+                code=Code.LAKE_SETTING,
+                hint=f"Give it to spark-submit: --conf {name}={value}",
+            )
+    if is_local(session) and "PYSPARK_PYTHON" not in os.environ:
+        # Else workers run whatever is called python3, which may have no lace.
+        session.sparkContext.pythonExec = sys.executable
+    session.dataSource.register(LaceDataSource)
+    session.conf.set(_READY, "true")
+    return session
 
 
 def check_packages() -> None:
@@ -133,6 +162,13 @@ def master_of(options: SparkOptions) -> str:
     master = options.master or os.environ.get(MASTER_VARIABLE) or "local[*]"
     local = _LOCAL.fullmatch(master)
     return f"local[{local.group(1) or 1},{_TASK_FAILURES}]" if local else master
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether all work is done on this machine, by one Java."""
+    return _LOCAL.match(str(spark.conf.get("spark.master"))) is not None and not str(
+        spark.conf.get("spark.master")
+    ).startswith("local-cluster")
 
 
 def check_options(options: SparkOptions) -> None:
@@ -178,6 +214,7 @@ def _start(options: SparkOptions) -> SparkSession:
             session.range(0)  # settings are looked at when they are first needed
             # Spark finds pyspark_lace by itself, but not where the path of Python has a space.
             session.dataSource.register(LaceDataSource)
+            session.conf.set(_READY, "true")
         except Exception as error:
             raise LakeError(
                 f"Spark did not start with {java.origin}: {_cause(error)}\n{_tail(log)}",

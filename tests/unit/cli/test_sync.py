@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -471,3 +472,12 @@ def test_what_was_put_aside_comes_back_from_a_peer_that_has_it(home: Path) -> No
     assert lace("get", record.hash, "--lace", "victim", cwd=home).returncode
     assert lace("sync", "eve", "--lace", "victim", cwd=home).returncode == 0
     assert b"pay bob 100" in lace("get", record.hash, "--data", "--lace", "victim", cwd=home).stdout
+
+
+def test_a_peer_that_says_nothing_is_waited_for_as_long_as_is_said(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp:127.0.0.1:{silent.getsockname()[1]}"
+        done = lace("sync", address, "--phase-timeout", "1", cwd=home / "alice")
+    assert done.returncode == Exit.ABORTED
+    assert b"interlace.timeout" in done.stdout + done.stderr
+    assert lace("sync", address, "--phase-timeout", "0", cwd=home / "alice").returncode == 2
