@@ -11,6 +11,7 @@ from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lacegrams import run, run_on_spark
+from pyspark.sql import functions as F  # noqa: N812
 from rooms import AUTHORITY, PREFIX, key, room_records, write_bundle
 
 from lace.datalog.ast import Predicate
@@ -18,19 +19,24 @@ from lace.datalog.evaluate import evaluate
 from lace.datalog.explain import Explainer, Proof
 from lace.datalog.program import RuleProgram
 from lace.errors import Code, LaceError, LimitExceeded
+from lace.lake import evaluate as evaluate_module
 from lace.lake.evaluate import LAKE_LIMITS, Placement, evaluate_on_spark
-from lace.lake.facts import LakeFacts
+from lace.lake.facts import FrameFacts, LakeFacts
 from lace.lake.ingest import ingest
+from lace.lake.plan import PlanOverLake
 from lace.lake.select import explain, select
 from lace.lake.tables import Lake, Snapshot
 from lace.policy.module import PolicyModule
+from lace.policy.origin import Operand, Origin
+from lace.policy.plan import ExchangePlan
+from lace.policy.view import Exposure
 from lace.record.facts import facts
 from lace.rules import MemorySource, check_lacegram, compile_program
 from lace.selectors import hashes, room, selector, with_support
 from lace.vocabulary import SELECT_HAVE, TICK_TAI
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 RECORDS = room_records(250, seed=3, members=5)
 CHAIN = room_records(40, seed=4, members=12, chain=1)
@@ -260,6 +266,82 @@ def test_negated_and_counted_facts_are_followed(snapshot: Snapshot, source: Memo
     for row in others:
         refused = explain(snapshot, program, row, predicate=predicate)
         assert not isinstance(refused, Proof)
+
+
+TRANSITIVE = program_of("Reach(X,Y) :- Edge(X,Y).\nReach(X,Z) :- Reach(X,Y), Edge(Y,Z).")
+
+
+def edges(spark: SparkSession, count: int) -> DataFrame:
+    """Return chains of three edges each."""
+    start = F.col("id")
+    end = start + F.when(start % 4 < 3, 1).otherwise(10_000)
+    return spark.range(count).select(
+        start.cast("string").alias("c0"), end.cast("string").alias("c1")
+    )
+
+
+@pytest.mark.parametrize("sent", [0, 200_000], ids=["much", "little"])
+def test_much_that_is_new_in_a_round_is_not_sent_to_every_worker(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, sent: int
+) -> None:
+    around: list[DataFrame] = []
+    broadcast = F.broadcast
+
+    def counted(frame: DataFrame) -> DataFrame:
+        around.append(frame)
+        return broadcast(frame)
+
+    monkeypatch.setattr(F, "broadcast", counted)
+    facts = FrameFacts(spark, {Predicate("Edge", 2): edges(spark, 80)})
+    placement = Placement(rows=0, recursive_rows=0, sent_rows=sent)
+    found = evaluate_on_spark(TRANSITIVE, facts, placement=placement)
+    assert len(found.rows(Predicate("Reach", 2))) == 20 * (4 + 3 + 2 + 1)
+    assert bool(around) == bool(sent)
+
+
+def test_rounds_are_written_down_where_workers_can_be_lost(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluate_module, "is_local", lambda _spark: False)
+    facts = FrameFacts(spark, {Predicate("Edge", 2): edges(spark, 40)}, root=str(tmp_path))
+    held = persistent(spark)
+    found = evaluate_on_spark(TRANSITIVE, facts, placement=Placement(rows=0, recursive_rows=0))
+    assert len(found.rows(Predicate("Reach", 2))) == 10 * (4 + 3 + 2 + 1)
+    assert list(tmp_path.glob("staged/*/*"))
+    assert persistent(spark) == held
+    found.close()
+    assert list(tmp_path.glob("staged/*")) == []
+
+
+def persistent(spark: SparkSession) -> set[int]:
+    """Return what Spark holds until it is told not to."""
+    return set(spark.sparkContext._jsc.getPersistentRDDs().keySet())
+
+
+def test_what_an_evaluation_keeps_is_given_back(snapshot: Snapshot) -> None:
+    spark = snapshot.spark
+    module = MODULES["support"]
+    plan = ExchangePlan((
+        Operand(index=0, module=module, origin=Origin("O.left")),
+        Operand(index=1, module=module, origin=Origin("O.right")),
+    ))  # fmt: skip
+    before = persistent(spark)
+    over = PlanOverLake(
+        snapshot=snapshot,
+        plan=plan,
+        index=0,
+        exposure=Exposure(default="selected"),
+        schema=plan.required_fields,
+        placement=Placement(rows=0),
+    )
+    assert over.may_send().count()
+    assert persistent(spark) > before
+    over.close()
+    assert persistent(spark) == before
+    with select(snapshot, module.program, placement=Placement(rows=0)) as chosen:
+        assert chosen.records().count()
+        assert persistent(spark) > before
+    assert persistent(spark) == before
 
 
 def test_paths_lead_to_lakes(tmp_path: Path, spark: SparkSession) -> None:

@@ -22,9 +22,11 @@ from lace.datalog.stratify import Component
 from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded
 from lace.lake.facts import FactFrames, columns_of, frame_of_rows
 from lace.lake.jobs import job
-from lace.lake.lower import RuleLowering, view_arity, view_frame
+from lace.lake.lower import Increment, RuleLowering, view_arity, view_frame
 from lace.lake.rebuild import ViewNames, as_rule, view_rule
 from lace.lake.rowfilter import OnePass
+from lace.lake.session import is_local
+from lace.lake.staging import Staging
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.rules import MemorySource, compile_program
 
@@ -47,6 +49,8 @@ class Placement:
     """Of a relation that other rules use."""
     recursive_rows: int = 1_000_000
     """Of each relation that a recursion starts from."""
+    sent_rows: int = 200_000
+    """Of what is new in a round of a recursion, to be sent to every worker."""
 
 
 @dataclass(slots=True)
@@ -65,8 +69,13 @@ class LakeEvaluation:
     _here_done: frozenset[Predicate] = frozenset()
     _persisted: list[DataFrame] = field(default_factory=list)
     _lowering: RuleLowering = field(init=False)
+    _staging: Staging | None = None
+    """Where rounds of a recursion are kept, if workers can be lost."""
 
     def __post_init__(self) -> None:
+        root = self.facts.root
+        if root is not None and not is_local(self.facts.spark):
+            self._staging = Staging(root)
         self._lowering = RuleLowering(self.facts.spark, self._frame, self._is_small, self.limits)
         self.facts.check(self.limits)
         needed = needed_predicates(self.program, self.outputs)
@@ -104,6 +113,9 @@ class LakeEvaluation:
         for frame in self._persisted:
             frame.unpersist()
         self._persisted.clear()
+        self._frames.clear()
+        if self._staging is not None:
+            self._staging.close()
 
     # --- where relations are ---
 
@@ -243,16 +255,16 @@ class LakeEvaluation:
             }
             sizes = dict.fromkeys(inside, 0)
             for rounds in range(self.limits.iterations + 2):
-                delta: dict[Predicate, DataFrame] = {}
+                delta: dict[Predicate, Increment] = {}
                 for predicate in inside:
                     if not fresh[predicate]:
                         continue
-                    found = _union(fresh[predicate]).distinct()
-                    new = found.join(total[predicate], found.columns, "left_anti")
-                    new = new.localCheckpoint()
+                    derived = _union(fresh[predicate]).distinct()
+                    new = derived.join(total[predicate], derived.columns, "left_anti")
+                    new = self._fixed(new)
                     count = new.count()
                     if count:
-                        delta[predicate] = new
+                        delta[predicate] = Increment(new, count <= self.placement.sent_rows)
                         sizes[predicate] += count
                         self._check_size(sizes[predicate])
                 if not delta:
@@ -260,9 +272,10 @@ class LakeEvaluation:
                 if rounds >= self.limits.iterations:
                     limit = self.limits.iterations
                     raise LimitExceeded("iterations", configured=limit, observed=rounds + 1)
-                for predicate, new in delta.items():
-                    joint = total[predicate].union(new).coalesce(_partitions(sizes[predicate]))
-                    total[predicate] = joint.localCheckpoint()
+                for predicate, found in delta.items():
+                    joint = total[predicate].union(found.frame)
+                    joint = joint.coalesce(_partitions(sizes[predicate]))
+                    total[predicate] = self._fixed(joint)
                 self._frames.update(total)
                 fresh = {
                     p: [
@@ -277,6 +290,16 @@ class LakeEvaluation:
             self._frames.update(total)
         finally:
             spark.conf.set(adaptive, before)
+
+    def _fixed(self, frame: DataFrame) -> DataFrame:
+        """Return the rows of a frame without how they came, so that plans do not grow.
+
+        Where workers can be lost, the rows are written into the lake: what a lost worker held
+        alone could not be computed again.
+        """
+        if self._staging is None:
+            return frame.localCheckpoint()
+        return self._staging.written(frame)
 
     # --- the in-process engine ---
 

@@ -63,6 +63,10 @@ class FactFrames(Protocol):
 
     spark: SparkSession
 
+    @property
+    def root(self) -> str | None:
+        """Of the lake that the facts come from, if they come from one."""
+
     def predicates(self) -> Iterable[Predicate]:
         """Return the predicates that may have facts."""
 
@@ -104,6 +108,10 @@ class GivenFacts:
         for fact in facts:
             rows.setdefault(Predicate(fact[0], len(fact) - 1), {})[fact[1:]] = None
         return cls(spark, rows, staging)
+
+    @property
+    def root(self) -> str | None:
+        return None
 
     def predicates(self) -> Iterable[Predicate]:
         return self.rows.keys()
@@ -174,6 +182,10 @@ class LakeFacts:
         if self.visible is None:
             return self.snapshot.records
         return self.snapshot.records.join(self.visible, "hash", "left_semi")
+
+    @property
+    def root(self) -> str | None:
+        return self.snapshot.lake_root
 
     def predicates(self) -> Iterable[Predicate]:
         return {*RECORD_FACTS, *self._given.predicates()}
@@ -255,6 +267,7 @@ class FrameFacts:
     spark: SparkSession
     frames: Mapping[Predicate, DataFrame]
     given: Iterable[Fact] = ()
+    root: str | None = None
 
     def __post_init__(self) -> None:
         self._given = GivenFacts.of(self.spark, self.given)

@@ -99,6 +99,15 @@ def joined(left: DataFrame, right: DataFrame) -> DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class Increment:
+    """Rows that stand for a relation in one of the joins of a rule."""
+
+    frame: DataFrame
+    is_small: bool
+    """Whether every worker can have all of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class RuleLowering:
     """Turns rules into frames of the facts they derive."""
 
@@ -109,7 +118,7 @@ class RuleLowering:
     """Whether a relation is held here, so that every worker can have all of it."""
     limits: Limits
 
-    def heads(self, rule: CompiledRule, given: Mapping[int, DataFrame] | None = None) -> DataFrame:
+    def heads(self, rule: CompiledRule, given: Mapping[int, Increment] | None = None) -> DataFrame:
         """Return what a rule derives, with other rows for some of its joins; rows may repeat."""
         frame = self.bindings(rule, given)
         values = [F.lit(a) if isinstance(a, str) else F.col(f"x{a}") for a in rule.head_arguments]
@@ -118,7 +127,7 @@ class RuleLowering:
         return frame.select(*(value.alias(f"c{n}") for n, value in enumerate(values)))
 
     def bindings(
-        self, rule: CompiledRule, given: Mapping[int, DataFrame] | None = None
+        self, rule: CompiledRule, given: Mapping[int, Increment] | None = None
     ) -> DataFrame:
         """Return the values of the variables for each way that the body of a rule holds."""
         frame = self._joins(rule, given or {})
@@ -132,16 +141,17 @@ class RuleLowering:
             frame = self._count(frame, count)
         return frame
 
-    def _joins(self, rule: CompiledRule, given: Mapping[int, DataFrame]) -> DataFrame:
+    def _joins(self, rule: CompiledRule, given: Mapping[int, Increment]) -> DataFrame:
         waiting = dict(enumerate(rule.joins))
         frame: DataFrame | None = None
         bound: set[int] = set()
         while waiting:
             number = min(waiting, key=lambda n: self._order(n, waiting[n], bound, given))
             join = waiting.pop(number)
-            rows = given.get(number)
-            part = fitting(self.frame(join.relation) if rows is None else rows, join.arguments, "x")
-            if self.is_small(join.relation) or number in given:
+            increment = given.get(number)
+            rows = self.frame(join.relation) if increment is None else increment.frame
+            part = fitting(rows, join.arguments, "x")
+            if self._is_sent_around(join.relation, increment):
                 part = F.broadcast(part)
             variables = {a for a in join.arguments if isinstance(a, int)}
             if frame is None:
@@ -157,13 +167,16 @@ class RuleLowering:
         return self.spark.range(1).toDF("start") if frame is None else frame
 
     def _order(
-        self, number: int, join: Join, bound: set[int], given: Mapping[int, DataFrame]
+        self, number: int, join: Join, bound: set[int], given: Mapping[int, Increment]
     ) -> tuple[bool, ...]:
         """Connected relations first; of these a large one, so that small ones are brought to it."""
         variables = {a for a in join.arguments if isinstance(a, int)}
         connected = bool(variables & bound) or not variables
-        small = self.is_small(join.relation) or number in given
+        small = self._is_sent_around(join.relation, given.get(number))
         return (bool(bound) and not connected, small if not bound else not small)
+
+    def _is_sent_around(self, relation: Relation, increment: Increment | None) -> bool:
+        return self.is_small(relation) if increment is None else increment.is_small
 
     def _check_product(self, left: DataFrame, right: DataFrame) -> None:
         """Refuse a product of two relations before it is made, not after hours."""

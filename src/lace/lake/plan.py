@@ -21,7 +21,13 @@ from lace.datalog.ast import Predicate
 from lace.datalog.program import RuleProgram
 from lace.datalog.source import Fact
 from lace.interlace.advertise import Advertisement
-from lace.lake.evaluate import LAKE_LIMITS, evaluate_on_spark, needed_predicates
+from lace.lake.evaluate import (
+    LAKE_LIMITS,
+    LakeEvaluation,
+    Placement,
+    evaluate_on_spark,
+    needed_predicates,
+)
 from lace.lake.facts import Adopted, FrameFacts, GivenFacts, LakeFacts, frame_of_table
 from lace.lake.jobs import job
 from lace.lake.staging import Staging
@@ -68,7 +74,9 @@ class PlanOverLake:
     adverts: PeerAdverts = field(default_factory=PeerAdverts)
     schema: frozenset[str] | None = None
     limits: Limits = LAKE_LIMITS
+    placement: Placement = field(default_factory=Placement)
     _kept: dict[str, DataFrame] = field(default_factory=dict)
+    _evaluations: list[LakeEvaluation] = field(default_factory=list)
     _given: GivenFacts | None = None
     _adopted: Adopted | None = None
     _staging: Staging = field(init=False)
@@ -81,6 +89,9 @@ class PlanOverLake:
         for frame in self._kept.values():
             frame.unpersist()
         self._kept.clear()
+        for evaluation in self._evaluations:
+            evaluation.close()
+        self._evaluations.clear()
         self._given = self._adopted = None
         self._staging.close()
 
@@ -112,7 +123,7 @@ class PlanOverLake:
         visible = self._keep("visible", lambda: self._visible(peer.viewer))
         theirs = self._evaluate(peer.module.program, facet, self._facts(visible))
         frames = {scoped(local.index, facet): mine, scoped(peer.index, facet): theirs}
-        facets = FrameFacts(self.snapshot.spark, frames, self.runtime)
+        facets = FrameFacts(self.snapshot.spark, frames, self.runtime, self.snapshot.lake_root)
         found = self._evaluate(self.plan.lowering.program, enforced, facets)
         return found.select(F.col("c0").alias("hash"))
 
@@ -163,7 +174,10 @@ class PlanOverLake:
     def _evaluate(
         self, program: RuleProgram, predicate: Predicate, facts: LakeFacts | FrameFacts
     ) -> DataFrame:
-        made = evaluate_on_spark(program, facts, outputs=[predicate], limits=self.limits)
+        made = evaluate_on_spark(
+            program, facts, outputs=[predicate], limits=self.limits, placement=self.placement
+        )
+        self._evaluations.append(made)
         return made.frame(predicate)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +22,7 @@ from lace.lake.bundle import is_database
 from lace.lake.export import export_bundles, export_to_store, validated
 from lace.lake.ingest import ingest, run_step
 from lace.lake.jobs import job
-from lace.lake.select import select
+from lace.lake.select import Selection, select
 from lace.lake.tables import Lake
 from lace.lake.writing import write_found
 from lace.limits import DEFAULT_LIMITS
@@ -68,19 +68,29 @@ class Reconciliation:
     left: SideOfTwo
     right: SideOfTwo
     program: RuleProgram
+    _selections: list[Selection] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Give back what was kept on disk for what was lacking."""
+        for selection in self._selections:
+            selection.close()
+        self._selections.clear()
 
     def lacking(self, here: SideOfTwo, there: SideOfTwo) -> DataFrame:
-        """Return the records that are selected there and not here."""
-        selected = select(there.lake.snapshot(), self.program).records()
+        """Return the records that are selected there and not here, until ``close``."""
+        self._selections.append(select(there.lake.snapshot(), self.program))
+        selected = self._selections[-1].records()
         known = here.lake.snapshot().records.select("hash")
         return selected.join(known, "hash", "left_anti")
 
     def difference(self) -> Difference:
         with job("comparing"):
-            return Difference(
+            found = Difference(
                 left_lacks=self.lacking(self.left, self.right).count(),
                 right_lacks=self.lacking(self.right, self.left).count(),
             )
+        self.close()
+        return found
 
     def transfer(self) -> Difference:
         """Bring each side what it lacks, until nothing changes; return how much that was.
@@ -93,6 +103,7 @@ class Reconciliation:
             with job("transferring"):
                 to_left = self.left.take(self.lacking(self.left, self.right))
                 to_right = self.right.take(self.lacking(self.right, self.left))
+            self.close()
             left += to_left
             right += to_right
             if not to_left and not to_right:

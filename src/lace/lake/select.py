@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -37,6 +37,16 @@ class Selection:
     snapshot: Snapshot
     evaluation: LakeEvaluation
     predicate: Predicate
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what was kept on disk; what was made of this selection cannot be read then."""
+        self.evaluation.close()
 
     def hashes(self) -> DataFrame:
         """Return the hashes, in one column ``hash``, each once."""
