@@ -36,6 +36,7 @@ _ELSEWHERE: Final = {
     "summarize": "lace.cli.lake_rules:summarize_command",
     "export": "lace.cli.lake_exchange:export_command",
     "reconcile": "lace.cli.lake_exchange:reconcile_command",
+    "maintain": "lace.cli.lake_upkeep:maintain_command",
     "stream": "lace.cli.lake_stream:stream_command",
     "serve": "lace.cli.lake_peer:serve_command",
     "sync": "lace.cli.lake_peer:sync_command",
