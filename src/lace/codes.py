@@ -800,6 +800,11 @@ class Code(StrEnum):
         "These bytes follow others that are no record; no record could be found among them.",
         "Look at the row before it, of the same bundle: it says what is wrong.",
     )
+    LAKE_FORGOTTEN = (
+        "lake.forgotten",
+        "The lake has forgotten this record, and does not take it again.",
+        "Nothing; the peer may keep it.",
+    )
     LAKE_TABLE = (
         "lake.table",
         "The lake has no table of this name.",

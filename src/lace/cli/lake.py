@@ -36,6 +36,7 @@ _ELSEWHERE: Final = {
     "summarize": "lace.cli.lake_rules:summarize_command",
     "export": "lace.cli.lake_exchange:export_command",
     "reconcile": "lace.cli.lake_exchange:reconcile_command",
+    "forget": "lace.cli.lake_upkeep:forget_command",
     "maintain": "lace.cli.lake_upkeep:maintain_command",
     "stream": "lace.cli.lake_stream:stream_command",
     "serve": "lace.cli.lake_peer:serve_command",
@@ -220,6 +221,8 @@ def ingest(name: str, bundles: tuple[str, ...], spark: Spark) -> int:
         f"records      {done.records:,} new, {done.duplicates:,} were there already, "
         f"{done.repeated:,} came more than once"
     )
+    if done.forgotten:
+        echo(f"forgotten    {done.forgotten:,} left out")
     echo(f"quarantine   {done.quarantined:,} places hold no record")
     echo(f"version      {done.version}")
     return Exit.SOME_REJECTED if done.quarantined else Exit.OK
@@ -246,10 +249,19 @@ def info(name: str) -> None:
     echo(f"quarantine   {aside.rows:,}")
     echo(f"version      {records.number}")
     for note in opened.records_log.notes(10):
-        echo(
-            f"  {note['version']:>6}  {note['records']:,} new records, "
-            f"{note['duplicates']:,} duplicates, step {note['step']} of {note['ingest']}"
-        )
+        echo(f"  {note['version']:>6}  {_told(note)}")
+
+
+def _told(note: dict[str, Any]) -> str:
+    """Return what a commit says of itself."""
+    if "maintain" in note:
+        return f"{note['maintain']:,} files merged"
+    if "forgotten" in note and "ingest" not in note:
+        return f"{note['forgotten']:,} records forgotten"
+    return (
+        f"{note['records']:,} new records, {note['duplicates']:,} duplicates, "
+        f"step {note['step']} of {note['ingest']}"
+    )
 
 
 @lake.command()

@@ -1,13 +1,18 @@
-"""``lace lake maintain``: what keeps a lake quick and small."""
+"""``lace lake maintain`` and ``forget``: what keeps a lake small, and what is to leave it."""
 
 from __future__ import annotations
 
 import click
 
+from lace.cli.arguments import select_option
 from lace.cli.exitcodes import Exit
-from lace.cli.lake import Spark, open_lake, progress, spark_options
+from lace.cli.files import read_at_most
+from lace.cli.lake import Spark, open_lake, progress, read_program, spark_options
 from lace.cli.output import echo
+from lace.ids import RecordHash, parse_record_hash
 
+_MOST_BYTES = 1 << 30
+_SHOWN = 10
 _VERBS = {"merge": "merge", "tidy": "tidy", "remove": "remove", "checkpoint": "sum up"}
 
 
@@ -68,4 +73,66 @@ def maintain_command(name: str, dry_run: bool, hours: int, megabytes: int, spark
         echo(f"{verb} {chore.table}: {chore.files:,}{into}, {chore.bytes:,} bytes")
     if not done:
         echo("nothing to do")
+    return Exit.OK
+
+
+@click.command("forget")
+@click.argument("name", metavar="LAKE")
+@click.argument("hashes", nargs=-1, metavar="[HASH...]")
+@select_option("Forget what this selects.")
+@click.option("--file", "hash_file", metavar="FILE", help="A file of hashes, one a line.")
+@click.option(
+    "--purge", is_flag=True, help="Remove older versions at once; nothing else may be at work."
+)
+@spark_options
+def forget_command(
+    name: str, hashes: tuple[str, ...], select_text: str | None, hash_file: str | None,
+    purge: bool, spark: Spark,
+) -> int:  # fmt: skip
+    """Take records out of LAKE for good: by HASH, by rules, or by a file of hashes.
+
+    Their hashes are remembered, so that neither an ingest nor an exchange brings them back. Older
+    versions of the lake hold them until lace lake maintain removes those, a week later or with
+    --purge. The bundles that they came from are not touched.
+
+    \b
+    Example:
+      lace lake forget notes.lake S.hash
+      lace lake forget notes.lake --select //notes-demo//notes//t/1 --purge
+    """
+    from lace.lake.session import check_packages
+
+    check_packages()
+    from lace.lake.forget import forget
+    from lace.lake.maintain import maintain
+    from lace.lake.tables import Lake
+
+    if not hashes and select_text is None and hash_file is None:
+        raise click.UsageError("give hashes, --select or --file")
+    wanted = {parse_record_hash(text) for text in hashes}
+    if hash_file is not None:
+        lines = read_at_most(hash_file, _MOST_BYTES).decode("utf-8", "replace").split()
+        wanted |= {parse_record_hash(text) for text in lines}
+    if select_text is None:
+        opened = Lake.open(None, name)
+    else:
+        program, predicate, _ = read_program(select_text, None)
+        session = spark.open()
+        opened = open_lake(name, session)
+        from lace.lake.select import select
+
+        with progress(session) as report:
+            report("selecting")
+            with select(opened.snapshot(), program, predicate=predicate) as chosen:
+                wanted |= {RecordHash(row[0]) for row in chosen.evaluation.rows(predicate)}
+    done = forget(opened, wanted)
+    echo(f"{done.removed:,} records forgotten, {done.asked:,} hashes kept out")
+    if purge:
+        maintain(opened, retain_hours=0)
+    elif done.removed:
+        echo("older versions hold them until lace lake maintain removes those, after a week")
+    for bundle in done.bundles[:_SHOWN]:
+        echo(f"untouched: {bundle}")
+    if len(done.bundles) > _SHOWN:
+        echo(f"untouched: {len(done.bundles) - _SHOWN:,} more")
     return Exit.OK

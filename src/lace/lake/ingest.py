@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -25,7 +25,7 @@ from lace.lake.bundle import Segment, Survey, joined, list_bundles, segment_byte
 from lace.lake.delta import Conflict, DeltaLog
 from lace.lake.jobs import job
 from lace.lake.places import filesystem
-from lace.lake.rows import QUARANTINE_SCHEMA, RECORDS_SCHEMA
+from lace.lake.rows import FORGOTTEN_SCHEMA, QUARANTINE_SCHEMA, RECORDS_SCHEMA
 from lace.lake.staging import FOLDER
 from lace.lake.tables import Lake, Snapshot, read_files
 from lace.lake.writing import (
@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 
 STEP_BYTES: Final = 4096 * MIB
 _TRIES: Final = 20
+#: Why a row is left out; of several reasons the largest counts.
+_REPEATED: Final = 0
+_KNOWN: Final = 1
+_FORGOTTEN: Final = 2
 _IDENTITY: Final = b"lace-lake-ingest/v2"
 _INPUTS: Final = "ingests"
 _KEY: Final = b"lace-lake-name/v1"
@@ -73,6 +77,8 @@ class IngestResult:
     """That were in the lake already."""
     repeated: int = 0
     """That came more than once in one step."""
+    forgotten: int = 0
+    """That the lake has forgotten, and does not take again."""
     quarantined: int = 0
     """Places in the bundles that hold no record; their bytes are in quarantine."""
 
@@ -80,7 +86,7 @@ class IngestResult:
         return replace(
             self, version=other.version, steps=self.steps + 1,
             records=self.records + other.records, duplicates=self.duplicates + other.duplicates,
-            repeated=self.repeated + other.repeated,
+            repeated=self.repeated + other.repeated, forgotten=self.forgotten + other.forgotten,
             quarantined=self.quarantined + other.quarantined,
         )  # fmt: skip
 
@@ -91,6 +97,7 @@ class StepResult:
     records: int = 0
     duplicates: int = 0
     repeated: int = 0
+    forgotten: int = 0
     quarantined: int = 0
 
 
@@ -231,21 +238,22 @@ def _run_step(
         if log.done(work) >= number:
             _tidy(lake, work, number)
             return None
-        kept, duplicates, repeated = _without_known(lake, draft, Snapshot(lake.spark, before))
+        kept, counts = _without_known(lake, draft, Snapshot(lake.spark, before))
         files = draft.publish(kept, log)
         records = sum(file.rows for file in kept)
-        note = {"ingest": name, "step": number, "records": records, "duplicates": duplicates,
-                "repeated": repeated, "quarantined": quarantined,
+        told = {
+            "records": records, "duplicates": counts.get(_KNOWN, 0),
+            "repeated": counts.get(_REPEATED, 0), "forgotten": counts.get(_FORGOTTEN, 0),
+            "quarantined": quarantined,
+        }  # fmt: skip
+        note = {"ingest": name, "step": number, **told,
                 "quarantine": lake.quarantine_log.version().number}  # fmt: skip
         try:
             version = log.commit(files, work=work, step=number, expected=before.number, note=note)
         except Conflict:
             continue
         _tidy(lake, work, number)
-        return StepResult(
-            version=version, records=records, duplicates=duplicates, repeated=repeated,
-            quarantined=quarantined,
-        )  # fmt: skip
+        return StepResult(version=version, **told)
     raise LakeError(f"{lake.root}: {_TRIES} tries to commit", code=Code.LAKE_CONFLICT)
 
 
@@ -278,23 +286,29 @@ def _put_aside(lake: Lake, draft: Draft, work: str, number: int, name: str) -> N
     raise LakeError(f"{lake.root}: {_TRIES} tries to commit", code=Code.LAKE_CONFLICT)
 
 
-def _without_known(lake: Lake, draft: Draft, snapshot: Snapshot) -> tuple[list[Written], int, int]:
-    """Return the files of what is new, how many records were there, and how many came twice."""
+def _without_known(
+    lake: Lake, draft: Draft, snapshot: Snapshot
+) -> tuple[list[Written], dict[int, int]]:
+    """Return the files of what is new, and how many records are left out for which reason."""
     files = draft.of(RECORDS)
     if not files:
-        return [], 0, 0
+        return [], {}
     rows = _Rows(lake, draft, lake.records_log, RECORDS, RECORDS_SCHEMA, ("bundle", "offset"))
     keys = rows.keys(files, "hash")
     place = F.struct("bundle", "offset")
     twice = keys.groupBy("hash").agg(F.count(F.lit(1)).alias("times"), F.min(place).alias("first"))
     twice = twice.where("times > 1").select("hash", "first")
     repeats = keys.join(twice, "hash").where(place != F.col("first")).drop("first")
-    repeats = repeats.withColumn("known", F.lit(0))
     known = keys.join(snapshot.records.select("hash"), "hash", "left_semi")
-    both = repeats.unionByName(known.withColumn("known", F.lit(1)))
-    unwanted = both.groupBy("bundle", "offset", "file").agg(F.max("known").alias("known"))
-    kept, counts = rows.without(files, unwanted)
-    return kept, counts.get(1, 0), counts.get(0, 0)
+    reasons = {_REPEATED: repeats, _KNOWN: known}
+    gone = lake.forgotten_files()
+    if gone:
+        tombstones = read_files(lake.spark, gone, FORGOTTEN_SCHEMA)
+        reasons[_FORGOTTEN] = keys.join(tombstones, "hash", "left_semi")
+    parts = [frame.withColumn("known", F.lit(reason)) for reason, frame in reasons.items()]
+    unwanted = reduce(lambda a, b: a.unionByName(b), parts)
+    unwanted = unwanted.groupBy("bundle", "offset", "file").agg(F.max("known").alias("known"))
+    return rows.without(files, unwanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +334,7 @@ class _Rows:
         """Return the places that are in files of the table already."""
         there = read_files(self.lake.spark, uris, self.schema).select(*self.place)
         found = self.keys(files).join(there, [*self.place], "left_semi")
-        return found.withColumn("known", F.lit(1))
+        return found.withColumn("known", F.lit(_KNOWN))
 
     def without(
         self, files: Sequence[Written], unwanted: DataFrame | None

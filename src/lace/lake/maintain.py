@@ -97,6 +97,8 @@ def needs_spark(lake: Lake, target_bytes: int = TARGET_BYTES) -> bool:
 def _logs(lake: Lake) -> Iterator[DeltaLog]:
     yield lake.records_log
     yield lake.quarantine_log
+    if lake.forgotten_log.exists():
+        yield lake.forgotten_log
     system, root = filesystem(lake.root)
     selector = fs.FileSelector(f"{root}/summaries", allow_not_found=True)
     for info in system.get_file_info(selector):

@@ -42,6 +42,7 @@ from lace.record.facts import fields
 from lace.record.model import Record
 from lace.record.split import Frame, RecordSplitter
 from lace.record.validate import reread
+from lace.recordstore.base import StoreRecordId
 from lace.recordstore.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ _ADVERT_BYTES: Final = 1000
 MIRRORED: Final = 100_000
 """Records of a lake, or advertisements of a peer, that are held in memory for an exchange."""
 _TRIES: Final = 20
+_EVERYTHING: Final = 1 << 31
 
 
 @dataclass
@@ -92,13 +94,14 @@ class LakeStore:
                     {r.hash for r in records} - known, now.added_since(before)
                 ).keys()
                 before = now
-                fresh = {r.hash: r for r in records if r.hash not in known}
+                gone = self.lake.forgotten({r.hash for r in records})
+                fresh = {r.hash: r for r in records if r.hash not in known | gone}
                 if fresh:
                     try:
                         self._commit(list(fresh.values()), now.version.number)
                     except Conflict:
                         continue
-                return [_outcome(record, fresh) for record in records]
+                return [_outcome(record, fresh, gone) for record in records]
             raise LakeError(f"{self.lake.root}: {_TRIES} tries to commit", code=Code.LAKE_CONFLICT)
 
     def _commit(self, records: list[Record], expected: int) -> None:
@@ -118,7 +121,12 @@ class LakeStore:
             raise
 
 
-def _outcome(record: Record, fresh: Mapping[RecordHash, Record]) -> Outcome[Record]:
+def _outcome(
+    record: Record, fresh: Mapping[RecordHash, Record], gone: Collection[str]
+) -> Outcome[Record]:
+    if record.hash in gone:
+        code = Code.LAKE_FORGOTTEN
+        return Outcome(Status.REFUSED, None, code, code.meaning)
     return Outcome(Status.ACCEPTED if record.hash in fresh else Status.DUPLICATE, record)
 
 
@@ -136,15 +144,21 @@ class Mirror(MemoryStore):
 
     def refresh(self, snapshot: Snapshot) -> None:
         """Take in what has come to the lake since the last time."""
-        fresh = snapshot if self._lake_as_of is None else snapshot.added_since(self._lake_as_of)
+        older = self._lake_as_of
+        fresh = snapshot if older is None else snapshot.added_since(older)
         MemoryStore.save(self, fresh.read_all())
+        if older is not None and older.added_since(snapshot).version.files:
+            # Files are gone: they were merged with others, or written again without something.
+            there = snapshot.hashes()
+            held = [entry.hash for entry in self.read(StoreRecordId(0), _EVERYTHING)]
+            self.forget(hash for hash in held if hash not in there)
         self._lake_as_of = snapshot
 
     def save(self, records: Iterable[Record]) -> list[Outcome[Record]]:
         wanted = list(records)
         missing = {record.hash for record in wanted if not self.has(record.hash)}
         outcomes = self._lake_records.save(wanted, missing, self._lake_as_of)
-        MemoryStore.save(self, wanted)
+        MemoryStore.save(self, [r for r, o in zip(wanted, outcomes, strict=True) if o.ok])
         return outcomes
 
 
@@ -317,7 +331,8 @@ class LakeAnswers:
             return set()
         with job("what is here"):
             found = self._chosen(snapshot, hashes).select("hash").toArrow()
-        return set(found.column("hash").to_pylist())
+        # What is forgotten is not asked for, as if it were here.
+        return set(found.column("hash").to_pylist()) | self.lake.forgotten(hashes)
 
     # --- single records ---
 

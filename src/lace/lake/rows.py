@@ -77,6 +77,8 @@ QUARANTINE_SCHEMA: Final = pa.schema([
     ("ingest", pa.string()),
 ])  # fmt: skip
 
+FORGOTTEN_SCHEMA: Final = pa.schema([("hash", pa.string())])
+
 _LINK_ENDING: Final = LINK_ENDING.encode()
 _MALFORMED: Final = Code.RECORD_MALFORMED
 _BATCH_ROWS: Final = 8192

@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from lace.errors import Code, LakeError
 from lace.lake.delta import DeltaLog, TableVersion
 from lace.lake.places import filesystem
-from lace.lake.rows import PROMOTED, QUARANTINE_SCHEMA, RECORDS_SCHEMA
+from lace.lake.rows import FORGOTTEN_SCHEMA, PROMOTED, QUARANTINE_SCHEMA, RECORDS_SCHEMA
 from lace.record.model import Record
 from lace.record.validate import reread_intact
 
@@ -80,6 +80,26 @@ class Lake:
     @property
     def quarantine_log(self) -> DeltaLog:
         return DeltaLog(f"{self.root}/quarantine", QUARANTINE_SCHEMA)
+
+    @property
+    def forgotten_log(self) -> DeltaLog:
+        """The hashes of what the lake has forgotten; not there before anything was."""
+        return DeltaLog(f"{self.root}/forgotten", FORGOTTEN_SCHEMA)
+
+    def forgotten_files(self) -> list[str]:
+        """Return where the hashes of forgotten records are."""
+        log = self.forgotten_log
+        return log.version().uris() if log.exists() else []
+
+    def forgotten(self, hashes: Collection[str]) -> set[str]:
+        """Return those of some hashes that the lake has forgotten, and is not to have again."""
+        wanted = pa.array(sorted(hashes), pa.string())
+        found: set[str] = set()
+        for uri in self.forgotten_files() if hashes else ():
+            system, path = filesystem(uri)
+            column = pq.read_table(path, columns=["hash"], filesystem=system).column("hash")
+            found |= set(column.filter(pc.is_in(column, wanted)).to_pylist())
+        return found
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the records as of a version (None: the newest)."""
@@ -199,6 +219,15 @@ class Snapshot:
                 for batch in file.iter_batches(1000, columns=["raw"]):
                     for raw in batch.column("raw").to_pylist():
                         yield _intact(raw, uri)
+
+    def hashes(self) -> set[str]:
+        """Return the hashes of all records, read straight from the files."""
+        system, _ = filesystem(self.version.root)
+        found: set[str] = set()
+        for uri in self.version.uris():
+            table = pq.read_table(filesystem(uri)[1], columns=["hash"], filesystem=system)
+            found |= set(table.column("hash").to_pylist())
+        return found
 
     def load(self, hashes: Collection[str]) -> Iterator[Record]:
         """Yield the records of these hashes that are here, read straight from the files.

@@ -25,7 +25,7 @@ from lace.lake.bundle import Segment
 from lace.lake.delta import DATA, DataFile, DeltaLog
 from lace.lake.jobs import carried
 from lace.lake.places import filesystem
-from lace.lake.rows import QUARANTINE_SCHEMA, RECORDS_SCHEMA
+from lace.lake.rows import FORGOTTEN_SCHEMA, QUARANTINE_SCHEMA, RECORDS_SCHEMA
 from lace.lake.staging import FOLDER
 from lace.limits import MIB
 
@@ -68,7 +68,10 @@ _WRITTEN: Final = pa.schema([
 ])  # fmt: skip
 RECORDS: Final = "records"
 ASIDE: Final = "aside"
-_SCHEMAS: Final = {RECORDS: RECORDS_SCHEMA, ASIDE: QUARANTINE_SCHEMA}
+FORGOTTEN: Final = "forgotten"
+_SCHEMAS: Final = {
+    RECORDS: RECORDS_SCHEMA, ASIDE: QUARANTINE_SCHEMA, FORGOTTEN: FORGOTTEN_SCHEMA,
+}  # fmt: skip
 
 
 class NewFile:
