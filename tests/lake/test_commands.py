@@ -20,6 +20,7 @@ from lace.errors import Code, LakeError
 from lace.ids import RecordHash
 from lace.lake import doctor, java, session
 from lace.lake.session import SparkOptions
+from lace.lake.tables import Lake
 from lace.policy.own import evaluate_own
 from lace.projection import Projection
 from lace.record.facts import facts
@@ -333,6 +334,43 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not found["deltalake"].ok
     assert "lace-engine[lake]" in found["deltalake"].fix
     assert "Spark" not in found
+
+
+def findings(options: SparkOptions, lake: str | None = None) -> dict[str, doctor.Finding]:
+    """Return what the doctor finds before Spark is tried."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(doctor, "_try_out", lambda _options: iter(()))
+        return {finding.what: finding for finding in doctor.examine(options, lake)}
+
+
+def test_memory_space_and_python_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    healthy = findings(SparkOptions(memory="512m", master="local[1]"))
+    assert healthy["memory"].ok
+    assert healthy["workers' Python"].ok
+    monkeypatch.setenv("PYSPARK_PYTHON", "/bin/sh")
+    ill = findings(SparkOptions(memory="9000g", settings={"spark.local.dir": str(tmp_path / "no")}))
+    assert [what for what, finding in ill.items() if not finding.ok] == [
+        "workers' Python", "memory", "temporary",
+    ]  # fmt: skip
+    assert "--memory" in ill["memory"].fix
+    assert "spark.local.dir" in ill["temporary"].fix
+    assert not findings(SparkOptions(memory="much"))["memory"].ok
+
+
+def test_the_place_of_a_lake_is_tried(tmp_path: Path) -> None:
+    found = findings(SparkOptions(), str(tmp_path / "x.lake"))
+    assert [found[what].ok for what in ("store", "clock", "lake")] == [True] * 3
+    assert "is no lake" in found["lake"].detail
+    assert list(tmp_path.iterdir()) == []
+    Lake.open(None, str(tmp_path / "x.lake"), create=True)
+    found = findings(SparkOptions(), str(tmp_path / "x.lake"))
+    assert "0 records in 0 files" in found["lake"].detail
+    (tmp_path / "x.lake" / "lake.json").write_text("{")
+    assert not findings(SparkOptions(), str(tmp_path / "x.lake"))["lake"].ok
+    assert not findings(SparkOptions(), str(tmp_path / "none" / "x.lake"))["store"].ok
 
 
 def test_a_foreign_spark_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,20 +170,25 @@ def lake() -> None:
 
 
 @lake.command()
+@click.argument("name", metavar="[LAKE]", required=False)
 @spark_options
-def doctor(spark: Spark) -> int:
+def doctor(name: str | None, spark: Spark) -> int:
     """Say whether everything is there that a lake needs, and what to do where it is not.
+
+    It looks at Python, Java, memory and temporary space, and runs a tiny job. With LAKE it also
+    tries what is stored there, or can be.
 
     \b
     Example:
       lace lake doctor
+      lace lake doctor notes.lake
     """
     from lace.lake.doctor import examine
 
     healthy = True
-    for finding in examine(spark.options(small=True)):
+    for finding in examine(spark.options(small=True), name):
         healthy = healthy and finding.ok
-        echo(f"{'ok ' if finding.ok else 'NO '} {finding.what:11} {finding.detail}")
+        echo(f"{'ok ' if finding.ok else 'NO '} {finding.what:15} {finding.detail}")
         if finding.fix:
             echo(f"    {finding.fix}")
     return Exit.OK if healthy else Exit.BAD_INPUT

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+from uuid import uuid4
 
+from lace.clock import unix_ms
 from lace.codes import install_line
-from lace.errors import LaceError
+from lace.errors import Code, LaceError
 from lace.extras import PACKAGES
 from lace.lake.java import find_java
 from lace.lake.session import (
+    WORKER_BYTES,
     SparkOptions,
     foreign_spark_home,
+    heap_bytes,
+    local_cores,
     master_of,
     open_session,
     package_version,
 )
+from lace.limits import MIB
+
+_LEAST_SPACE: Final = 2 << 30
+_MOST_SKEW: Final = 60_000
+_SMALL_FILE: Final = 64 * MIB
+_MANY_SMALL: Final = 100
+_ELSEWHERE: Final = "Give Spark another folder with --conf spark.local.dir=FOLDER."
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +48,13 @@ class Finding:
     fix: str = ""
 
 
-def examine(options: SparkOptions) -> Iterator[Finding]:
-    """Yield what was found; the later steps are left out where an earlier one failed."""
+def examine(options: SparkOptions, lake: str | None = None) -> Iterator[Finding]:
+    """Yield what was found; the later steps are left out where an earlier one failed.
+
+    With the place of a lake, or of one to be made, what is stored there is tried too.
+    """
     yield Finding("Python", ok=True, detail=f"{platform.python_version()}, {sys.executable}")
+    yield _worker_python()
     missing = False
     for name in PACKAGES["lake"]:
         version = package_version(name)
@@ -51,9 +71,107 @@ def examine(options: SparkOptions) -> Iterator[Finding]:
     home = None if missing else foreign_spark_home()
     if home is not None:
         yield Finding("SPARK_HOME", ok=False, detail=home, fix="Unset SPARK_HOME.")
+    yield _memory(options)
+    yield _temporary_space(options)
     if missing or not java_ok or home is not None:
         return
+    if lake is not None:
+        yield from _place(lake)
     yield from _try_out(options)
+
+
+def _worker_python() -> Finding:
+    """Say whether workers run a Python that has lace."""
+    chosen = os.environ.get("PYSPARK_PYTHON")
+    if chosen is None:
+        return Finding("workers' Python", ok=True, detail="the same; PYSPARK_PYTHON is not set")
+    found = shutil.which(chosen)
+    ok = found is not None and Path(found).resolve() == Path(sys.executable).resolve()
+    fix = "" if ok else "Unset PYSPARK_PYTHON, or set it to a Python that has lace-engine[lake]."
+    return Finding("workers' Python", ok=ok, detail=f"PYSPARK_PYTHON is {chosen}", fix=fix)
+
+
+def _memory(options: SparkOptions) -> Finding:
+    """Say whether the heap, and Python beside it, fit into what is free."""
+    heap = heap_bytes(options.memory)
+    if heap is None:
+        return Finding("memory", ok=False, detail=f"no amount of memory: {options.memory}",
+                       fix="Write --memory like 2g.")  # fmt: skip
+    cores = local_cores(options)
+    wanted = heap + cores * WORKER_BYTES
+    free = _free_memory()
+    if free is None:
+        return Finding("memory", ok=True, detail=f"{_size(wanted)} wanted, what is free is unknown")
+    detail = f"{_size(wanted)} wanted (heap {_size(heap)}, {cores} workers), {_size(free)} free"
+    fix = (
+        "" if wanted <= free else "Use less: --memory 1g, or fewer workers with --master local[1]."
+    )
+    return Finding("memory", ok=wanted <= free, detail=detail, fix=fix)
+
+
+def _free_memory() -> int | None:
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text("ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def _temporary_space(options: SparkOptions) -> Finding:
+    """Say whether there is room for what Spark writes aside."""
+    folder = options.settings.get("spark.local.dir") or tempfile.gettempdir()
+    try:
+        free = shutil.disk_usage(folder.split(",")[0]).free
+    except OSError as error:
+        return Finding("temporary", ok=False, detail=f"{folder}: {error.strerror}", fix=_ELSEWHERE)
+    ok = free >= _LEAST_SPACE
+    return Finding("temporary", ok=ok, detail=f"{_size(free)} free in {folder}",
+                   fix="" if ok else _ELSEWHERE)  # fmt: skip
+
+
+def _place(name: str) -> Iterator[Finding]:
+    """Try what a lake does where it is, or is to be: write, rename, read the time, open."""
+    from lace.lake.places import filesystem
+    from lace.lake.tables import Lake
+
+    root = name.rstrip("/") if "://" in name else str(Path(name).absolute())
+    probe = f"{root}.doctor-{uuid4().hex}"
+    try:
+        system, path = filesystem(probe)
+        with system.open_output_stream(path) as file:
+            file.write(b"x")
+        system.move(path, f"{path}.moved")
+        written = int((system.get_file_info(f"{path}.moved").mtime_ns or 0) // 1_000_000)
+        system.delete_file(f"{path}.moved")
+    except (OSError, LaceError) as error:
+        yield Finding("store", ok=False, detail=f"cannot write beside {root}: {error}",
+                      fix="Check the address, the credentials and the permissions.")  # fmt: skip
+        return
+    yield Finding("store", ok=True, detail=f"files can be written and renamed beside {root}")
+    skew = abs(unix_ms() - written)
+    fix = (
+        ""
+        if skew < _MOST_SKEW
+        else "Set the clocks: what is old enough to be removed hangs on them."
+    )
+    yield Finding(
+        "clock", ok=not fix, detail=f"{skew / 1000:.1f} s beside that of the store", fix=fix
+    )
+    try:
+        opened = Lake.open(None, name)
+    except LaceError as error:
+        absent = error.code is Code.LAKE_ABSENT
+        yield Finding("lake", ok=absent, detail=error.message, fix="" if absent else error.hint)
+        return
+    version = opened.records_log.version()
+    detail = f"{version.rows:,} records in {len(version.files):,} files, version {version.number}"
+    small = sum(file.size < _SMALL_FILE for file in version.files)
+    fix = "Merge them with lace lake maintain." if small > _MANY_SMALL else ""
+    yield Finding("lake", ok=True, detail=f"{detail}; {small:,} small files", fix=fix)
+
+
+def _size(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB"
 
 
 def _try_out(options: SparkOptions) -> Iterator[Finding]:

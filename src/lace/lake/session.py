@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MASTER_VARIABLE: Final = "LACE_LAKE_MASTER"
 _TAIL_LINES: Final = 20
 _LEAST_HEAP: Final = 512 * MIB
+WORKER_BYTES: Final = 300 * MIB
+"""Of the Python beside each core."""
 _HEAP: Final = re.compile(r"([1-9][0-9]{0,15})([kmgt]?)b?")
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _MASTER: Final = re.compile(
@@ -171,15 +173,29 @@ def is_local(spark: SparkSession) -> bool:
     ).startswith("local-cluster")
 
 
+def heap_bytes(memory: str) -> int | None:
+    """Return how many bytes an amount of memory is; None if it is none."""
+    heap = _HEAP.fullmatch(memory.lower())
+    return None if heap is None else int(heap[1]) * _UNITS[heap[2]]
+
+
+def local_cores(options: SparkOptions) -> int:
+    """Return how many workers run on this machine."""
+    local = _LOCAL.match(master_of(options))
+    if local is None:
+        return 0
+    return os.cpu_count() or 1 if local.group(1) == "*" else int(local.group(1) or 1)
+
+
 def check_options(options: SparkOptions) -> None:
     """Raise ``LakeError`` for what Spark could not start with, before it takes seconds to find."""
     master = options.master or os.environ.get(MASTER_VARIABLE) or "local[*]"
     if not _MASTER.fullmatch(master):
         raise LakeError(f"no master of Spark: {shown(master)}", code=Code.LAKE_SETTING)
-    heap = _HEAP.fullmatch(options.memory.lower())
+    heap = heap_bytes(options.memory)
     if heap is None:
         raise LakeError(f"no amount of memory: {shown(options.memory)}", code=Code.LAKE_SETTING)
-    if int(heap[1]) * _UNITS[heap[2]] < _LEAST_HEAP:
+    if heap < _LEAST_HEAP:
         raise LakeError(
             f"{shown(options.memory)} of memory is too little: Spark needs 512m",
             code=Code.LAKE_SETTING,
@@ -237,7 +253,7 @@ def _settings(options: SparkOptions, java: Java) -> dict[str, str]:
     settings["spark.driver.extraJavaOptions"] = " ".join(flags)
     local = _LOCAL.match(master_of(options))
     if local:
-        cores = os.cpu_count() or 1 if local.group(1) == "*" else int(local.group(1) or 1)
+        cores = local_cores(options)
         # Two partitions a core keep all cores busy; the default of 200 makes small work slow.
         settings["spark.sql.shuffle.partitions"] = str(2 * cores)
         settings["spark.driver.host"] = "localhost"
