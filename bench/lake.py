@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Final
 
 from lace.datalog.evaluate import evaluate
 from lace.interlace.partition import Partitions
-from lace.lake.evaluate import Placement, evaluate_on_spark
+from lace.lake.evaluate import evaluate_on_spark
 from lace.lake.facts import GivenFacts
 from lace.lake.ingest import ingest
+from lace.lake.placing import Placement
 from lace.lake.select import select
 from lace.lake.session import SparkOptions, open_session
 from lace.lake.summarize import Advertising, SummaryTables, summarize

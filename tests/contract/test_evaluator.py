@@ -11,7 +11,7 @@ from lacegrams import run, run_on_spark
 from lace.datalog.ast import Predicate
 from lace.datalog.source import parse_facts
 from lace.errors import Code, LacegramError, LimitExceeded
-from lace.lake.evaluate import Placement
+from lace.lake.placing import Placement
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.view import QueryView
 from lace.rules import MemorySource

@@ -112,6 +112,15 @@ def test_rules_about_records_alone_are_enough_to_select(command: Command, tmp_pa
     assert (code, "no one predicate SelectHave/1: there are Other/1" in err) == (2, True)
 
 
+def test_how_it_would_be_done_is_said_without_spark(tmp_path: Path) -> None:
+    Lake.open(None, str(tmp_path / "x.lake"), create=True)
+    done = lace("lake", "select", "x.lake", PREFIX, "--explain", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, *rest = done.stdout.decode().splitlines()
+    assert first == "0 records in 0 files, version 0"
+    assert rest[0] == "1. SelectHave/1: one pass over the records"
+
+
 def test_an_older_version_has_the_quarantine_of_its_time(command: Command, tmp_path: Path) -> None:
     for number, raw in enumerate((b"one", b"two")):
         bundle = write_bundle(tmp_path / f"{number}.records", RECORDS[number : number + 1])

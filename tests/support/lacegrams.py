@@ -9,8 +9,9 @@ from lace.datalog.evaluate import Evaluation, evaluate
 from lace.datalog.roles import Role
 from lace.datalog.source import Fact, FactSource, parse_facts
 from lace.errors import Code
-from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, Placement, evaluate_on_spark
+from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, evaluate_on_spark
 from lace.lake.facts import GivenFacts
+from lace.lake.placing import Placement
 from lace.lake.session import open_session
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.rules import MemorySource, check_lacegram, compile_program

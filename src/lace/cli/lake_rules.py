@@ -17,6 +17,8 @@ from lace.cli.lake import (
 )
 from lace.cli.output import echo
 from lace.cli.render import print_line
+from lace.datalog.ast import Predicate
+from lace.datalog.program import RuleProgram
 from lace.text import fact_line, line_fault
 
 _given_option = click.option(
@@ -33,24 +35,31 @@ _predicate_option = click.option(
 @_predicate_option
 @_given_option
 @click.option("--count", is_flag=True, help="Print only how many there are.")
+@click.option(
+    "--explain", "is_explained", is_flag=True, help="Say how it would be done; do nothing."
+)
 @version_option
 @spark_options
 def select_command(
     name: str, selector_text: str, predicate: str | None, facts_file: str | None, count: bool,
-    version: int | None, spark: Spark
+    is_explained: bool, version: int | None, spark: Spark
 ) -> int:  # fmt: skip
     """Print the hashes of the records that SELECTOR selects in LAKE, sorted.
 
     SELECTOR is an address, rules, or a file of rules. With --predicate the facts of that predicate
-    are printed, as fact lines.
+    are printed, as fact lines. With --explain it is said where each rule would run, in what order
+    and why; Spark is not started.
 
     \b
     Example:
       lace lake select notes.lake //notes-demo//notes// --count
+      lace lake select notes.lake rules.lacegram --explain
       lace lake select notes.lake rules.lacegram --predicate Member/1
     """
     program, wanted, _ = read_program(selector_text, predicate)
     given = read_given(facts_file)
+    if is_explained:
+        return _say_plan(name, version, program, wanted)
     session = spark.open()
     snapshot = open_lake(name, session).snapshot(version)
     from lace.lake.jobs import job
@@ -67,6 +76,20 @@ def select_command(
             for row in facts.orderBy(*facts.columns).toLocalIterator(prefetchPartitions=True):
                 values = tuple(row)[: wanted.arity]
                 print_line(row[0] if predicate is None else fact_line(wanted.name, values))
+    return Exit.OK
+
+
+def _say_plan(name: str, version: int | None, program: RuleProgram, wanted: Predicate) -> int:
+    from lace.lake.session import check_packages
+
+    check_packages()
+    from lace.lake.placing import lines, plan
+    from lace.lake.tables import Lake
+
+    there = Lake.open(None, name).records_log.version(version)
+    echo(f"{there.rows:,} records in {len(there.files):,} files, version {there.number}")
+    for line in lines(plan(program, [wanted])):
+        print_line(line)
     return Exit.OK
 
 

@@ -284,8 +284,9 @@ def _evaluate_on_spark(
     from lace.lake.session import SparkOptions, open_session
 
     spark = open_session(SparkOptions(quick_start=True))
-    from lace.lake.evaluate import Placement, evaluate_on_spark
+    from lace.lake.evaluate import evaluate_on_spark
     from lace.lake.facts import GivenFacts
+    from lace.lake.placing import Placement
 
     facts = parse_facts(read_limited(facts_file, _FACTS_BYTES))
     for fact in facts:

@@ -23,6 +23,7 @@ from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded
 from lace.lake.facts import FactFrames, columns_of, frame_of_rows
 from lace.lake.jobs import job
 from lace.lake.lower import Increment, RuleLowering, view_arity, view_frame
+from lace.lake.placing import Placement, Step, plan
 from lace.lake.rebuild import ViewNames, as_rule, view_rule
 from lace.lake.rowfilter import OnePass
 from lace.lake.session import is_local
@@ -41,18 +42,6 @@ LAKE_LIMITS: Final = replace(
 _UNLIMITED: Final = (1 << 31) - 1  # Spark counts a limit in 32 bits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """How large a relation may be to be taken here."""
-
-    rows: int = 200_000
-    """Of a relation that other rules use."""
-    recursive_rows: int = 1_000_000
-    """Of each relation that a recursion starts from."""
-    sent_rows: int = 200_000
-    """Of what is new in a round of a recursion, to be sent to every worker."""
-
-
 @dataclass(slots=True)
 class LakeEvaluation:
     """The relations of a program over the facts of a lake; computed as they are asked for."""
@@ -68,6 +57,9 @@ class LakeEvaluation:
     """Rules that the in-process engine takes, with all that they need known here."""
     _here_done: frozenset[Predicate] = frozenset()
     _persisted: list[DataFrame] = field(default_factory=list)
+    plan: tuple[Step, ...] = field(init=False)
+    """Where each part runs, in order."""
+    _is_run: bool = False
     _lowering: RuleLowering = field(init=False)
     _staging: Staging | None = None
     """Where rounds of a recursion are kept, if workers can be lost."""
@@ -78,20 +70,32 @@ class LakeEvaluation:
             self._staging = Staging(root)
         self._lowering = RuleLowering(self.facts.spark, self._frame, self._is_small, self.limits)
         self.facts.check(self.limits)
-        needed = needed_predicates(self.program, self.outputs)
+        self.plan = plan(
+            self.program,
+            self.outputs,
+            self.placement,
+            lambda predicate: self.facts.rows_here(predicate) is not None,
+        )
+
+    def _run(self) -> None:
+        """Take the steps of the plan, once: nothing runs before something is asked for."""
+        if self._is_run:
+            return
+        self._is_run = True
         with job("evaluating rules"):
-            for component in self.program.components:
-                if needed.issuperset(component.predicates):
-                    self._place(component, needed)
+            for step in self.plan:
+                self._place(step)
 
     # --- what it knows ---
 
     def frame(self, predicate: Predicate) -> DataFrame:
         """Return the facts of a derived predicate, each once, in columns c0, c1, …"""
+        self._run()
         return self._frame(predicate)
 
     def rows(self, predicate: Predicate) -> Collection[Row]:
         """Return the facts of a derived predicate, brought here."""
+        self._run()
         rows = self._rows_here(predicate)
         if rows is None:
             with job("bringing facts here"):
@@ -184,10 +188,8 @@ class LakeEvaluation:
 
     # --- placing components ---
 
-    def _place(self, component: Component, needed: frozenset[Predicate]) -> None:
-        rules = [rule for p in component.predicates for rule in self.program.rules_of[p]]
-        inside = set(component.predicates)
-        inputs = {x.relation for rule in rules for x in rule.literals} - inside
+    def _place(self, step: Step) -> None:
+        component, rules, inputs = step.component, list(step.rules), step.inputs
         if self.placement.rows or component.recursive:
             for relation in inputs:
                 self._look_here(relation)
@@ -209,12 +211,8 @@ class LakeEvaluation:
         else:
             heads = [self._lowering.heads(rule) for rule in others]
             self._frames[predicate] = _union([*heads, *filter(None, [passed])]).distinct()
-        if predicate in self._used_by(needed):
+        if step.is_used:
             self._settle(predicate)
-
-    def _used_by(self, needed: frozenset[Predicate]) -> set[Relation]:
-        rules = (rule for rule in self.program.rules if rule.head in needed)
-        return {literal.relation for rule in rules for literal in rule.literals}
 
     def _settle(self, predicate: Predicate) -> None:
         """Compute a relation that others use: here if it is small, else once, kept on disk."""
@@ -341,19 +339,6 @@ def evaluate_on_spark(
         ))  # fmt: skip
     wanted = program.derived if outputs is None else frozenset(outputs) & program.derived
     return LakeEvaluation(program, facts, limits, placement or Placement(), wanted)
-
-
-def needed_predicates(program: RuleProgram, outputs: frozenset[Predicate]) -> frozenset[Predicate]:
-    """Return the derived predicates that outputs depend on, themselves included."""
-    found = set(outputs)
-    queue = list(outputs)
-    for predicate in queue:
-        for rule in program.rules_of[predicate]:
-            for literal in rule.literals:
-                if isinstance(literal.relation, Predicate) and literal.relation not in found:
-                    found.add(literal.relation)
-                    queue.append(literal.relation)
-    return frozenset(found)
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:

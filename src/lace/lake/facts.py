@@ -344,7 +344,7 @@ class _Wide:
         for pattern in view.patterns:
             if not _is_in_list(pattern):
                 self._promoted(pattern)
-            elif any(isinstance(slot, int) for slot in pattern.slots[2:]):
+            elif makes_several(pattern):
                 return None
             else:
                 self._from_list(pattern)
@@ -394,6 +394,11 @@ class _Wide:
             self._conditions.append(column == self._columns[slot])
         elif slot is not None:
             self._columns[slot] = column
+
+
+def makes_several(pattern: Pattern) -> bool:
+    """Whether a pattern can make more than one row of a record: it binds values of a list."""
+    return _is_in_list(pattern) and any(isinstance(slot, int) for slot in pattern.slots[2:])
 
 
 def _is_in_list(pattern: Pattern) -> bool:

@@ -21,15 +21,10 @@ from lace.datalog.ast import Predicate
 from lace.datalog.program import RuleProgram
 from lace.datalog.source import Fact
 from lace.interlace.advertise import Advertisement
-from lace.lake.evaluate import (
-    LAKE_LIMITS,
-    LakeEvaluation,
-    Placement,
-    evaluate_on_spark,
-    needed_predicates,
-)
+from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, evaluate_on_spark
 from lace.lake.facts import Adopted, FrameFacts, GivenFacts, LakeFacts, frame_of_table
 from lace.lake.jobs import job
+from lace.lake.placing import Placement, needed_predicates
 from lace.lake.staging import Staging
 from lace.lake.tables import Snapshot
 from lace.limits import Limits

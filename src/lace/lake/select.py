@@ -14,9 +14,10 @@ from lace.datalog.explain import Explainer, FailedRule, Proof
 from lace.datalog.program import RuleProgram
 from lace.datalog.source import Fact, Row
 from lace.lake.dependencies import relevant_records
-from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, Placement, evaluate_on_spark
+from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, evaluate_on_spark
 from lace.lake.facts import LakeFacts
 from lace.lake.jobs import job
+from lace.lake.placing import Placement
 from lace.lake.rows import PROMOTED
 from lace.lake.tables import Snapshot
 from lace.limits import Limits
