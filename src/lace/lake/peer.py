@@ -79,10 +79,12 @@ class LakeStore:
         records: Sequence[Record],
         missing: Collection[str] = (),
         as_of: Snapshot | None = None,
+        offsets: Mapping[RecordHash, int] | None = None,
     ) -> list[Outcome[Record]]:
         """Write records down in one commit; say of each whether it was new.
 
         ``missing`` are hashes that are known not to be in a snapshot; the others are looked up.
+        ``offsets`` say where in a bundle records were found.
         """
         with self._lock:
             before = as_of or self.lake.snapshot()
@@ -98,16 +100,19 @@ class LakeStore:
                 fresh = {r.hash: r for r in records if r.hash not in known | gone}
                 if fresh:
                     try:
-                        self._commit(list(fresh.values()), now.version.number)
+                        self._commit(list(fresh.values()), now.version.number, offsets or {})
                     except Conflict:
                         continue
                 return [_outcome(record, fresh, gone) for record in records]
             raise LakeError(f"{self.lake.root}: {_TRIES} tries to commit", code=Code.LAKE_CONFLICT)
 
-    def _commit(self, records: list[Record], expected: int) -> None:
+    def _commit(
+        self, records: list[Record], expected: int, offsets: Mapping[RecordHash, int]
+    ) -> None:
         batch = RowBatch(self.label)
         for number, record in enumerate(records):
-            batch.add(number, record.raw, Outcome(Status.ACCEPTED, record))
+            place = offsets.get(record.hash, number)
+            batch.add(place, record.raw, Outcome(Status.ACCEPTED, record))
         name = f"interlace-{uuid4().hex}"
         table = pa.Table.from_batches([batch.take()])
         table = table.append_column("ingest", pa.array([name] * len(table), pa.string()))

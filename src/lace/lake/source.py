@@ -34,7 +34,7 @@ from lace.lake.bundle import Segment, cut, list_bundles, segment_bytes
 from lace.lake.jobs import carried
 from lace.lake.places import file_size, filesystem, read_range
 from lace.lake.rows import SOURCE_SCHEMA, Found, batches
-from lace.lake.salvage import Stretch, judge_here, walk
+from lace.lake.salvage import ALLOWANCE, Judge, Stretch, judge_here, walk
 from lace.limits import MIB
 from lace.record.bulk import validate_frames
 from lace.record.model import Record
@@ -198,21 +198,25 @@ def segment_batches(segment: Segment) -> Iterator[pa.RecordBatch]:
 
 def read_segment(segment: Segment, *, careful: bool = False) -> Iterator[pa.RecordBatch]:
     """Yield a row for each record of a segment, and for all bytes that are none."""
-    return batches(segment.bundle, _outcomes(segment, careful))
+    judge = _judge_apart if careful else judge_here
+    return batches(segment.bundle, outcomes_of(segment, judge=judge))
 
 
 def _judge_apart(raws: Sequence[bytes]) -> list[Outcome[Record]]:
     return list(validate_frames(raws, workers=_CAREFUL_WORKERS))
 
 
-def _outcomes(segment: Segment, careful: bool) -> Iterator[Found]:
+def outcomes_of(
+    segment: Segment, *, judge: Judge = judge_here, allowance: int = ALLOWANCE
+) -> Iterator[Found]:
     """Yield what is in a segment, some megabytes at a time."""
     for found in walk(
         segment.bundle,
         segment.start,
         segment.end,
         final=segment.final,
-        judge=_judge_apart if careful else judge_here,
+        judge=judge,
+        allowance=allowance,
     ):
         if isinstance(found, Stretch):
             pieces = read_range(segment.bundle, found.start, found.end, PIECE)

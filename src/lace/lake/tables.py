@@ -45,13 +45,7 @@ class Lake:
     @property
     def spark(self) -> SparkSession:
         """The session; raises if the lake was opened without one."""
-        if self.session is None:
-            raise LakeError(
-                f"{self.root} was opened without Spark",
-                code=Code.LAKE_START,
-                hint="Open it with a session: Lake.open(open_session(), …).",
-            )
-        return self.session
+        return needed_session(self.session, self.root)
 
     @classmethod
     def open(cls, spark: SparkSession | None, root: str, *, create: bool = False) -> Lake:
@@ -103,7 +97,7 @@ class Lake:
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the records as of a version (None: the newest)."""
-        return Snapshot(self.spark, self.records_log.version(version))
+        return Snapshot(self.session, self.records_log.version(version))
 
     def quarantine(self, version: int | None = None) -> DataFrame:
         """Return what was put aside: bytes that are no records, with code, bundle and offset.
@@ -168,8 +162,13 @@ class Lake:
 class Snapshot:
     """The records of one version of a lake."""
 
-    spark: SparkSession
+    session: SparkSession | None
     version: TableVersion
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session; raises if the lake was opened without one."""
+        return needed_session(self.session, self.lake_root)
 
     @property
     def lake_root(self) -> str:
@@ -185,7 +184,7 @@ class Snapshot:
         """Return the records that came after an older version of the same lake."""
         files = tuple(self.version.added_since(older.version))
         version = TableVersion(self.version.root, self.version.number, files)
-        return Snapshot(self.spark, version)
+        return Snapshot(self.session, version)
 
     def table(self, name: str) -> DataFrame:
         match name:
@@ -256,6 +255,17 @@ def _intact(raw: bytes, uri: str) -> Record:
     if record is None:
         raise LakeError(f"{uri}: the bytes of a record have changed", code=Code.STORE_CORRUPT)
     return record
+
+
+def needed_session(session: SparkSession | None, root: str) -> SparkSession:
+    """Return a session, or raise ``LakeError`` if there is none."""
+    if session is None:
+        raise LakeError(
+            f"{root} was opened without Spark",
+            code=Code.LAKE_START,
+            hint="Open it with a session: Lake.open(open_session(), …).",
+        )
+    return session
 
 
 def all_fields() -> Column:

@@ -190,15 +190,7 @@ def written_of(*more: tuple[str, pa.DataType]) -> pa.Schema:
     return pa.schema([*_WRITTEN, *more])
 
 
-def _reported(found: Iterator[Written]) -> Iterator[pa.RecordBatch]:
-    rows = [asdict(entry) for entry in found]
-    if rows:
-        yield pa.RecordBatch.from_pylist(rows, schema=_WRITTEN)
-
-
-def _store_found(
-    batches: Iterator[pa.RecordBatch], folder: str, ingest: str
-) -> Iterator[pa.RecordBatch]:
+def store_found(batches: Iterable[pa.RecordBatch], folder: str, ingest: str) -> Iterator[Written]:
     """Write what was found in bundles, records and others apart."""
     records, aside = NewFile(folder, RECORDS), NewFile(folder, ASIDE)
     for batch in batches:
@@ -209,8 +201,9 @@ def _store_found(
             continue
         is_record = pc.is_null(code)
         records.add(_as_records(table.filter(is_record), ingest))
-        aside.add(_as_aside(table.filter(pc.invert(is_record)), ingest))
-    yield from _reported(entry for file in (records, aside) for entry in file.close())
+        aside.add(as_aside(table.filter(pc.invert(is_record)), ingest))
+    for file in (records, aside):
+        yield from file.close()
 
 
 def _as_records(table: pa.Table, ingest: str) -> pa.Table:
@@ -218,7 +211,7 @@ def _as_records(table: pa.Table, ingest: str) -> pa.Table:
     return table.select(RECORDS_SCHEMA.names).cast(RECORDS_SCHEMA)
 
 
-def _as_aside(table: pa.Table, ingest: str) -> pa.Table:
+def as_aside(table: pa.Table, ingest: str) -> pa.Table:
     raws = table.column("raw").to_pylist()
     columns = {name: table.column(name) for name in ("code", "detail", "bundle", "offset", "raw")}
     columns["digest"] = pa.array([sha256(raw).hexdigest() for raw in raws], pa.string())
@@ -243,7 +236,8 @@ def write_segments(
         with carried():
             for batch in batches:
                 for number in batch.column("id").to_pylist():
-                    yield from _store_found(segment_batches(parts[number]), folder, ingest)
+                    found = store_found(segment_batches(parts[number]), folder, ingest)
+                    yield from as_batches(found)
 
     numbers = spark.range(0, len(parts), 1, max(1, len(parts)))
     return _run(numbers, work, folder)
@@ -254,7 +248,7 @@ def write_found(found: DataFrame, folder: str, ingest: str) -> list[Written]:
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carried():
-            yield from _store_found(batches, folder, ingest)
+            yield from as_batches(store_found(batches, folder, ingest))
 
     return _run(found, work, folder)
 
@@ -267,7 +261,7 @@ def write_table(rows: DataFrame, table: str, folder: str) -> list[Written]:
         file = NewFile(folder, table)
         for batch in batches:
             file.add(pa.Table.from_batches([batch]).select(schema.names).cast(schema))
-        yield from _reported(file.close())
+        yield from as_batches(file.close())
 
     return _run(rows.select(schema.names), work, folder)
 

@@ -1,0 +1,122 @@
+"""``lace lake quarantine``: what was put aside. Needs no Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lace.cli.exitcodes import Exit
+from lace.cli.output import echo, write_bytes
+from lace.cli.render import print_json, print_line
+
+if TYPE_CHECKING:
+    from lace.lake.tables import Lake
+
+
+@click.group("quarantine")
+def quarantine() -> None:
+    """Look at what was put aside, and judge it again.
+
+    \b
+    Example:
+      lace lake quarantine list notes.lake
+      lace lake quarantine show notes.lake archive.records 10240
+      lace lake quarantine replay notes.lake
+    """
+
+
+def _open(name: str) -> Lake:
+    from lace.lake.session import check_packages
+
+    check_packages()
+    from lace.lake.tables import Lake
+
+    return Lake.open(None, name)
+
+
+@quarantine.command("list")
+@click.argument("name", metavar="LAKE")
+@click.option("--bundle", metavar="NAME", help="Only of bundles whose name ends like this.")
+@click.option("--code", metavar="CODE", help="Only with this code.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def list_command(name: str, bundle: str | None, code: str | None, limit: int, as_json: bool) -> int:
+    """Print each place in a bundle that holds no record: code, offset, length, bundle, reason.
+
+    \b
+    Example:
+      lace lake quarantine list notes.lake --code record.signature
+    """
+    opened = _open(name)
+    from lace.lake.quarantine import places
+
+    found = [
+        place
+        for place in places(opened)
+        if (code is None or place.code == code)
+        and (bundle is None or place.bundle.endswith(bundle))
+    ]
+    for place in found[:limit]:
+        if as_json:
+            shown = {
+                "code": place.code, "bundle": place.bundle, "offset": place.offset,
+                "length": place.length, "detail": place.detail, "ingest": place.ingest,
+            }  # fmt: skip
+            print_json(shown)
+        else:
+            size = f"{place.offset:>12} {place.length:>12}"
+            print_line(f"{place.code:24} {size}  {place.bundle}  {place.detail}")
+    if len(found) > limit:
+        echo(f"{len(found) - limit:,} more; --limit shows them", err=True)
+    return Exit.OK
+
+
+@quarantine.command("show")
+@click.argument("name", metavar="LAKE")
+@click.argument("bundle")
+@click.argument("offset", type=click.IntRange(0))
+def show_command(name: str, bundle: str, offset: int) -> int:
+    """Print the bytes that were put aside at OFFSET of BUNDLE, as they are.
+
+    \b
+    Example:
+      lace lake quarantine show notes.lake archive.records 10240 > bytes
+    """
+    opened = _open(name)
+    from lace.lake.quarantine import find, read
+
+    for piece in read(opened, find(opened, bundle, offset)):
+        write_bytes(piece)
+    return Exit.OK
+
+
+@quarantine.command("replay")
+@click.argument("name", metavar="LAKE")
+@click.option("--bundle", metavar="NAME", help="Only of bundles whose name ends like this.")
+@click.option("--code", metavar="CODE", help="Only with this code.")
+def replay_command(name: str, bundle: str | None, code: str | None) -> int:
+    """Judge again what was put aside; records among it go to LAKE, the rest stays.
+
+    The search behind damage has no bound here, and a newer engine may know more. What was found is
+    told; exit code 3 if something is left.
+
+    \b
+    Example:
+      lace lake quarantine replay notes.lake
+    """
+    opened = _open(name)
+    from lace.lake.quarantine import places, replay
+
+    chosen = [
+        place
+        for place in places(opened)
+        if (code is None or place.code == code)
+        and (bundle is None or place.bundle.endswith(bundle))
+    ]
+    done = replay(opened, chosen)
+    echo(f"{done.places:,} places judged again, {done.records:,} records found")
+    echo(f"quarantine   {done.left:,} of them hold no record")
+    return Exit.SOME_REJECTED if done.left else Exit.OK
