@@ -71,15 +71,25 @@ def test_from_bundles_to_summaries(command: Command, tmp_path: Path) -> None:
     selected = out.split()
     assert selected == sorted(selected)
     assert 0 < len(selected) < len(RECORDS)
-    code, out, _ = command("lake", "select", "x.lake", "room.lacegram", "--count")
-    assert out == f"{len(selected)}\n"
-    code, out, _ = command("lake", "select", "x.lake", "room.lacegram", "--predicate", "Member/1")
-    assert out.startswith("Member('V.")
-    code, out, _ = command("lake", "why", "x.lake", "room.lacegram", selected[0])
-    assert (code, out.startswith(f"SelectHave('{selected[0]}')   by U.")) == (0, True)
     other = next(r.hash for r in RECORDS if r.hash not in selected)
-    code, out, _ = command("lake", "why", "x.lake", "room.lacegram", other)
-    assert (code, "is not selected" in out) == (6, True)
+    said = []
+    for master in ((), ("--master", "local[2]")):  # without Spark, and with it
+        code, out, _ = command("lake", "select", "x.lake", "room.lacegram", *master)
+        assert out.split() == selected
+        code, out, _ = command("lake", "select", "x.lake", "room.lacegram", "--count", *master)
+        assert out == f"{len(selected)}\n"
+        member = ("--predicate", "Member/1", *master)
+        code, out, _ = command("lake", "select", "x.lake", "room.lacegram", *member)
+        assert out.startswith("Member('V.")
+        said.append(out)
+        code, out, _ = command("lake", "why", "x.lake", "room.lacegram", selected[0], *master)
+        assert (code, out.startswith(f"SelectHave('{selected[0]}')   by U.")) == (0, True)
+        said.append(out)
+        code, out, _ = command("lake", "why", "x.lake", "room.lacegram", other, *master)
+        assert (code, "is not selected" in out) == (6, True)
+        assert f"    there is Field('{other}'" in out
+        said.append("".join(line for line in out.splitlines() if "there is" not in line))
+    assert said[:3] == said[3:]
     query = "SELECT type, count(*) AS n FROM wide GROUP BY type"
     code, out, _ = command("lake", "sql", "x.lake", query)
     assert sum(json.loads(line)["n"] for line in out.splitlines()) == len(RECORDS)

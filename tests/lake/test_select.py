@@ -22,6 +22,7 @@ from lace.errors import Code, LaceError, LimitExceeded
 from lace.lake import evaluate as evaluate_module
 from lace.lake.evaluate import LAKE_LIMITS, evaluate_on_spark
 from lace.lake.facts import FrameFacts, LakeFacts
+from lace.lake.here import evaluate_here, explain_here
 from lace.lake.ingest import ingest
 from lace.lake.placing import Placement, Where, lines, plan
 from lace.lake.plan import PlanOverLake
@@ -118,6 +119,17 @@ def test_programs_derive_the_same_facts(
         assert set(found.rows(predicate)) == set(expected.rows(predicate))
 
 
+@pytest.mark.parametrize("name", [*MODULES, *PROGRAMS])
+def test_without_spark_the_same_is_derived(
+    snapshot: Snapshot, source: MemorySource, name: str
+) -> None:
+    program = MODULES[name].program if name in MODULES else program_of(PROGRAMS[name])
+    alone = Snapshot(None, snapshot.version)
+    found, expected = evaluate_here(alone, program, program.derived), evaluate(program, source)
+    for predicate in program.derived:
+        assert set(found.rows(predicate)) == set(expected.rows(predicate))
+
+
 fields = st.sampled_from(["Group", "App", "Tag", "Type", "TAI", "Signed-By", "Member", "Name"])
 values = st.sampled_from(
     ["'notes'", "'other'", "'t1'", "'S'", "'P'", "X", "X", "Y", "_", f"'{key(3).verifier}'"]
@@ -147,7 +159,9 @@ def test_random_rules_derive_the_same_facts(
     program = program_of(f"A(P) :- {', '.join(body)}{rest}.")
     found = evaluate_on_spark(program, LakeFacts(snapshot), placement=Placement(rows=0))
     predicate = Predicate("A", 1)
-    assert set(found.rows(predicate)) == set(evaluate(program, source).rows(predicate))
+    expected = set(evaluate(program, source).rows(predicate))
+    assert set(found.rows(predicate)) == expected
+    assert set(evaluate_here(snapshot, program, [predicate]).rows(predicate)) == expected
 
 
 def test_given_facts_stand_beside_the_lake(snapshot: Snapshot, source: MemorySource) -> None:
@@ -241,6 +255,8 @@ def test_proofs_are_those_of_the_embedded_engine(
     selected = sorted(explainer.evaluation.rows(SELECT_HAVE))
     for row in (selected[0], selected[-1]):
         assert explain(snapshot, program, row) == explainer.why(SELECT_HAVE, row)
+        here = explain_here(Snapshot(None, snapshot.version), program, row, predicate=SELECT_HAVE)
+        assert here == explainer.why(SELECT_HAVE, row)
     other = next(r.hash for r in EVERYTHING if (r.hash,) not in set(selected))
     refused = explain(snapshot, program, (other,))
     assert not isinstance(refused, Proof)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING
+
 import click
 
 from lace.cli.exitcodes import Exit
@@ -20,6 +23,9 @@ from lace.cli.render import print_line
 from lace.datalog.ast import Predicate
 from lace.datalog.program import RuleProgram
 from lace.text import fact_line, line_fault
+
+if TYPE_CHECKING:
+    from lace.lake.tables import Snapshot
 
 _given_option = click.option(
     "--facts", "facts_file", metavar="FILE", help="Runtime facts, one fact line each."
@@ -47,8 +53,9 @@ def select_command(
     """Print the hashes of the records that SELECTOR selects in LAKE, sorted.
 
     SELECTOR is an address, rules, or a file of rules. With --predicate the facts of that predicate
-    are printed, as fact lines. With --explain it is said where each rule would run, in what order
-    and why; Spark is not started.
+    are printed, as fact lines. A lake of up to 300,000 records is looked at without Spark, unless
+    --master says where Spark runs. With --explain it is said where each rule would run, in what
+    order and why; Spark is not started.
 
     \b
     Example:
@@ -60,6 +67,17 @@ def select_command(
     given = read_given(facts_file)
     if is_explained:
         return _say_plan(name, version, program, wanted)
+    small = _small_snapshot(name, version, spark)
+    if small is not None:
+        from lace.lake.here import evaluate_here
+
+        rows = evaluate_here(small, program, [wanted], given).rows(wanted)
+        if count:
+            echo(f"{len(rows)}")
+            return Exit.OK
+        for row in sorted(rows):
+            print_line(row[0] if predicate is None else fact_line(wanted.name, row))
+        return Exit.OK
     session = spark.open()
     snapshot = open_lake(name, session).snapshot(version)
     from lace.lake.jobs import job
@@ -77,6 +95,20 @@ def select_command(
                 values = tuple(row)[: wanted.arity]
                 print_line(row[0] if predicate is None else fact_line(wanted.name, values))
     return Exit.OK
+
+
+def _small_snapshot(name: str, version: int | None, spark: Spark) -> Snapshot | None:
+    """Return a snapshot that needs no Spark to be looked at; None if the lake is too large."""
+    from lace.lake.session import MASTER_VARIABLE, check_packages
+
+    check_packages()
+    from lace.lake.here import HERE_ROWS
+    from lace.lake.tables import Lake
+
+    if spark.master is not None or MASTER_VARIABLE in os.environ:
+        return None
+    snapshot = Lake.open(None, name).snapshot(version)
+    return snapshot if snapshot.version.rows <= HERE_ROWS else None
 
 
 def _say_plan(name: str, version: int | None, program: RuleProgram, wanted: Predicate) -> int:
@@ -110,14 +142,21 @@ def why_command(
     """
     program, wanted, _ = read_program(selector_text, None)
     given = read_given(facts_file)
-    session = spark.open(small=True)
-    snapshot = open_lake(name, session).snapshot()
     from lace.datalog.explain import Proof
-    from lace.lake.select import explain
 
-    with progress(session) as report:
-        report("looking for the records that matter")
-        found = explain(snapshot, program, (record,), predicate=wanted, given=given)
+    small = _small_snapshot(name, None, spark)
+    if small is not None:
+        from lace.lake.here import explain_here
+
+        found = explain_here(small, program, (record,), predicate=wanted, given=given)
+    else:
+        session = spark.open(small=True)
+        snapshot = open_lake(name, session).snapshot()
+        from lace.lake.select import explain
+
+        with progress(session) as report:
+            report("looking for the records that matter")
+            found = explain(snapshot, program, (record,), predicate=wanted, given=given)
     if isinstance(found, Proof):
         _show(found)
         return Exit.OK
