@@ -800,6 +800,11 @@ class Code(StrEnum):
         "These bytes follow others that are no record; no record could be found among them.",
         "Look at the row before it, of the same bundle: it says what is wrong.",
     )
+    LAKE_COMPRESSED = (
+        "lake.compressed",
+        "A compressed bundle is damaged, or becomes too large.",
+        "Decompress it by other means, and ingest what that gives.",
+    )
     LAKE_FORGOTTEN = (
         "lake.forgotten",
         "The lake has forgotten this record, and does not take it again.",

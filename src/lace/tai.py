@@ -22,16 +22,15 @@ _TEXT = re.compile(PATTERN.decode("ascii"))
 
 # Unix seconds at which TAI−UTC took a new value; the first one is 10 s, each later one 1 s more.
 # Before 1972 the difference was not a whole number of seconds; 10 s is used for all of it.
-_FIRST_OFFSET: Final = 10
+FIRST_OFFSET: Final = 10
 _STEPS: Final = (
     78796800, 94694400, 126230400, 157766400, 189302400, 220924800, 252460800, 283996800,
     315532800, 362793600, 394329600, 425865600, 489024000, 567993600, 631152000, 662688000,
     709948800, 741484800, 773020800, 820454400, 867715200, 915148800, 1136073600, 1230768000,
     1341100800, 1435708800, 1483228800,
 )  # fmt: skip
-
-_STARTS: Final = tuple(step + offset for offset, step in enumerate(_STEPS, _FIRST_OFFSET + 1))
-"""The same in TAI seconds."""
+LEAP_STARTS: Final = tuple(s + offset for offset, s in enumerate(_STEPS, FIRST_OFFSET + 1))
+"""The same, as seconds of TAI."""
 
 
 def parse_tai(text: str) -> Tai:
@@ -66,7 +65,7 @@ def difference_ns(later: Tai, earlier: Tai) -> int:
 
 def offset_at_unix(seconds: int) -> int:
     """Return TAI−UTC in force at that Unix second."""
-    return _FIRST_OFFSET + bisect_right(_STEPS, seconds)
+    return FIRST_OFFSET + bisect_right(_STEPS, seconds)
 
 
 def from_unix_ns(nanoseconds: int) -> Tai:
@@ -79,4 +78,4 @@ def to_unix_ns(instant: Tai) -> int:
     """Return the Unix time of an instant; a leap second maps to the second after it."""
     nanoseconds = to_ns(instant)
     seconds = nanoseconds // NS_PER_SECOND
-    return nanoseconds - (_FIRST_OFFSET + bisect_right(_STARTS, seconds)) * NS_PER_SECOND
+    return nanoseconds - (FIRST_OFFSET + bisect_right(LEAP_STARTS, seconds)) * NS_PER_SECOND

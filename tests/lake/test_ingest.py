@@ -22,18 +22,23 @@ from deltalake import DeltaTable
 from rooms import TEST_SETTINGS, room_records, write_bundle
 
 from lace.b64a import encode
+from lace.clock import unix_ms
 from lace.errors import Code, LakeError
 from lace.lake import bundle as bundle_module
 from lace.lake import ingest as ingest_module
 from lace.lake.bundle import INDEX_SUFFIX, Survey, joined, survey, write_index
-from lace.lake.delta import DeltaLog
+from lace.lake.delta import DataFile, DeltaLog
 from lace.lake.ingest import IngestResult, ingest
-from lace.lake.rows import QUARANTINE_SCHEMA, RECORDS_SCHEMA
+from lace.lake.maintain import maintain
+from lace.lake.peer import LakeStore
+from lace.lake.rows import QUARANTINE_SCHEMA, RECORD_COLUMNS, RECORDS_SCHEMA, as_records
 from lace.lake.source import read_segment
 from lace.lake.tables import Lake
 from lace.lake.writing import Draft
+from lace.record.build import build_blob, build_plex
 from lace.record.facts import facts
 from lace.record.model import Record, Seal
+from lace.tai import Tai, to_unix_ns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,8 +51,8 @@ def hashes(lake: Lake) -> list[str]:
 
 
 def contents(lake: Lake) -> tuple[list[Any], list[Any]]:
-    """Return everything in a lake but the files that it happens to lie in."""
-    records = sorted(lake.snapshot().records.collect())
+    """Return everything in a lake but the files that it happens to lie in, and when it came."""
+    records = sorted(lake.snapshot().records.drop("arrived").collect())
     put_aside = sorted(lake.quarantine().collect(), key=lambda row: (row.bundle, row.offset))
     return records, put_aside
 
@@ -82,6 +87,71 @@ def test_an_ingest_holds_every_valid_record_once_and_puts_the_rest_aside(
     assert bad.code == "record.signature"
     assert tail.code == "record.markline"
     assert bytes(tail.raw) == b"what is this?"
+
+
+def test_records_have_their_time_and_that_of_their_arrival(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    taken = [
+        Tai("0000000000:000000000"),
+        Tai("0078796811:500000000"),
+        Tai("1483228837:000001999"),
+        Tai("9999999999:999999999"),
+    ]
+    made = [build_plex(group="g", app="a", name="n", tai=tai, extras=[], data=b"") for tai in taken]
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    begun = unix_ms()
+    ingest(lake, [str(write_bundle(tmp_path / "a.records", [*made, build_blob(b"x")]))])
+    LakeStore(lake).save(
+        [build_plex(group="g", app="a", name="m", tai=taken[1], extras=[], data=b"")]
+    )
+    table = DeltaTable(str(tmp_path / "lake/records")).to_pyarrow_table(
+        columns=["tai", "time", "arrived"]
+    )
+    micros = [table.column(name).cast(pa.int64()).to_pylist() for name in ("time", "arrived")]
+    for tai, time_, arrived in zip(table.column("tai").to_pylist(), *micros, strict=True):
+        assert time_ == (None if tai is None else to_unix_ns(tai) // 1000)
+        assert begun <= arrived // 1000 <= unix_ms()
+    old = lake.table("records").where("time < timestamp'1973-01-01'").select("tai").collect()
+    assert sorted({row.tai for row in old}) == sorted(taken[:2])
+    bounds = pa.table(DeltaTable(str(tmp_path / "lake/records")).get_add_actions(flatten=True))
+    assert all(bounds.column("min.time").is_valid().to_pylist())
+
+
+def test_a_lake_without_these_columns_gets_them(spark: SparkSession, tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    older = pa.schema([field for field in RECORDS_SCHEMA if field.name not in {"time", "arrived"}])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lace.lake.tables.RECORDS_SCHEMA", older)
+        lake = Lake.open(spark, str(root), create=True)
+    table = as_records(pa.table({name: pa.nulls(0, kind) for name, kind in RECORD_COLUMNS}), "i")
+    assert table.num_rows == 0
+    one = as_records(
+        pa.Table.from_batches(
+            list(
+                read_segment(
+                    survey(str(write_bundle(tmp_path / "o.records", RECORDS[:9]))).segments()[0]
+                )
+            )
+        ),
+        "i",
+    )
+    (root / "records/data").mkdir()
+    pq.write_table(one.select(older.names), root / "records/data/old.parquet")
+    size = (root / "records/data/old.parquet").stat().st_size
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lace.lake.tables.RECORDS_SCHEMA", older)
+        lake.records_log.commit(
+            [DataFile("data/old.parquet", size, 9, 0)], work="w", step=1, expected=0, note={}
+        )
+    assert lake.snapshot().records.where("time is null").count() == 9
+    ingest(lake, [str(write_bundle(tmp_path / "a.records", RECORDS[:20]))])
+    assert lake.snapshot().records.count() == 20
+    assert lake.snapshot().records.where("arrived is null").count() == 9
+    maintain(lake)
+    found = lake.snapshot().records
+    assert found.where("time is null and tai is not null").count() == 0
+    assert hashes(lake) == sorted(record.hash for record in RECORDS[:20])
 
 
 @pytest.mark.req("020-FAC-01", "020-FAC-02")
@@ -475,6 +545,63 @@ def test_a_large_bundle_of_something_else_stops_nothing(
     assert sum(row.length for row in rows) == len(noise)
     assert max(row.length for row in rows) <= 1 << 20
     assert [row.code for row in rows] == ["record.markline", *["lake.unreadable"] * (len(rows) - 1)]
+
+
+# --- compressed bundles ---
+
+
+def compressed(path: Path, raw: bytes) -> Path:
+    kind = {".gz": "gzip", ".zst": "zstd"}[path.suffix]
+    with pa.CompressedOutputStream(str(path), kind) as file:
+        file.write(raw)
+    return path
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_compressed_bundles_are_read_like_others(tmp_path: Path, ending: str) -> None:
+    raw = b"".join([*(record.raw for record in RECORDS[:50]), b"?", *(r.raw for r in RECORDS[50:])])
+    bundle = compressed(tmp_path / f"a.records.{ending}", raw)
+    plain = tmp_path / "a.records"
+    plain.write_bytes(raw)
+
+    def told(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        return [(row["offset"], row["raw"], row["code"]) for row in rows]
+
+    rows = rows_of(bundle)
+    assert told(rows) == told(rows_of(plain))
+    assert {row["bundle"] for row in rows} == {str(bundle)}
+    with pytest.raises(LakeError) as caught:
+        write_index(survey(str(bundle)))
+    assert caught.value.code is Code.LAKE_INPUT
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_a_compressed_bundle_that_is_damaged_gives_what_it_can(
+    spark: SparkSession, tmp_path: Path, ending: str
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    bundle = compressed(folder / f"a.records.{ending}", b"".join(record.raw for record in RECORDS))
+    bundle.write_bytes(bundle.read_bytes()[:-2000])
+    compressed(folder / "b.records.gz", RECORDS[299].raw)
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    done = ingest(lake, [str(folder)])
+    assert done.records > 0
+    assert RECORDS[299].hash in hashes(lake)
+    codes = {row.code for row in lake.quarantine().collect()}
+    assert "lake.compressed" in codes
+
+
+def test_what_expands_without_end_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle_module, "EXPANDED_BYTES", 20_000)
+    monkeypatch.setattr(bundle_module, "CHUNK", 1_000)
+    bundle = compressed(tmp_path / "a.records.zst", RECORDS[0].raw + bytes(50_000_000))
+    assert bundle.stat().st_size < 50_000
+    rows = rows_of(bundle)
+    assert [row["code"] for row in rows] == [None, "record.markline", "lake.compressed"]
+    assert sum(len(row["raw"]) for row in rows) == 20_000
 
 
 # --- what others find ---

@@ -12,17 +12,21 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
+import pyarrow as pa
 from blake3 import blake3
 from pyarrow import fs
 
 from lace.b64a import encode
 from lace.errors import Code, LakeError
-from lace.lake.places import file_size, filesystem, read_range
+from lace.lake.places import CHUNK, file_size, filesystem, read_range
 from lace.lake.salvage import boundaries
 from lace.limits import DEFAULT_LIMITS, MIB, Limits
 from lace.record.split import Frame, RecordSplitter
@@ -32,6 +36,10 @@ SEGMENT_BYTES: Final = 32 * MIB
 CUT_BYTES: Final = 4 * MIB
 """Between cuts: what a task has at least, where there is little."""
 SUFFIX: Final = ".records"
+_COMPRESSED: Final = {".gz": "gzip", ".zst": "zstd"}
+SUFFIXES: Final = (SUFFIX, *(f"{SUFFIX}{ending}" for ending in _COMPRESSED))
+EXPANDED_BYTES: Final = 64 << 30
+"""What a compressed bundle may become; more is put aside."""
 INDEX_SUFFIX: Final = ".cuts"
 _WILD: Final = re.compile(r"[*?\[]")
 _PATTERN: Final = re.compile(r"\*+|\?|\[!?[^\]]+\]|.")
@@ -135,7 +143,7 @@ def list_bundles(paths: Sequence[str], *, may_be_empty: bool = False) -> list[st
             found |= {
                 scheme + entry.path
                 for entry in inside
-                if entry.type == fs.FileType.File and entry.path.endswith(SUFFIX)
+                if entry.type == fs.FileType.File and entry.path.endswith(SUFFIXES)
             }
         else:
             raise LakeError(f"cannot read {path}: there is no such file", code=Code.LAKE_INPUT)
@@ -191,6 +199,8 @@ def is_database(bundle: str) -> bool:
 def survey(bundle: str, limits: Limits = DEFAULT_LIMITS, cut_bytes: int = CUT_BYTES) -> Survey:
     """Return digest and cuts of a bundle; cuts of an index beside it are taken over."""
     size = file_size(bundle)
+    if compression(bundle) is not None:  # cannot be read in parts
+        return Survey(bundle, size, _digest(bundle, size), ())
     indexed = read_index(bundle, size)
     hasher = blake3()
     splitter = RecordSplitter(limits)
@@ -217,9 +227,52 @@ def survey(bundle: str, limits: Limits = DEFAULT_LIMITS, cut_bytes: int = CUT_BY
     return Survey(bundle, size, digest, tuple(cuts[1:]))
 
 
+def compression(bundle: str) -> str | None:
+    """Return how a bundle is compressed, by its name; None if it is not."""
+    return next((kind for end, kind in _COMPRESSED.items() if bundle.endswith(end)), None)
+
+
+def _digest(bundle: str, size: int) -> str:
+    hasher = blake3()
+    for chunk in read_range(bundle, 0, size):
+        hasher.update(chunk)
+    return encode(hasher.digest())
+
+
+@contextmanager
+def expanded(segment: Segment) -> Iterator[tuple[Segment, str]]:
+    """Give a segment as plain bytes while the block runs, and what is wrong with the rest.
+
+    A compressed bundle becomes a file beside the worker: reading on behind damage needs to go back.
+    """
+    kind = compression(segment.bundle)
+    if kind is None:
+        yield segment, ""
+        return
+    with TemporaryDirectory(prefix="lace-bundle-") as folder:
+        plain = Path(folder) / f"plain{SUFFIX}"
+        fault = ""
+        system, path = filesystem(segment.bundle)
+        with plain.open("wb") as out, system.open_input_file(path) as file:
+            size = 0
+            try:
+                with pa.CompressedInputStream(file, kind) as stream:
+                    while chunk := stream.read(CHUNK):
+                        size += len(chunk)
+                        if size > EXPANDED_BYTES:
+                            fault = f"it expands to more than {EXPANDED_BYTES:,} bytes"
+                            break
+                        out.write(chunk)
+            except OSError as error:
+                fault = f"it cannot be decompressed: {error}"
+        yield Segment(str(plain), 0, plain.stat().st_size, final=True), fault
+
+
 def cut(bundle: str, limits: Limits = DEFAULT_LIMITS, most: int = SEGMENT_BYTES) -> list[Segment]:
     """Return the segments of a bundle; only a large one without an index has to be read for it."""
     size = file_size(bundle)
+    if compression(bundle) is not None:
+        return Survey(bundle, size, "", ()).segments()
     indexed = read_index(bundle, size)
     if indexed is None and size > most:
         indexed = survey(bundle, limits)
@@ -234,6 +287,12 @@ def segment_bytes(total: int, cores: int) -> int:
 
 def write_index(found: Survey) -> str:
     """Keep a survey beside its bundle; return the name of the file."""
+    if compression(found.bundle) is not None:
+        raise LakeError(
+            f"{found.bundle} is compressed, and cannot be read in parts",
+            code=Code.LAKE_INPUT,
+            hint="Decompress it first; smaller compressed bundles are read side by side.",
+        )
     system, path = filesystem(found.bundle)
     content = found.to_json() | {"format": _FORMAT}
     del content["bundle"]  # an index stays true when both files are moved

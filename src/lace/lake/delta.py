@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import Field as DeltaField
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
@@ -26,6 +27,8 @@ from lace.lake.places import filesystem
 
 _NOTE: Final = "lace"
 DATA: Final = "data"
+_LATER: Final = frozenset({"time", "arrived"})
+"""Columns that older tables do not have, and get with the first commit."""
 _BOUNDS: Final = ("min.group", "min.app", "min.tai")
 
 
@@ -95,7 +98,7 @@ class DeltaLog:
             table = DeltaTable(self.root, version=number)
             actions = pa.table(table.get_add_actions(flatten=True))
             schema = pa.schema(table.schema().to_arrow())
-        missing = set(self.schema.names) - set(schema.names)
+        missing = set(self.schema.names) - set(schema.names) - _LATER
         if missing:
             raise LakeError(
                 f"{self.root} has no column {', '.join(sorted(missing))}", code=Code.LAKE_FORMAT
@@ -159,6 +162,7 @@ class DeltaLog:
         with _errors(self.root):
             table = DeltaTable(self.root, version=expected)
             try:
+                self._widen(table)
                 table.create_write_transaction(
                     actions,
                     "overwrite" if replace else "append",
@@ -168,6 +172,14 @@ class DeltaLog:
             except CommitFailedError as error:
                 raise Conflict from error
         return expected + 1
+
+    def _widen(self, table: DeltaTable) -> None:
+        """Add the columns that an older table lacks; raise ``Conflict`` if there were any."""
+        there = set(pa.schema(table.schema().to_arrow()).names)
+        missing = [field for field in self.schema if field.name not in there]
+        if missing:
+            table.alter.add_columns([DeltaField.from_arrow(field) for field in missing])
+            raise Conflict
 
     @property
     def name(self) -> str:
@@ -202,6 +214,7 @@ class DeltaLog:
         with _errors(self.root):
             table = DeltaTable(self.root, version=expected)
             try:
+                self._widen(table)
                 table.create_write_transaction(
                     actions, "append", self.schema, commit_properties=properties
                 )

@@ -31,7 +31,7 @@ from lace.lake.facts import frame_of_table
 from lace.lake.jobs import job
 from lace.lake.places import filesystem, read_range
 from lace.lake.plan import PeerAdverts, PlanOverLake, sending_depends_on_adverts
-from lace.lake.rows import RowBatch
+from lace.lake.rows import RowBatch, as_records
 from lace.lake.staging import Staging
 from lace.lake.summarize import Advertising, adverts_here, digest_pairs
 from lace.lake.tables import Lake, Snapshot
@@ -114,8 +114,7 @@ class LakeStore:
             place = offsets.get(record.hash, number)
             batch.add(place, record.raw, Outcome(Status.ACCEPTED, record))
         name = f"interlace-{uuid4().hex}"
-        table = pa.Table.from_batches([batch.take()])
-        table = table.append_column("ingest", pa.array([name] * len(table), pa.string()))
+        table = as_records(pa.Table.from_batches([batch.take()]), name)
         log = self.lake.records_log
         file = write_here(table, log)
         note = {"ingest": name, "step": 1, "records": len(table), "duplicates": 0, "quarantined": 0}

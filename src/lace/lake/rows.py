@@ -14,12 +14,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lace.clock import unix_ms
 from lace.errors import Code, Outcome
 from lace.ids import SUFFIX
 from lace.limits import MIB
 from lace.record.facts import LINK_ENDING, RecordLink, link_of, numbered
 from lace.record.grammar import HEADERS
 from lace.record.model import Parts, Record, Seal, Versioned
+from lace.tai import FIRST_OFFSET, LEAP_STARTS
 
 #: Fields with a column of their own: each occurs at most once in a record, at index 0.
 PROMOTED: Final = {
@@ -65,7 +67,10 @@ RECORD_COLUMNS: Final = (
 )
 FAULT_COLUMNS: Final = (("code", pa.string()), ("detail", pa.string()))
 SOURCE_SCHEMA: Final = pa.schema([*RECORD_COLUMNS, *FAULT_COLUMNS])
-RECORDS_SCHEMA: Final = pa.schema([*RECORD_COLUMNS, ("ingest", pa.string())])
+_TIME: Final = pa.timestamp("us", tz="UTC")
+RECORDS_SCHEMA: Final = pa.schema([
+    *RECORD_COLUMNS, ("ingest", pa.string()), ("time", _TIME), ("arrived", _TIME),
+])  # fmt: skip
 QUARANTINE_SCHEMA: Final = pa.schema([
     ("digest", pa.string()),
     ("code", pa.string()),
@@ -197,6 +202,28 @@ def _lists(struct: pa.StructType, offsets: list[int], *columns: list[Any]) -> pa
     inner = pa.StructArray.from_arrays(arrays, fields=fields)
     kind = pa.list_(pa.field("element", struct, nullable=False))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), inner, type=kind)
+
+
+def times(tai: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return TAI instants as points in time; null where there is none."""
+    seconds = pc.cast(pc.utf8_slice_codeunits(tai, 0, 10), pa.int64())
+    micros = pc.cast(pc.utf8_slice_codeunits(tai, 11, 17), pa.int64())
+    steps = pc.multiply(seconds, 0)
+    for start in LEAP_STARTS:
+        steps = pc.add(steps, pc.cast(pc.greater_equal(seconds, start), pa.int64()))
+    unix = pc.subtract(pc.subtract(seconds, steps), FIRST_OFFSET)
+    return pc.cast(pc.add(pc.multiply(unix, 1_000_000), micros), _TIME)
+
+
+def as_records(table: pa.Table, ingest: str) -> pa.Table:
+    """Return rows of bundles as rows of the table of records, as they arrive now."""
+    now = pa.scalar(unix_ms() * 1000, pa.timestamp("us")).cast(_TIME)
+    columns = {name: table.column(name) for name, _ in RECORD_COLUMNS}
+    columns["ingest"] = pa.repeat(ingest, table.num_rows)
+    columns["time"] = times(table.column("tai"))
+    columns["arrived"] = pa.repeat(now, table.num_rows)
+    names = RECORDS_SCHEMA.names
+    return pa.table([columns[name] for name in names], names=names).cast(RECORDS_SCHEMA)
 
 
 def batches(bundle: str, found: Iterable[Found]) -> Iterator[pa.RecordBatch]:

@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 
 from lace import collector
 from lace.errors import Code, LakeError, Outcome, Status
-from lace.lake.bundle import Segment, cut, list_bundles, segment_bytes
+from lace.lake.bundle import Segment, cut, expanded, list_bundles, segment_bytes
 from lace.lake.jobs import carried
 from lace.lake.places import file_size, filesystem, read_range
 from lace.lake.rows import SOURCE_SCHEMA, Found, batches
@@ -210,6 +210,14 @@ def outcomes_of(
     segment: Segment, *, judge: Judge = judge_here, allowance: int = ALLOWANCE
 ) -> Iterator[Found]:
     """Yield what is in a segment, some megabytes at a time."""
+    with expanded(segment) as (plain, fault):
+        yield from _plain_outcomes(plain, judge, allowance)
+        if fault:
+            broken: Outcome[Record] = Outcome(Status.REJECTED, None, Code.LAKE_COMPRESSED, fault)
+            yield [plain.end], [b""], [broken]
+
+
+def _plain_outcomes(segment: Segment, judge: Judge, allowance: int) -> Iterator[Found]:
     for found in walk(
         segment.bundle,
         segment.start,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
@@ -25,7 +26,7 @@ from lace.lake.bundle import Segment
 from lace.lake.delta import DATA, DataFile, DeltaLog
 from lace.lake.jobs import carried
 from lace.lake.places import filesystem
-from lace.lake.rows import FORGOTTEN_SCHEMA, QUARANTINE_SCHEMA, RECORDS_SCHEMA
+from lace.lake.rows import FORGOTTEN_SCHEMA, QUARANTINE_SCHEMA, RECORDS_SCHEMA, as_records, times
 from lace.lake.staging import FOLDER
 from lace.limits import MIB
 
@@ -39,8 +40,9 @@ MOVED: Final = "moved-"
 _MANIFEST_BYTES: Final = 256 * MIB
 _LONGEST_BOUND: Final = 256
 #: Columns whose bounds stand in the log, so that readers pass over files.
-_BOUNDED: Final = ("hash", "type", "group", "app", "name", "tai", "signed_by", "digest", "code",
-                   "bundle")  # fmt: skip
+_BOUNDED: Final = ("hash", "type", "group", "app", "name", "tai", "signed_by", "time", "arrived",
+                   "digest", "code", "bundle")  # fmt: skip
+_MILLISECOND: Final = timedelta(microseconds=999)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +92,12 @@ class NewFile:
 
     def fitting(self, table: pa.Table) -> pa.Table:
         """Return rows with exactly the columns of the table; what a row lacks is null."""
-        missing = [name for name in self._schema.names if name not in table.column_names]
-        for name in missing:
-            table = table.append_column(
-                name, pa.nulls(table.num_rows, self._schema.field(name).type)
-            )
+        for name in self._schema.names:
+            if name not in table.column_names:
+                kind = self._schema.field(name).type
+                is_time = name == "time"  # which older files have as text alone
+                made = times(table.column("tai")) if is_time else pa.nulls(len(table), kind)
+                table = table.append_column(name, made)
         return table.select(self._schema.names).cast(self._schema)
 
     def add_in_groups(self, table: pa.Table) -> None:
@@ -163,12 +166,19 @@ def statistics(metadata: Any) -> str:
         if any(s.num_values and not s.has_min_max for s in groups) or not bounded:
             continue
         low, high = min(s.min for s in bounded), max(s.max for s in bounded)
-        if max(len(low), len(high)) <= _LONGEST_BOUND:
+        if isinstance(low, datetime):
+            lowest[name], highest[name] = _instant(low), _instant(high + _MILLISECOND)
+        elif max(len(low), len(high)) <= _LONGEST_BOUND:
             lowest[name], highest[name] = low, high
     return json.dumps({
         "numRecords": metadata.num_rows, "minValues": lowest, "maxValues": highest,
         "nullCount": nulls,
     })  # fmt: skip
+
+
+def _instant(when: datetime) -> str:
+    """Return a point in time as the log writes it, in whole milliseconds."""
+    return f"{when:%Y-%m-%dT%H:%M:%S}.{when.microsecond // 1000:03d}Z"
 
 
 # --- in the workers -----------------------------------------------------------------------------
@@ -197,18 +207,13 @@ def store_found(batches: Iterable[pa.RecordBatch], folder: str, ingest: str) -> 
         table = pa.Table.from_batches([batch])
         code = table.column("code")
         if code.null_count == len(code):
-            records.add(_as_records(table, ingest))
+            records.add(as_records(table, ingest))
             continue
         is_record = pc.is_null(code)
-        records.add(_as_records(table.filter(is_record), ingest))
+        records.add(as_records(table.filter(is_record), ingest))
         aside.add(as_aside(table.filter(pc.invert(is_record)), ingest))
     for file in (records, aside):
         yield from file.close()
-
-
-def _as_records(table: pa.Table, ingest: str) -> pa.Table:
-    table = table.append_column("ingest", pa.repeat(ingest, table.num_rows))
-    return table.select(RECORDS_SCHEMA.names).cast(RECORDS_SCHEMA)
 
 
 def as_aside(table: pa.Table, ingest: str) -> pa.Table:
