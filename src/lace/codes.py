@@ -810,6 +810,11 @@ class Code(StrEnum):
         "The lake has forgotten this record, and does not take it again.",
         "Nothing; the peer may keep it.",
     )
+    LAKE_PIPELINE = (
+        "lake.pipeline",
+        "The file that describes a pipeline does not say what can be done.",
+        "See docs/lake.md for what lake.toml may hold.",
+    )
     LAKE_TABLE = (
         "lake.table",
         "The lake has no table of this name.",

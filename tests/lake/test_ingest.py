@@ -26,7 +26,7 @@ from lace.clock import unix_ms
 from lace.errors import Code, LakeError
 from lace.lake import bundle as bundle_module
 from lace.lake import ingest as ingest_module
-from lace.lake.bundle import INDEX_SUFFIX, Survey, joined, survey, write_index
+from lace.lake.bundle import INDEX_SUFFIX, Segment, Survey, joined, survey, write_index
 from lace.lake.delta import DataFile, DeltaLog
 from lace.lake.ingest import IngestResult, ingest
 from lace.lake.maintain import maintain
@@ -34,7 +34,7 @@ from lace.lake.peer import LakeStore
 from lace.lake.rows import QUARANTINE_SCHEMA, RECORD_COLUMNS, RECORDS_SCHEMA, as_records
 from lace.lake.source import read_segment
 from lace.lake.tables import Lake
-from lace.lake.writing import Draft
+from lace.lake.writing import Draft, write_segments
 from lace.record.build import build_blob, build_plex
 from lace.record.facts import facts
 from lace.record.model import Record, Seal
@@ -189,9 +189,40 @@ def test_running_it_again_changes_nothing_and_new_names_add_nothing(
     assert records == before[0]
     # What is no record is known by its place: the same bytes elsewhere are told again.
     assert [Path(row.bundle).stem for row in put_aside] == ["b", "b", "c", "c"]
-    more = ingest(lake, [str(bundles)])  # c.records once more, in other company
-    assert more.quarantined == 2
+    more = ingest(lake, [str(bundles)])  # both were read to the end, if in other company
+    assert (more.steps, more.version) == (0, moved.version)
     assert contents(lake) == (records, put_aside)
+
+
+def test_a_folder_that_grows_is_read_as_far_as_it_is_new(
+    spark: SparkSession, tmp_path: Path, bundles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    with (
+        pytest.MonkeyPatch.context() as patch
+    ):  # a run that did not come to the end counts for nothing
+        patch.setattr(DeltaLog, "commit", before(DeltaLog.commit, 1))
+        with pytest.raises(Crash):
+            ingest(lake, [str(bundles)])
+    seen: list[str] = []
+    write = write_segments
+
+    def counted(session: SparkSession, parts: list[Segment], folder: str, name: str) -> Any:
+        seen.extend(Path(part.bundle).name for part in parts)
+        return write(session, parts, folder, name)
+
+    monkeypatch.setattr(ingest_module, "write_segments", counted)
+    ingest(lake, [str(bundles / "a.records")])
+    assert seen == ["a.records"]
+    ingest(lake, [str(bundles)])
+    assert seen == ["a.records", "b.records"]
+    write_bundle(bundles / "c.records", RECORDS[:3])
+    ingest(lake, [str(bundles)])
+    assert seen == ["a.records", "b.records", "c.records"]
+    write_bundle(bundles / "a.records", RECORDS[:1])  # another content is another bundle
+    ingest(lake, [str(bundles)])
+    assert seen == ["a.records", "b.records", "c.records", "a.records"]
+    assert hashes(lake) == sorted(record.hash for record in RECORDS)
 
 
 def test_steps_are_committed_one_by_one(spark: SparkSession, tmp_path: Path, bundles: Path) -> None:
@@ -300,7 +331,7 @@ SETTINGS = {TEST_SETTINGS!r}
 import sys
 from lace.lake.session import SparkOptions, open_session
 from lace.lake.tables import Lake
-from lace.lake.writing import Draft
+from lace.lake.writing import Draft, write_segments
 from lace.lake.ingest import ingest
 spark = open_session(SparkOptions(master="local[2]", memory="1g", quick_start=True, settings=SETTINGS))
 lake = Lake.open(spark, sys.argv[1], create=True)
@@ -338,7 +369,7 @@ import os, sys
 from lace.lake import bundle, ingest
 from lace.lake.session import SparkOptions, open_session
 from lace.lake.tables import Lake
-from lace.lake.writing import Draft
+from lace.lake.writing import Draft, write_segments
 bundle.CUT_BYTES = 1000
 run_step, steps = ingest.run_step, []
 def dying(*given):

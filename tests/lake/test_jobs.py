@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from lace.errors import Code, LakeError
-from lace.lake.jobs import explained, job
+from lace.lake.jobs import described, explained, job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +36,19 @@ def test_the_cause_is_shown_and_not_who_waited_for_it(spark: SparkSession) -> No
     assert "no more room" in caught.value.message
     assert "awaitResult" not in caught.value.message
     assert "no more room" in trace_of(caught.value)
+
+
+def test_jobs_say_what_they_are_for(spark: SparkSession) -> None:
+    def shown() -> str | None:
+        return spark.sparkContext.getLocalProperty("spark.job.description")
+
+    before = shown()
+    with job("summing up"):
+        assert shown() == "lace lake: summing up"
+        with described("one part of it"):
+            assert shown() == "lace lake: one part of it"
+        assert shown() == "lace lake: summing up"
+    assert shown() == before
 
 
 def test_what_python_throws_in_a_worker_is_shown(spark: SparkSession) -> None:

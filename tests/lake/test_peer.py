@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -230,6 +231,31 @@ def test_what_is_saved_is_committed_once(spark: SparkSession, tmp_path: Path) ->
     )
 
 
+def test_a_lake_that_ends_lets_exchanges_end_in_order(spark: SparkSession, tmp_path: Path) -> None:
+    """The peer hears of the end, and has what it was sent until then."""
+    lake = lake_of(spark, tmp_path / "lake", RECORDS[:80])
+    with SqliteStore(tmp_path / "phone.db") as store, ThreadPoolExecutor(2) as worker:
+        host = LakeHost(LakeStore(lake), ROOM, SELECTED, worker=worker)
+        guest = client(store, module=ROOM, exposure=SELECTED, worker=worker)
+        begun = asyncio.Event()
+
+        def hear(event: m.Event) -> None:
+            if isinstance(event, m.RecordSaved):
+                begun.set()
+
+        async def meet() -> m.Closed | m.Aborted:
+            async with host.at(parse_address("tcp:127.0.0.1:0")) as address:
+                exchange = await guest.dial(parse_address(address), stays=False, listen=hear)
+                running = asyncio.create_task(exchange.run())
+                await begun.wait()
+            return await running
+
+        ended = within(meet(), 120)
+        assert isinstance(ended, m.Closed), ended
+        assert {e.hash for e in store.read(0, 10**6)}  # type: ignore[arg-type]
+    assert isinstance(host.last, m.Closed)
+
+
 @pytest.mark.req("060-TRN-01")
 def test_over_tcp_with_a_sqlite_lace(spark: SparkSession, tmp_path: Path) -> None:
     lake = lake_of(spark, tmp_path / "lake", RECORDS[:80])
@@ -250,3 +276,9 @@ def test_over_tcp_with_a_sqlite_lace(spark: SparkSession, tmp_path: Path) -> Non
         assert {e.hash for e in store.read(0, 10**6)} == stored(right)  # type: ignore[arg-type]
     assert hashes(lake) == stored(left)
     assert isinstance(host.last, m.Closed)
+    text = host.metrics.text()
+    received = len(stored(left)) - 80
+    assert f"lace_records_saved_total {received}\n" in text
+    assert f"lace_store_records {len(stored(left))}\n" in text
+    assert 'lace_ended_total{code="",how="closed"} 1\n' in text
+    assert "lace_connections_total 1\n" in text

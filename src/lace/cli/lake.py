@@ -38,6 +38,7 @@ _ELSEWHERE: Final = {
     "reconcile": "lace.cli.lake_exchange:reconcile_command",
     "forget": "lace.cli.lake_upkeep:forget_command",
     "quarantine": "lace.cli.lake_quarantine:quarantine",
+    "run": "lace.cli.lake_run:run_command",
     "maintain": "lace.cli.lake_upkeep:maintain_command",
     "stream": "lace.cli.lake_stream:stream_command",
     "serve": "lace.cli.lake_peer:serve_command",

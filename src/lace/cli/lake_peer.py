@@ -29,6 +29,7 @@ from lace.cli.output import echo
 from lace.errors import Code
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
+from lace.serving.metrics import serve_metrics
 from lace.settings import read_exposure, read_selector
 from lace.transport.address import parse_address
 from lace.transport.tls import Certificate
@@ -66,11 +67,19 @@ def exchange_options(
 @click.argument("address", default="tcp:127.0.0.1:4790", metavar="[ADDRESS]")
 @click.option("--cert", metavar="FILE", help="The certificate for wss, with its chain.")
 @click.option("--cert-key", metavar="FILE", help="The key of the certificate.")
+@click.option(
+    "--metrics",
+    "metrics_port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Answer Prometheus at http://127.0.0.1:PORT/metrics.",
+)
 @exchange_options()
 @spark_options
 def serve_command(
-    name: str, address: str, cert: str | None, cert_key: str | None, **options: Any
-) -> int:
+    name: str, address: str, cert: str | None, cert_key: str | None, metrics_port: int | None,
+    **options: Any,
+) -> int:  # fmt: skip
     """Let peers interlace with LAKE at ADDRESS, until Ctrl-C or SIGTERM.
 
     Without an ADDRESS it is tcp:127.0.0.1:4790.
@@ -92,6 +101,10 @@ def serve_command(
             ended = asyncio.Event()
             with suppress(NotImplementedError):  # on Windows there is Ctrl-C alone
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+            if metrics_port is not None:
+                answering = await serve_metrics(host.metrics, metrics_port)
+                port = answering.sockets[0].getsockname()[1]
+                echo(f"metrics at http://127.0.0.1:{port}/metrics")
             async with host.at(parse_address(address), chain) as real:
                 echo(f"at {real}")
                 await ended.wait()

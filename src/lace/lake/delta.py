@@ -119,6 +119,12 @@ class DeltaLog:
         with _errors(self.root):
             return DeltaTable(self.root).transaction_version(work) or 0
 
+    def all_done(self, works: Mapping[str, int]) -> set[str]:
+        """Return those of some works of which all steps, so many, were committed."""
+        with _errors(self.root):
+            table = DeltaTable(self.root)
+            return {w for w, steps in works.items() if (table.transaction_version(w) or 0) >= steps}
+
     def time_of(self, version: int) -> int:
         """Return when a version was committed, in milliseconds."""
         with _errors(self.root):
@@ -186,6 +192,11 @@ class DeltaLog:
         """What people call the table: the last part of its place."""
         return self.root.rpartition("/")[2]
 
+    def columns(self) -> list[str]:
+        """Return the names of the columns that the table has."""
+        with _errors(self.root):
+            return list(pa.schema(DeltaTable(self.root).schema().to_arrow()).names)
+
     def exists(self) -> bool:
         with _errors(self.root):
             return DeltaTable.is_deltatable(self.root)
@@ -231,13 +242,33 @@ class DeltaLog:
                 removed |= {entry["path"], unquote(entry["path"])}
         return removed
 
-    def _actions(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def came_since(self, version: TableVersion, older: int) -> list[DataFile] | None:
+        """Return the files of what came after an older version; None if that cannot be told.
+
+        It cannot where something was taken out since, where what came was merged with what was
+        there, or where the log does not go back so far.
+        """
+        commits: set[int] = set()
+        added: set[str] = set()
+        for number, action in self._actions(older):
+            if number > version.number:
+                break
+            commits.add(number)
+            if action.get("remove", {}).get("dataChange"):
+                return None
+            if action.get("add", {}).get("dataChange"):
+                added.add(unquote(action["add"]["path"]))
+        found = [file for file in version.files if file.path in added]
+        whole = commits == set(range(older + 1, version.number + 1)) and len(found) == len(added)
+        return found if whole else None
+
+    def _actions(self, after: int = -1) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield what the log says, commit by commit, as far as it is not summed up and removed."""
         system, root = filesystem(self.root)
         selector = fs.FileSelector(f"{root}/_delta_log", allow_not_found=True)
         for info in sorted(system.get_file_info(selector), key=lambda info: info.path):
             number = info.base_name.removesuffix(".json")
-            if info.base_name.endswith(".json") and number.isdigit():
+            if info.base_name.endswith(".json") and number.isdigit() and int(number) > after:
                 with system.open_input_file(info.path) as file:
                     for line in cast("bytes", file.read()).splitlines():
                         yield int(number), json.loads(line)

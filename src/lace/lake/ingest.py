@@ -13,9 +13,10 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
 
+from pyarrow import fs
 from pyspark.sql import functions as F  # noqa: N812
 
 from lace.b64a import encode
@@ -23,7 +24,7 @@ from lace.crypto.native import digest
 from lace.errors import Code, LakeError
 from lace.lake.bundle import Segment, Survey, joined, list_bundles, segment_bytes, survey
 from lace.lake.delta import Conflict, DeltaLog
-from lace.lake.jobs import job
+from lace.lake.jobs import described, job
 from lace.lake.places import filesystem
 from lace.lake.rows import FORGOTTEN_SCHEMA, QUARANTINE_SCHEMA, RECORDS_SCHEMA
 from lace.lake.staging import FOLDER
@@ -108,10 +109,22 @@ def ingest(
     step_bytes: int = STEP_BYTES,
     report: Report = lambda _message: None,
 ) -> IngestResult:
-    """Put the records of bundles into a lake; running it again changes nothing."""
+    """Put the records of bundles into a lake; running it again changes nothing.
+
+    Bundles that an earlier ingest has read to the end are not read again, in whatever company.
+    """
     bundles = list_bundles(paths)
     report(f"reading {len(bundles)} bundles for their digests")
     surveys = survey_all(lake.spark, bundles)
+    known = _finished_inputs(lake)
+    fresh = [s for s in surveys if (s.bundle, s.size, s.digest) not in known]
+    if not fresh:
+        steps = plan_steps(surveys, step_bytes)
+        now = lake.records_log.version().number
+        name = ingest_id(surveys, steps)
+        _tidy(lake, _work(name), len(steps))
+        return IngestResult(ingest=name, version=now, skipped_steps=len(steps))
+    surveys = fresh
     steps = plan_steps(surveys, step_bytes)
     name = ingest_id(surveys, steps)
     done = lake.records_log.done(_work(name))
@@ -121,7 +134,7 @@ def ingest(
     _tidy(lake, _work(name), done)
     if done >= len(steps):
         return result
-    _note_inputs(lake, name, surveys)
+    _note_inputs(lake, name, surveys, len(steps))
     cores = lake.spark.sparkContext.defaultParallelism
     for number, step in enumerate(steps[done:], done + 1):
         report(f"step {number} of {len(steps)}: validating")
@@ -182,12 +195,32 @@ def _work(name: str) -> str:
     return f"lace-ingest/{name}"
 
 
-def _note_inputs(lake: Lake, name: str, surveys: Sequence[Survey]) -> None:
+def _finished_inputs(lake: Lake) -> set[tuple[str, int, str]]:
+    """Return name, size and digest of the bundles of all ingests that came to their end."""
+    system, root = filesystem(lake.root)
+    selector = fs.FileSelector(f"{root}/{_INPUTS}", allow_not_found=True)
+    notes = []
+    for info in system.get_file_info(selector):
+        if info.extension == "json":
+            with system.open_input_file(info.path) as file:
+                notes.append(json.loads(cast("bytes", file.read())))
+    notes = [note for note in notes if "steps" in note]  # those of older engines have none
+    done = lake.records_log.all_done({_work(note["ingest"]): note["steps"] for note in notes})
+    return {
+        (bundle, size, digest)
+        for note in notes
+        if _work(note["ingest"]) in done
+        for bundle, size, digest in note["inputs"]
+    }
+
+
+def _note_inputs(lake: Lake, name: str, surveys: Sequence[Survey], steps: int) -> None:
     """Write down what an ingest reads; the tables name it by its id alone."""
     system, root = filesystem(lake.root)
     system.create_dir(f"{root}/{_INPUTS}", recursive=True)
     content: dict[str, Any] = {
         "ingest": name,
+        "steps": steps,
         "inputs": [[entry.bundle, entry.size, entry.digest] for entry in surveys],
     }
     path = f"{root}/{_INPUTS}/{_key(name)}.json"
@@ -229,16 +262,19 @@ def _run_step(
     if draft is None:
         # A name of its own: whatever else writes here never mixes with it.
         folder = f"{lake.root}/{FOLDER}/{stem}{uuid4().hex}"
-        draft = finish(folder, stage(folder, name))
+        with described(f"ingest, step {number}: reading and validating"):
+            draft = finish(folder, stage(folder, name))
     report(f"step {number}: comparing with the lake")
-    _put_aside(lake, draft, work, number, name)
+    with described(f"ingest, step {number}: putting aside what is no record"):
+        _put_aside(lake, draft, work, number, name)
     quarantined = sum(file.begun for file in draft.of(ASIDE))
     for _ in range(_TRIES):
         before = log.version()
         if log.done(work) >= number:
             _tidy(lake, work, number)
             return None
-        kept, counts = _without_known(lake, draft, Snapshot(lake.spark, before))
+        with described(f"ingest, step {number}: comparing with the lake"):
+            kept, counts = _without_known(lake, draft, Snapshot(lake.spark, before))
         files = draft.publish(kept, log)
         records = sum(file.rows for file in kept)
         told = {

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkException
 
 from lace.errors import Code, LaceError, LakeError
@@ -22,6 +23,7 @@ _THROWN: Final = re.compile(
     re.MULTILINE,
 )
 _LONGEST: Final = 400
+_DESCRIPTION: Final = "spark.job.description"
 
 #: What a trace says, and what helps. The first that is found counts: the closer cause goes first.
 _ADVICE: Final = {
@@ -77,11 +79,28 @@ def job(what: str) -> Iterator[None]:
     """On the driver: turn what Spark throws into a ``LakeError``, with the worker's code if any.
 
     The message names where the trouble began, the hint what helps and where the whole trace is.
+    Spark's own pages show what the jobs are for.
     """
     try:
-        yield
+        with described(what):
+            yield
     except (PySparkException, Py4JError) as error:
         raise explained(what, error) from error
+
+
+@contextmanager
+def described(what: str) -> Iterator[None]:
+    """Have Spark's pages and logs say what the jobs of the block are for."""
+    context = SparkContext._active_spark_context  # noqa: SLF001 (None is an answer here)
+    if context is None:  # not started, or elsewhere: Spark Connect has no such names
+        yield
+        return
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, f"lace lake: {what}")
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
 
 
 def explained(what: str, error: Exception) -> LakeError:

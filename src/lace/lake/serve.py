@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final
 
 from lace.answering.answers import Answers
 from lace.answering.store import StoreAnswers
@@ -21,11 +23,15 @@ from lace.lake.peer import LakeStore, Mirror, lake_answers
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
+from lace.serving.metrics import Metrics
 from lace.stream.binding import Endpoint
 from lace.transport.address import Address
 from lace.transport.base import ByteStream
 from lace.transport.dial import connect, listen
 from lace.transport.tls import Certificate
+
+_GRACE_SECONDS: Final = 20.0
+_CLOSE_SECONDS: Final = 5.0
 
 Tell = Callable[[str, m.Event], None]
 """Hears of each event, with where the peer is."""
@@ -49,8 +55,16 @@ class LakeHost:
     last: m.Closed | m.Aborted | None = None
     """How the exchange that ended last ended."""
     addresses: tuple[str, ...] = ()
+    metrics: Metrics = field(default_factory=Metrics)
     _mirror: Mirror | None = None
-    _running: int = 0
+    _running: dict[Exchange, asyncio.Task[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        log = self.records.lake.records_log
+        self.metrics.gauges |= {
+            "lace_connections": lambda: len(self._running),
+            "lace_store_records": lambda: log.version().rows,
+        }
 
     @asynccontextmanager
     async def at(
@@ -63,6 +77,16 @@ class LakeHost:
             yield listener.address
         finally:
             await listener.close()
+            await self._end_exchanges()
+
+    async def _end_exchanges(self) -> None:
+        """Let exchanges come to their end, then ask for it: what was stored is stored."""
+        if self._running:
+            await asyncio.wait(set(self._running.values()), timeout=_GRACE_SECONDS)
+        for exchange in self._running:
+            exchange.give(m.CloseRequested())
+        if self._running:
+            await asyncio.wait(set(self._running.values()), timeout=_CLOSE_SECONDS)
 
     async def sync(
         self, address: Address, *, expected: Verifier | None = None, trust: Path | None = None
@@ -83,7 +107,9 @@ class LakeHost:
         return await self._run(stream, endpoint, index=1)
 
     async def _serve(self, stream: ByteStream) -> None:
-        if self._running >= self.most:
+        self.metrics.add("lace_connections_total")
+        if len(self._running) >= self.most:
+            self.metrics.add("lace_refused_total")
             stream.abort()
             return
         endpoint = Endpoint(
@@ -112,15 +138,30 @@ class LakeHost:
             stream,
             connection,
             limits=self.limits,
-            listen=lambda event: self.tell(stream.peer, event),
+            listen=lambda event: self._hear(stream.peer, event),
             worker=self.worker,
         )
-        self._running += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._running[exchange] = task
         try:
             self.last = await exchange.run()
         finally:
-            self._running -= 1
-        return self.last
+            del self._running[exchange]
+        ended = self.last
+        how, code = ("aborted", str(ended.code)) if isinstance(ended, m.Aborted) else ("closed", "")
+        self.metrics.add("lace_ended_total", how=how, code=code)
+        return ended
+
+    def _hear(self, peer: str, event: m.Event) -> None:
+        match event:
+            case m.RecordSaved():
+                self.metrics.add("lace_records_saved_total")
+            case m.RecordRejected():
+                self.metrics.add("lace_records_rejected_total")
+            case m.FixedPoint():
+                self.metrics.add("lace_fixed_points_total")
+        self.tell(peer, event)
 
     def _answers(self, side: Side) -> Answers:
         made = lake_answers(self.records, side, self.exposure, mirror=self._mirror)

@@ -1,0 +1,164 @@
+"""A pipeline in one file: run again and again, it changes only what has to change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from rooms import PREFIX, room_records, write_bundle
+from servers import process
+
+from lace.cli.root import run as run_lace
+from lace.errors import Code, LakeError
+from lace.lake.forget import forget
+from lace.lake.pipeline import load, run
+from lace.lake.tables import Lake
+from lace.projection import Projection
+from lace.record.model import Versioned
+from lace.recordstore.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORDS = [r for r in room_records(80, seed=95) if isinstance(r, Versioned) and r.app != "other"]
+FILE = f"""
+lake = "notes.lake"
+[[source]]
+path = ["incoming", "more/*.records"]
+[[projection]]
+name = "notes"
+select = "{PREFIX}"
+columns = ["Hash", "App", "TAI", "Tag"]
+[[projection]]
+name = "by-app"
+select = "{PREFIX}"
+columns = ["App", "Hash"]
+newest = ["App"]
+[[export]]
+projection = "by-app"
+to = "out/apps"
+[[export]]
+select = "{PREFIX}"
+to = "out/bundles"
+[maintain]
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    for name in ("incoming", "more"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "lake.toml").write_text(FILE)
+    return tmp_path
+
+
+def table(home: Path, name: str) -> list[tuple[Any, ...]]:
+    found = DeltaTable(str(home / "notes.lake/projections" / name)).to_pyarrow_table()
+    return sorted(tuple(row.values()) for row in found.to_pylist())
+
+
+def expected(records: list[Versioned]) -> list[tuple[Any, ...]]:
+    return sorted(Projection.of(records, ["Hash", "App", "TAI", "Tag"]).rows)
+
+
+def newest(records: list[Versioned]) -> list[tuple[str, str]]:
+    found: dict[str, Versioned] = {}
+    for record in sorted(records, key=lambda r: (r.tai, r.hash)):
+        found[record.app] = record
+    return sorted((app, record.hash) for app, record in found.items())
+
+
+def test_a_run_follows_and_a_second_one_changes_nothing(spark: SparkSession, home: Path) -> None:
+    pipeline = load(home / "lake.toml")
+
+    write_bundle(home / "incoming/a.records", RECORDS[:30])
+    write_bundle(home / "more/b.records", RECORDS[30:40])
+    list(run(pipeline, spark))
+    assert table(home, "notes") == expected(RECORDS[:40])
+    assert table(home, "by-app") == newest(RECORDS[:40])
+    assert not any(done.changed for done in run(pipeline, spark))
+    write_bundle(home / "incoming/c.records", RECORDS[40:])
+    done = {d.step: d for d in run(pipeline, spark)}
+    notes = done["projection notes"]
+    assert notes.changed
+    assert notes.read["whole"] is False  # only what had come was looked at
+    assert notes.wrote["rows"] == len(RECORDS) - 40
+    assert done["projection by-app"].read["whole"] is True
+    assert table(home, "notes") == expected(RECORDS)
+    assert table(home, "by-app") == newest(RECORDS)
+    latest = json.loads((home / "out/apps/latest.json").read_text())["folder"]
+    rows = pq.read_table(home / "out/apps" / latest).to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == newest(RECORDS)
+    forget(Lake.open(spark, str(home / "notes.lake")), [RECORDS[0].hash])
+    list(run(pipeline, spark))
+    assert table(home, "notes") == expected(RECORDS[1:])
+
+
+def test_a_peer_as_a_source(spark: SparkSession, tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "n.lace") as store:
+        store.save(RECORDS[:20])
+        with process(tmp_path, "n.lace", "tcp:127.0.0.1:0", "--select", PREFIX) as server:
+            (tmp_path / "lake.toml").write_text(
+                f'lake = "x.lake"\n[[source]]\npeer = "{server.address}"\nselect = "{PREFIX}"\n'
+                'checkpoint = "c"\n'
+            )
+            pipeline = load(tmp_path / "lake.toml")
+            (done,) = run(pipeline, spark)
+            assert (done.changed, done.wrote["records"]) == (True, 20)
+            (again,) = run(pipeline, spark)
+            assert (again.changed, again.wrote["records"]) == (False, 0)
+
+
+def test_the_command_reports_and_says_what_was_put_aside(
+    spark: SparkSession, home: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    assert spark is not None
+    monkeypatch.chdir(home)
+    bundle = write_bundle(home / "incoming/a.records", RECORDS[:9])
+    bundle.write_bytes(bundle.read_bytes() + b"?")
+    write_bundle(home / "more/b.records", RECORDS[9:10])
+    assert run_lace(["lake", "run", "--json"]) == 3
+    entries = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [entry["step"].split()[0] for entry in entries] == [
+        "source", "projection", "projection", "export", "export", "maintain",
+    ]  # fmt: skip
+    assert entries[0]["wrote"]["records"] == 10
+    assert entries[0]["put_aside"] == 1
+    assert entries[1]["read"]["lake"] == [None, entries[0]["wrote"]["lake"][1]]
+    assert run_lace(["lake", "run"]) == 0
+    assert {line.split()[0] for line in capfd.readouterr().out.splitlines()} == {"as"}
+    assert run_lace(["lake", "run", "none.toml"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("lake = ?", "line 1"),
+        ("", "needs lake"),
+        ('lake = "x"\nspeed = 1', "nobody knows speed"),
+        ('lake = "x"\n[source]\npath = "a"', "write [[source]]"),
+        ('lake = "x"\n[[source]]', "source 1 needs path or peer"),
+        ('lake = "x"\n[[source]]\npath = 3', "path is a text or a list"),
+        ('lake = "x"\n[[source]]\npath = "a"\nselect = "b"', "nobody knows select"),
+        ('lake = "x"\n[[source]]\npeer = "tcp:h:1"', "needs select"),
+        ('lake = "x"\n[[projection]]\nname = "N!"\nselect = "//a//b//"', "a name is made of"),
+        ('lake = "x"\n[[projection]]\nname = "n"\nselect = "//a//b//"\n[[projection]]\nname = "n"\nselect = "//a//b//"', "two projections"),
+        ('lake = "x"\n[[export]]\nprojection = "n"\nto = "y"', "names no projection"),
+        ('lake = "x"\n[[export]]\nto = "y"', "needs projection or select"),
+        ('lake = "x"\nmaintain = 3', "maintain is no table"),
+        ('lake = "x"\n[maintain]\nretain = -1', "a number of hours"),
+        ('lake = "x"\n' + "[[source]]\npath = 'a'\n" * 101, "more than 100"),
+        ("#" * (1 << 20) + "\n", "larger than"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, what: str) -> None:
+    (tmp_path / "lake.toml").write_text(text)
+    with pytest.raises(LakeError) as caught:
+        load(tmp_path / "lake.toml")
+    assert caught.value.code is Code.LAKE_PIPELINE
+    assert what in caught.value.message
