@@ -358,7 +358,7 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def findings(options: SparkOptions, lake: str | None = None) -> dict[str, doctor.Finding]:
     """Return what the doctor finds before Spark is tried."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(doctor, "_try_out", lambda _options: iter(()))
+        patch.setattr(doctor, "_try_out", lambda _options, _lake: iter(()))
         return {finding.what: finding for finding in doctor.examine(options, lake)}
 
 

@@ -23,7 +23,7 @@ from pyarrow import fs
 
 from lace.clock import unix_ms
 from lace.errors import Code, LakeError
-from lace.lake.places import filesystem
+from lace.lake.places import delta_place, filesystem
 
 _NOTE: Final = "lace"
 DATA: Final = "data"
@@ -83,19 +83,24 @@ class DeltaLog:
 
     def create(self) -> None:
         """Make the table unless it is there."""
+        place, options = delta_place(self.root)
         with _errors(self.root):
-            DeltaTable.create(self.root, self.schema, mode="ignore")
+            DeltaTable.create(place, self.schema, mode="ignore", storage_options=options)
+
+    def _table(self, version: int | None = None) -> DeltaTable:
+        place, options = delta_place(self.root)
+        return DeltaTable(place, version=version, storage_options=options)
 
     def version(self, number: int | None = None) -> TableVersion:
         with _errors(self.root):
             if number is not None:
-                newest = DeltaTable(self.root).version()
+                newest = self._table().version()
                 if not 0 <= number <= newest:
                     raise LakeError(
                         f"{self.root} has no version {number}: the newest is {newest}",
                         code=Code.LAKE_VERSION,
                     )
-            table = DeltaTable(self.root, version=number)
+            table = self._table(number)
             actions = pa.table(table.get_add_actions(flatten=True))
             schema = pa.schema(table.schema().to_arrow())
         missing = set(self.schema.names) - set(schema.names) - _LATER
@@ -117,24 +122,24 @@ class DeltaLog:
     def done(self, work: str) -> int:
         """Return the number of the last step of some work that was committed; 0 for none."""
         with _errors(self.root):
-            return DeltaTable(self.root).transaction_version(work) or 0
+            return self._table().transaction_version(work) or 0
 
     def all_done(self, works: Mapping[str, int]) -> set[str]:
         """Return those of some works of which all steps, so many, were committed."""
         with _errors(self.root):
-            table = DeltaTable(self.root)
+            table = self._table()
             return {w for w, steps in works.items() if (table.transaction_version(w) or 0) >= steps}
 
     def time_of(self, version: int) -> int:
         """Return when a version was committed, in milliseconds."""
         with _errors(self.root):
-            history = DeltaTable(self.root, version=version).history(1)
+            history = self._table(version).history(1)
         return int(history[0]["timestamp"])
 
     def notes(self, limit: int | None) -> list[dict[str, Any]]:
         """Return what the newest commits say of themselves, newest first; None: all."""
         with _errors(self.root):
-            history = DeltaTable(self.root).history(limit)
+            history = self._table().history(limit)
         return [
             json.loads(entry[_NOTE]) | {"version": entry["version"], "time": entry["timestamp"]}
             for entry in history
@@ -166,7 +171,7 @@ class DeltaLog:
             app_transactions=[Transaction(work, step)],
         )
         with _errors(self.root):
-            table = DeltaTable(self.root, version=expected)
+            table = self._table(expected)
             try:
                 self._widen(table)
                 table.create_write_transaction(
@@ -195,11 +200,12 @@ class DeltaLog:
     def columns(self) -> list[str]:
         """Return the names of the columns that the table has."""
         with _errors(self.root):
-            return list(pa.schema(DeltaTable(self.root).schema().to_arrow()).names)
+            return list(pa.schema(self._table().schema().to_arrow()).names)
 
     def exists(self) -> bool:
         with _errors(self.root):
-            return DeltaTable.is_deltatable(self.root)
+            place, options = delta_place(self.root)
+            return DeltaTable.is_deltatable(place, storage_options=options)
 
     def replace(
         self,
@@ -223,7 +229,7 @@ class DeltaLog:
             custom_metadata={_NOTE: json.dumps(dict(note), sort_keys=True)}, max_commit_retries=0
         )
         with _errors(self.root):
-            table = DeltaTable(self.root, version=expected)
+            table = self._table(expected)
             try:
                 self._widen(table)
                 table.create_write_transaction(
@@ -286,7 +292,7 @@ class DeltaLog:
     def checkpoint(self) -> None:
         """Sum up the log, and let go of what is older than its own retention."""
         with _errors(self.root):
-            table = DeltaTable(self.root)
+            table = self._table()
             table.create_checkpoint()
             table.cleanup_metadata()
 

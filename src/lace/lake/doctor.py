@@ -77,7 +77,7 @@ def examine(options: SparkOptions, lake: str | None = None) -> Iterator[Finding]
         return
     if lake is not None:
         yield from _place(lake)
-    yield from _try_out(options)
+    yield from _try_out(options, lake)
 
 
 def _worker_python() -> Finding:
@@ -174,7 +174,7 @@ def _size(size: int) -> str:
     return f"{size / (1 << 30):.1f} GiB"
 
 
-def _try_out(options: SparkOptions) -> Iterator[Finding]:
+def _try_out(options: SparkOptions, lake: str | None = None) -> Iterator[Finding]:
     try:
         spark = open_session(options)
         yield Finding("Spark", ok=True, detail=f"{spark.version}, master {master_of(options)}")
@@ -184,8 +184,28 @@ def _try_out(options: SparkOptions) -> Iterator[Finding]:
         yield Finding("workers", ok=same, detail=f"Python {rows[0][0]}, lace {rows[0][1]}", fix=fix)
         with tempfile.TemporaryDirectory() as folder:
             yield _tables(spark, folder)
+        if lake is not None and "://" in lake:
+            yield _jars(spark, lake)
     except LaceError as error:
         yield Finding("Spark", ok=False, detail=error.message, fix=error.hint)
+
+
+def _jars(spark: object, lake: str) -> Finding:
+    """Say whether Spark itself reaches the store of a lake."""
+    from pyspark.sql import SparkSession
+
+    from lace.lake.tables import spark_reads
+
+    assert isinstance(spark, SparkSession)
+    if spark_reads(spark, lake):
+        return Finding("jars", ok=True, detail="Spark reads the store itself")
+    return Finding(
+        "jars",
+        ok=True,
+        detail="Spark has no jars for this store; workers read by pyarrow",
+        fix="For S3: --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION, with the "
+        "version of Hadoop in Spark. summarize, stream and run need it.",
+    )
 
 
 def _worker() -> tuple[str, str]:

@@ -16,6 +16,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
 
+import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -44,7 +45,6 @@ from lace.lake.writing import (
 from lace.limits import MIB
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 STEP_BYTES: Final = 4096 * MIB
@@ -335,7 +335,7 @@ def _without_known(
     twice = keys.groupBy("hash").agg(F.count(F.lit(1)).alias("times"), F.min(place).alias("first"))
     twice = twice.where("times > 1").select("hash", "first")
     repeats = keys.join(twice, "hash").where(place != F.col("first")).drop("first")
-    known = keys.join(snapshot.records.select("hash"), "hash", "left_semi")
+    known = keys.join(snapshot.columns("hash"), "hash", "left_semi")
     reasons = {_REPEATED: repeats, _KNOWN: known}
     gone = lake.forgotten_files()
     if gone:
@@ -363,12 +363,14 @@ class _Rows:
 
     def keys(self, files: Sequence[Written], *more: str) -> DataFrame:
         """Return the places of all rows, with the file that each is in."""
-        name = F.element_at(F.split(F.col("_metadata.file_path"), "/"), -1)
-        return self._read(files).select(*self.place, *more, name.alias("file"))
+        wanted = pa.schema([self.schema.field(name) for name in (*self.place, *more)])
+        uris = self.draft.uris(files, self.log)
+        return read_files(self.lake.spark, uris, wanted, with_file=True)
 
     def known(self, files: Sequence[Written], uris: list[str]) -> DataFrame:
         """Return the places that are in files of the table already."""
-        there = read_files(self.lake.spark, uris, self.schema).select(*self.place)
+        wanted = pa.schema([self.schema.field(name) for name in self.place])
+        there = read_files(self.lake.spark, uris, wanted)
         found = self.keys(files).join(there, [*self.place], "left_semi")
         return found.withColumn("known", F.lit(_KNOWN))
 

@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace.errors import Code, LakeError
 from lace.lake.delta import DeltaLog, TableVersion
-from lace.lake.places import filesystem
+from lace.lake.places import filesystem, scheme_of, spark_place
 from lace.lake.rows import FORGOTTEN_SCHEMA, PROMOTED, QUARANTINE_SCHEMA, RECORDS_SCHEMA
 from lace.record.model import Record
 from lace.record.validate import reread_intact
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 _MARKER: Final = "lake.json"
 _MARKER_BYTES: Final = 65536
+_ARROW_ROWS: Final = 4096
 TABLES: Final = ("records", "wide", "fields", "links", "embedded", "quarantine")
 
 
@@ -180,6 +181,11 @@ class Snapshot:
         """One row a record; see ``lace.lake.rows`` for the columns."""
         return read_files(self.spark, self.version.uris(), RECORDS_SCHEMA)
 
+    def columns(self, *names: str) -> DataFrame:
+        """Return some columns of the records, and read no others."""
+        schema = pa.schema([RECORDS_SCHEMA.field(name) for name in names])
+        return read_files(self.spark, self.version.uris(), schema)
+
     def added_since(self, older: Snapshot) -> Snapshot:
         """Return the records that came after an older version of the same lake."""
         files = tuple(self.version.added_since(older.version))
@@ -280,12 +286,72 @@ def all_fields() -> Column:
     return F.concat(F.array_compact(F.array(*promoted)), F.col("extras"))
 
 
-def read_files(spark: SparkSession, uris: list[str], schema: pa.Schema) -> DataFrame:
-    """Return the rows of Parquet files, with exactly the columns of a schema."""
-    made = from_arrow_schema(schema)
+def read_files(
+    spark: SparkSession, uris: list[str], schema: pa.Schema, *, with_file: bool = False
+) -> DataFrame:
+    """Return the rows of Parquet files, with exactly the columns of a schema.
+
+    ``with_file`` adds a column ``file``: the name of the file that a row is in.
+    """
     if not uris:
-        return spark.createDataFrame([], made)
-    return spark.read.schema(made).parquet(*uris)
+        columns = [*schema, pa.field("file", pa.string())] if with_file else schema
+        return spark.createDataFrame([], from_arrow_schema(pa.schema(columns)))
+    if not spark_reads(spark, uris[0]):
+        return _read_by_arrow(spark, uris, schema, with_file)
+    frame = spark.read.schema(from_arrow_schema(schema)).parquet(*map(spark_place, uris))
+    if with_file:
+        name = F.element_at(F.split(F.col("_metadata.file_path"), "/"), -1)
+        frame = frame.select("*", name.alias("file"))
+    return frame
+
+
+def spark_reads(spark: SparkSession, uri: str) -> bool:
+    """Whether Spark itself knows the store of an address: for some it needs jars of its own."""
+    scheme = scheme_of(spark_place(uri))
+    if scheme in {"", "file"}:
+        return True
+    context = getattr(spark, "sparkContext", None)
+    if context is None:
+        return True  # elsewhere: whoever runs there knows
+    hadoop = context._jvm.org.apache.hadoop.fs.FileSystem  # noqa: SLF001
+    try:
+        hadoop.getFileSystemClass(scheme, context._jsc.hadoopConfiguration())  # noqa: SLF001
+    except Exception:  # noqa: BLE001 (there is no such class, in whatever words)
+        return False
+    return True
+
+
+def _read_by_arrow(
+    spark: SparkSession, uris: list[str], schema: pa.Schema, with_file: bool
+) -> DataFrame:
+    """Have the workers read files that Spark cannot reach; filters are not taken over."""
+    extra = [pa.field("file", pa.string())] if with_file else []
+    made = pa.schema([*schema, *extra])
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                uri = uris[number]
+                system, path = filesystem(uri)
+                with pq.ParquetFile(path, filesystem=system) as file:
+                    there = [name for name in schema.names if name in file.schema_arrow.names]
+                    for found in file.iter_batches(_ARROW_ROWS, columns=there):
+                        yield _fitted(found, made, uri.rpartition("/")[2])
+
+    count = len(uris)
+    return spark.range(0, count, 1, count).mapInArrow(work, from_arrow_schema(made))
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema, file: str) -> pa.RecordBatch:
+    columns = [
+        batch.column(field.name).cast(field.type)
+        if field.name in batch.schema.names
+        else pa.repeat(file, batch.num_rows)
+        if field.name == "file"
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=schema.names)
 
 
 def local_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
