@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 from rooms import room_records, write_bundle
 
@@ -12,6 +14,7 @@ from lace.errors import Code, LakeError
 from lace.lake import tables as tables_module
 from lace.lake.ingest import ingest
 from lace.lake.places import delta_place, filesystem, spark_place
+from lace.lake.rows import RECORDS_SCHEMA
 from lace.lake.tables import Lake, spark_reads
 
 if TYPE_CHECKING:
@@ -60,3 +63,20 @@ def test_what_spark_cannot_reach_is_read_by_the_workers(
         lakes.append((counts, records[9:], lake.quarantine().count()))
     assert lakes[0] == lakes[1]
     assert lakes[0][0] == (60, 20, 2, 9)
+
+
+def test_many_files_are_looked_up_by_few_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    """A task for each file costs milliseconds a file, and minutes for many."""
+    pq.write_table(RECORDS_SCHEMA.empty_table(), tmp_path / "0.parquet")
+    for number in range(1, 60):
+        shutil.copy(tmp_path / "0.parquet", tmp_path / f"{number}.parquet")
+    tracker = spark.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup(None))
+    uris = [str(tmp_path / f"{number}.parquet") for number in range(60)]
+    frame = tables_module.read_files(spark, uris, RECORDS_SCHEMA)
+    jobs = [tracker.getJobInfo(id) for id in set(tracker.getJobIdsForGroup(None)) - before]
+    stages = [tracker.getStageInfo(id) for info in jobs if info is not None for id in info.stageIds]
+    tasks = [stage.numTasks for stage in stages if stage is not None]
+    assert tasks
+    assert max(tasks) <= 32
+    assert frame.count() == 0

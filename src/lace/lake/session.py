@@ -62,6 +62,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.maxConcurrentOutputFileWriters": "4",
     # Files come from the Delta log, so that no folder is ever listed for partitions.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # Files are known from the log; Spark looks each of them up, by default in a task for each.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     # A limited collect looks at all partitions at once: most selections are sparse.
     "spark.sql.limit.initialNumPartitions": "64",
     "spark.ui.enabled": "false",
