@@ -34,10 +34,10 @@ from lace.lake.select import select
 from lace.lake.stream import LakeStream
 from lace.lake.tables import Lake, Snapshot, read_files
 from lace.policy.module import PolicyModule
-from lace.projection import DATA as DATA_COLUMN
 from lace.projection import HASH, STANDARD
 from lace.settings import read_selector
 from lace.transport.address import parse_address
+from lace.values import DATA as DATA_COLUMN
 from lace.vocabulary import SELECT_HAVE
 
 if TYPE_CHECKING:
