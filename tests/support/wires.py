@@ -13,6 +13,7 @@ from lace.answering.store import StoreAnswers
 from lace.crypto import SigningKey
 from lace.driving.connection import Connection
 from lace.interlace import messages as m
+from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.record import Record, build_plex, seal
@@ -64,6 +65,7 @@ class End:
     store: RecordStore
     module: PolicyModule = EVERYTHING
     exposure: Exposure = OPEN
+    limits: Limits = DEFAULT_LIMITS
     sent: bytearray = field(default_factory=bytearray)
     events: list[m.Event] = field(default_factory=list)
     inputs: list[m.FromPeer] = field(default_factory=list)
@@ -74,7 +76,7 @@ class End:
 
     @cached_property
     def binding(self) -> Binding:
-        return Binding(self.endpoint)
+        return Binding(self.endpoint, self.limits)
 
     @cached_property
     def connection(self) -> Connection:

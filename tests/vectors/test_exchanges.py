@@ -15,8 +15,10 @@ from lace import b64a
 from lace.interlace import messages as m
 from lace.interlace.advertise import advertise
 from lace.interlace.facts import PREDICATES
+from lace.interlace.negotiate import CAPABILITIES
 from lace.interlace.partition import merkle_root
 from lace.interlace.phases import Phase
+from lace.limits import Limits
 from lace.policy.module import module_from_text
 from lace.policy.origin import SourceLabel
 from lace.policy.view import Exposure
@@ -34,12 +36,12 @@ def load(name: str) -> Any:
 GIVEN = load("exchanges.json")
 EXCHANGES, RECORDS = GIVEN["exchanges"], GIVEN["records"]
 BY_NAME = {case["why"]: case for case in EXCHANGES}
-PLAIN = {"module", "records"}
+PLAIN = {"module", "records", "limits"}
 NONCES = [b64a.encode(bytes([n]) * 32) for n in (1, 2)]  # they are not in what crosses
 OVER_A_WIRE = [
     case
     for case in EXCHANGES
-    if all(side.keys() == PLAIN for side in case["sides"])
+    if all(side.keys() == PLAIN and side["limits"].keys() == CAPABILITIES for side in case["sides"])
     and len(set(case["steps"][0]["clocks"])) == 1  # both ends of a wire go by one clock here
 ]
 
@@ -108,7 +110,10 @@ def test_the_same_crosses_a_stream(case: Any) -> None:
         store = MemoryStore()
         store.save([record_of(RECORDS[hash]) for hash in side["records"]])
         connection = Endpoint(accepting=index == 0, nonce=NONCES[index], addresses=("tcp:a:1",))
-        end = End(connection, store, module_from_text(side["module"]), Exposure(default="selected"))
+        end = End(
+            connection, store, module_from_text(side["module"]), Exposure(default="selected"),
+            Limits(**side["limits"]),
+        )  # fmt: skip
         ends.append(end)
     run(ends[0], ends[1], 50)
     for index in (0, 1):
