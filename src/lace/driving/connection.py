@@ -253,8 +253,8 @@ class Connection:
         effects = self.machine.receive(given, now)
         if self._journal is not None:
             self._journal.step(given, now, effects)
-        if not effects and not isinstance(given, m.PeerProven):
-            return  # one of many records
+        if not effects and not isinstance(given, m.PeerProven | m.PeerAlive):
+            return  # one of many records; the others may let a proof go that waits
         said: list[m.Outgoing] = []
         self._due += filter(None, (self._do(effect, said) for effect in effects))
         if self._binding is None:

@@ -171,6 +171,7 @@ class Binding:
                     self._farewell = farewell[1].decode()
                 elif item.content == _OFFERED and self.phases_received == _HELLO:
                     self._peer_has_offered = True
+                    return m.PeerAlive()  # this side's proof may have waited for it
                 return None
 
     def _meet(self, item: i.Item) -> m.FromPeer | None:

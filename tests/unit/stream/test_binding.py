@@ -26,11 +26,32 @@ from lace.stream import packing
 from lace.stream.binding import WORKING, Binding, farewell
 
 KEY = SigningKey(b"\x0c" * 32)
+OTHER = SigningKey(b"\x0d" * 32)
 
 
 def last(end: End) -> m.Event:
     assert end.events, "no exchange took place"
     return end.last
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 100, 333, 1 << 16])
+@pytest.mark.parametrize("keys", [(KEY, OTHER), (KEY, None), (None, OTHER)])
+def test_proofs_are_given_however_the_bytes_are_cut(
+    size: int, keys: tuple[SigningKey | None, SigningKey | None]
+) -> None:
+    """A side that waits for the end of what the other one offers hears of it in any chunk."""
+    left, right = ends(
+        store_of(notes(3)),
+        store_of(notes(3, start=2)),
+        accepting={"key": keys[0]},
+        connecting={"key": keys[1]},
+    )
+    run(left, right, size)
+    assert left.closed
+    assert right.closed
+    assert len(hashes(left.store)) == len(hashes(right.store)) == 5
+    proven = [end.binding.peer_verifier for end in (right, left)]
+    assert proven == [None if key is None else key.verifier for key in keys]
 
 
 @pytest.mark.req("060-TRN-03", "050-PRF-01")
