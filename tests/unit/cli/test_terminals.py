@@ -76,6 +76,15 @@ COMMANDS: dict[str, str] = {
     "plumb advert": "plumb advert list --records record.lace --source V.x",
     "lake": f"lake reconcile no{HIDDEN} no{HIDDEN} {PLACE}",
     "workbench": f"workbench --host {HIDDEN}",
+    "backup": f"backup no{HIDDEN}/x",
+    "restore": f"restore no{HIDDEN} x",
+    "diff": "diff ../other",
+    "export": f"export no{HIDDEN}/x",
+    "import": f"import no{HIDDEN}",
+    "invite": f"invite tcp:{HIDDEN}",
+    "join": f"join lace:{HIDDEN}",
+    "room": f"room admit {HIDDEN}",
+    "try": "try rules.lacegram",
 }
 #: These tell nothing that comes from records or files.
 SILENT = {"completion", "demo"}

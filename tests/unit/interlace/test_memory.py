@@ -164,12 +164,13 @@ def test_what_is_damaged_ends_one_exchange_and_is_forgotten(stores: Stores) -> N
     stores[0].keep_link(link, LinkChange(kept.head, parts, base=kept.head))
     assert Meeting(stores).end().worked == [False, False]  # nobody looked at it
     stores[0].save([note(60)])
+    stores[0].forget([note(3).hash])  # so that its partition is looked at
     meeting = Meeting(stores)
     last = meeting.pair.sides[0].ended
     assert isinstance(last, m.Aborted)
     assert (last.code, last.blame) == (Code.STORE_LINK, m.Blame.LOCAL)
     Meeting(stores).end()
-    assert stores[1].has(note(60).hash)
+    assert held(stores[0]) == held(stores[1]) == {note(i).hash for i in (*range(20), 60)}
 
 
 @settings(max_examples=examples(60), deadline=None)
