@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     )
     from lace.keyring import (
         Keyring,
+        KnownKey,
         NamedKey,
     )
     from lace.limits import Limits
@@ -147,7 +148,7 @@ if TYPE_CHECKING:
     )
     from lace.rules import LocalFacts, MemorySource, check_lacegram, compile_program
     from lace.selectors import all_of, any_of, hashes, room, selector, with_support
-    from lace.serving.grants import Grant, ServerLimits
+    from lace.serving.grants import Grant, Quota, ServerLimits
     from lace.transport.address import (
         Address,
         Scheme,
@@ -189,7 +190,7 @@ _HOMES = {
         "Aborted", "Blame", "Closed", "Ending", "Event", "FixedPoint", "InterlaceResult",
         "RecordDuplicate", "RecordRejected", "RecordSaved",
     ),
-    "lace.keyring": ("Keyring", "NamedKey"),
+    "lace.keyring": ("Keyring", "KnownKey", "NamedKey"),
     "lace.limits": ("Limits",),
     "lace.policy.audit": ("AuditReport", "Bait", "Declassified", "audit"),
     "lace.policy.executable": ("ExchangePolicy", "Verdict"),
@@ -209,7 +210,7 @@ _HOMES = {
     "lace.record.bulk": ("validate_frames",),
     "lace.clock": ("tai_now",),
     "lace.selectors": ("all_of", "any_of", "hashes", "room", "selector", "with_support"),
-    "lace.serving.grants": ("Grant", "ServerLimits"),
+    "lace.serving.grants": ("Grant", "Quota", "ServerLimits"),
     "lace.transport.address": ("Address", "Scheme"),
     "lace.transport.tls": ("Certificate",),
     "lace.api.currents": ("current", "table"),
@@ -262,6 +263,7 @@ __all__ = [
     "InterlaceResult",
     "Invitation",
     "Keyring",
+    "KnownKey",
     "Lace",
     "LaceError",
     "LacegramError",
@@ -289,6 +291,7 @@ __all__ = [
     "Proof",
     "ProtocolError",
     "Question",
+    "Quota",
     "Record",
     "RecordDuplicate",
     "RecordError",

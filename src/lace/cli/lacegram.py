@@ -58,7 +58,7 @@ def check(files: tuple[str, ...], role: str | None, form: str | None) -> int:
     refuses because it costs too much.
 
     \b
-    Examples:
+    Example:
       lace check rules.lacegram
       lace check --role foreign rules.lacegram
     """
