@@ -248,10 +248,14 @@ def test_what_there_is_to_say_is_said_before_work_begins() -> None:
 # --- a peer that does not ---
 
 
+_LONG = 10**9
+
+
 async def fall_silent(stream: MemoryStream, last: Phase | None) -> None:
     """Speak as an honest peer does up to the end of a phase, and say nothing after that."""
     endpoint = Endpoint(accepting=False, nonce=new_nonce(), addresses=("here",))
-    peer = End(endpoint, store_of(notes(9)))
+    limits = replace(DEFAULT_LIMITS, clock_seconds=_LONG)
+    peer = End(endpoint, store_of(notes(9)), limits=limits)
     send, is_silent = peer.binding.send, last is None
 
     def saying(sent: Iterable[m.Outgoing], now: Tai) -> list[bytes]:
@@ -270,7 +274,9 @@ async def fall_silent(stream: MemoryStream, last: Phase | None) -> None:
         sent = len(peer.sent)
         if is_silent:
             return
-        connection.receive_data(await stream.read(), NOW)
+        came = await stream.read()
+        assert came, "the other side ended before this one fell silent"
+        connection.receive_data(came, NOW)
         peer._pass_on()
 
 
@@ -278,7 +284,8 @@ def faced_with(
     last: Phase | None, drips: bytes, *, worker: bool = False, **limits: int
 ) -> m.Aborted:
     """Return how an exchange ends with a peer that falls silent, but for something that it drips."""
-    ours = replace(DEFAULT_LIMITS, **limits)
+    # The peer's clock stands still.
+    ours = replace(DEFAULT_LIMITS, clock_seconds=_LONG, **limits)
 
     async def work() -> m.Closed | m.Aborted:
         near, far = memory_streams()
