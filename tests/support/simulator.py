@@ -123,6 +123,7 @@ class World:
             store.save([record for record in everything if chance.random() < 0.6])
         limits = Limits(
             max_loop_iterations=64,
+            clock_seconds=10**9,
             max_narrowing_depth=chance.choice([0, 2, 12]),
             max_partition_summaries=chance.choice([0, 100, 16_384]),
             max_delta_advertisements=chance.choice([0, 3, 100_000]),

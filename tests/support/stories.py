@@ -180,6 +180,7 @@ class Story:
             parameters = replace(parameters, request_at_once=100_000)
         limits = Limits(
             max_loop_iterations=64,
+            clock_seconds=10**9,
             max_narrowing_depth=chance.choice([0, 1, 2, 12]),
             max_partition_summaries=chance.choice([0, 3, 70, 16_384]),
             max_delta_advertisements=chance.choice([0, 3, 100_000]),
