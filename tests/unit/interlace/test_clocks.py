@@ -12,6 +12,7 @@ from links import SELECTED, Meeting, held, later
 from lace.driving.connection import Timer
 from lace.errors import Code
 from lace.interlace import messages as m
+from lace.limits import Limits
 from lace.policy.module import Facet, module_from_text
 from lace.policy.view import Exposure
 from lace.recordstore import MemoryStore
@@ -34,6 +35,8 @@ FOR_A_MINUTE = module_from_text(
     f"SelectHave(P) :- Have(P), TickTAI(Now), LexCompare(Now,'<','{later(60)}').\n"
     "SelectAdvertised(P,S) :- Advertised(P,S).\n"
 )
+
+ANY_CLOCK = Limits(clock_seconds=10**9)
 
 
 class Clocked:
@@ -192,7 +195,7 @@ def test_no_order_of_clocks_ticks_and_changes_makes_time_go_back(
     moves: list[tuple[str, int, int]],
 ) -> None:
     stores = MemoryStore(), MemoryStore()
-    meeting = Meeting(stores, (FOR_A_MINUTE, FOR_A_MINUTE), stays=True)
+    meeting = Meeting(stores, (FOR_A_MINUTE, FOR_A_MINUTE), stays=True, limits=ANY_CLOCK)
     for move, side, number in moves:
         now = later(number)
         match move:
