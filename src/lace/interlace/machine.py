@@ -23,8 +23,9 @@ from lace.interlace.opening import Epoch, Opening
 from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
 from lace.interlace.partition import Partitions
 from lace.interlace.phases import OFFERED, Occasion, Phase, Phases, Said
-from lace.interlace.reconcile import OwnAdverts, PeerAdverts, Saying
+from lace.interlace.reconcile import PeerAdverts
 from lace.interlace.sketching import Sketching
+from lace.interlace.telling import OwnAdverts, Saying
 from lace.interlace.tick import Ticking
 from lace.interlace.transfer import Transfer
 from lace.policy.module import PolicyModule

@@ -8,29 +8,26 @@ listed if it is small, and narrowed if it is not.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lace import b64a
 from lace.codes import Code
 from lace.datalog.source import Fact
 from lace.errors import LimitExceeded, ProtocolError
 from lace.interlace.advertise import ADVERT_FACTS, Advertisement, gather
-from lace.interlace.facts import decimal
 from lace.interlace.listing import Listing
 from lace.interlace.parameters import Parameters
 from lace.interlace.partition import (
     Partitions,
     Summary,
     check_listing,
-    is_digest,
-    is_prefix,
     joined_summary,
     parse_summary,
     payload,
 )
-from lace.interlace.sketching import ASKS, Sketching
+from lace.interlace.sketching import Sketching
+from lace.interlace.telling import Told, told_table
 from lace.policy.origin import SourceLabel
 
 _CHILDREN: Final = 64  # a prefix has so many that are longer by one character
@@ -48,37 +45,6 @@ class AdvertChanges:
 
     def __bool__(self) -> bool:
         return bool(self.withdrawn or self.advertised or self.adopted)
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """How many records a side advertises, and the digest of all of it."""
-
-    count: int
-    check: bytes
-
-    def fits(self, table: Partitions) -> bool:
-        """Whether this is what was told of a table."""
-        return len(table) == self.count and table.check == self.check
-
-    def fact(self) -> Fact:
-        return "AdvertisementTable", str(self.count), b64a.encode(self.check)
-
-
-def told_table(facts: list[Fact]) -> tuple[Told | None, bytes | None]:
-    """Return the table that a phase tells, and the one that it begins from, if there are any."""
-    tables = {fact for fact in facts if fact[0] == "AdvertisementTable"}
-    bases = {fact for fact in facts if fact[0] == "AdvertisementDelta"}
-    if len(tables) > 1 or len(bases) > len(tables):
-        raise ProtocolError("more than one table, or none", code=Code.INTERLACE_SUMMARY)
-    if not tables:
-        return None, None
-    _, count, check = tables.pop()
-    number = decimal(count)
-    base = bases.pop()[1] if bases else None
-    if number is None or not all(map(is_digest, filter(None, (check, base)))):
-        raise ProtocolError("a malformed table", code=Code.INTERLACE_SUMMARY)
-    return Told(number, b64a.decode(check)), None if base is None else b64a.decode(base)
 
 
 @dataclass(slots=True)
@@ -442,174 +408,3 @@ class PeerAdverts:
         gone = list(records)
         self.table.remove(gone)
         self._withdrawn += gone
-
-
-@dataclass(frozen=True, slots=True)
-class Saying:
-    """What a phase is to say: facts, and records whose advertisements go with them."""
-
-    facts: list[Fact] = field(default_factory=list)
-    listing: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class OwnAdverts:
-    """What this side advertises: exactly what it may send, under the negotiated schema.
-
-    What a phase says follows from the table, from what was told in this exchange, and from the
-    agreement; never from how the table came to be known.
-    """
-
-    limits: Mapping[str, int]
-    parameters: Parameters
-    table: Partitions
-    sketching: Sketching
-    base: bytes | None = None
-    """The digest of the table that the peer was told last; the table knows what changed since."""
-    _has_told: bool = False
-    """Whether an advertise phase of this exchange has spoken of everything."""
-    _summaries: int = 0
-    """How many were said in this round; the peer counts them too (A31)."""
-    _answered: set[Fact] = field(default_factory=set)
-    _listed: set[str] = field(default_factory=set)
-    """Prefixes whose listing was asked for in this loop, and all that are shorter than they."""
-    _refused: set[str] = field(default_factory=set)
-    """Asked for, and not to be had just then."""
-    _told_again: set[str] = field(default_factory=set)
-    """Told again in this round after they had been refused."""
-    _start: int = 0
-    """The length of the prefixes that the last advertise phase spoke of."""
-
-    def begin_again(self) -> None:
-        """Speak of everything in the next advertise phase."""
-        self._has_told = False
-
-    def begin_round(self) -> None:
-        """Start counting summaries anew (A31)."""
-        self._summaries = 0
-        self._told_again = set()
-
-    def begin_loop(self) -> None:
-        """Let the peer ask anew."""
-        self._answered, self._listed = set(), set()
-
-    def refuse(self, records: Iterable[str]) -> None:
-        """Take note that the peer was told that records are not available."""
-        self._refused.update(records)
-
-    @property
-    def has_changed(self) -> bool:
-        """Whether there is anything that the peer has not been told."""
-        return not self._has_told or bool(self.table.changed())
-
-    @property
-    def tells_tables(self) -> bool:
-        """Whether both sides offered to go by digests of whole tables."""
-        return self.limits["max_delta_advertisements"] > 0
-
-    def advertise(self, start: int, received: Collection[str] = ()) -> Saying:
-        """Return an advertise phase: a short listing, or the summaries that changed.
-
-        What was refused and can be sent after all is spoken of again, once a round; else the peer
-        would not know that it may ask. What was just received from the peer is not told to it.
-        """
-        again = {record for record in self._refused if record in self.table} - self._told_again
-        self.table.touch(again)
-        self._told_again |= again
-        self._refused = set()
-        changed = self.table.changed()
-        saying = self._say(changed, start, received)
-        self.table.mark()
-        self.base = self.table.check if self.tells_tables else None
-        return saying
-
-    def _say(self, changed: list[int], start: int, received: Collection[str]) -> Saying:
-        if not self._has_told:
-            self._has_told = True
-            self._start = start
-            few = min(self.parameters.list_up_to, self.limits["max_advertisement_records_listed"])
-            if len(self.table) <= few:
-                return Saying(listing=list(self.table.records("")))
-            if self.tells_tables:
-                return self._tell_table(changed, received)
-            return self._summarize(list(self.table.summaries(start)), start)
-        if self.tells_tables and len(changed) > self.parameters.summarize_up_to:
-            return self._tell_table(changed, received)
-        self._start = self.parameters.standard_prefix
-        prefixes = [self.table.standard_prefix(run) for run in changed]
-        return self._summarize([self.table.summary(prefix) for prefix in prefixes], start)
-
-    def _tell_table(self, changed: list[int], received: Collection[str]) -> Saying:
-        """Return the digest of everything, and what is new if that leads to it."""
-        self._start = 0
-        told = Told(len(self.table), self.table.check).fact()
-        if self.base is None or not changed:
-            return Saying([told])
-        moved = [self.table.moved(run, self.table.before(run)) for run in changed]
-        fresh = [record for now, _ in moved for record in now if record not in received]
-        most = min(self.limits["max_delta_advertisements"], self.parameters.tell_at_once)
-        lost = any(gone for _, gone in moved) or any(r not in self.table for r in received)
-        if lost or len(fresh) > most:
-            return Saying([told])
-        return Saying([told, ("AdvertisementDelta", b64a.encode(self.base))], sorted(fresh))
-
-    def _summarize(self, summaries: list[Summary], start: int) -> Saying:
-        """Return summaries, or one for all, or a listing, as the peer's limit allows."""
-        room = self.limits["max_partition_summaries"] - self._summaries
-        later = 0 if start else self.limits["max_loop_iterations"]  # one for all, in each loop
-        if sum(1 for summary in summaries if summary.prefix or summary.count) > room - later:
-            if not len(self.table):
-                return Saying([self.table.summary("").fact()])  # no listing could say this
-            if start or room < 1:
-                return Saying(listing=self._list(""))
-            summaries, self._start = [self.table.summary("")], start
-        self._summaries += sum(1 for summary in summaries if summary.prefix or summary.count)
-        return Saying([summary.fact() for summary in summaries])
-
-    def answer(self, asks: list[Fact]) -> Saying:
-        """Return what a peer asked for, and nothing else."""
-        facts: list[Fact] = []
-        listing: list[str] = []
-        for ask in asks:
-            if ask[0] in ASKS:
-                cells, records = self.sketching.answer(ask)
-                facts += cells
-                listing += records
-                continue
-            name, prefix = ask
-            if not is_prefix(prefix):
-                raise ProtocolError("a question about no partition", code=Code.INTERLACE_SUMMARY)
-            if ask in self._answered:  # each costs work; an honest peer asks once a loop
-                raise ProtocolError("a question asked twice", code=Code.INTERLACE_PHASE)
-            self._answered.add(ask)
-            if name == "ListAdvertisementPartition":
-                self._check_apart(prefix)
-                listing += self._list(prefix)
-            else:
-                self._check_depth(len(prefix) - self._start)
-                facts += [child.fact() for child in self.table.children(prefix)]
-        self._summaries += sum(1 for fact in facts if fact[0] == "AdvertisementPartition")
-        return Saying(facts, listing + self.sketching.listed_unasked())
-
-    def _check_apart(self, prefix: str) -> None:
-        """Raise if a listing of this loop has any of these records: nobody needs them twice."""
-        above = [prefix[:length] for length in range(len(prefix) + 1)]
-        if prefix in self._listed or any(
-            ("ListAdvertisementPartition", part) in self._answered for part in above[:-1]
-        ):
-            raise ProtocolError("a listing asked for twice", code=Code.INTERLACE_PHASE)
-        self._listed.update(above)
-
-    def _check_depth(self, steps: int) -> None:
-        limit = self.limits["max_narrowing_depth"]
-        if steps >= limit:
-            raise LimitExceeded("max_narrowing_depth", configured=limit, observed=steps + 1)
-
-    def _list(self, prefix: str) -> list[str]:
-        records = list(self.table.records(prefix))
-        limit = self.limits["max_advertisement_records_listed"]
-        if len(records) > limit:
-            raise LimitExceeded(
-                "max_advertisement_records_listed", configured=limit, observed=len(records)
-            )
-        return records

@@ -20,8 +20,9 @@ from lace.interlace.machine import InterlaceMachine, Side
 from lace.interlace.negotiate import CAPABILITIES, WIRE_LIMITS
 from lace.interlace.parameters import DEFAULT_PARAMETERS
 from lace.interlace.partition import EMPTY, Partitions, Summary
-from lace.interlace.reconcile import OwnAdverts, PeerAdverts
+from lace.interlace.reconcile import PeerAdverts
 from lace.interlace.sketching import Sketching
+from lace.interlace.telling import OwnAdverts
 from lace.limits import MIB, Limits
 from lace.policy.origin import SourceLabel
 from lace.record import Record, build_plex
