@@ -22,10 +22,14 @@ PLACE = "//notes-demo//notes//"
 LAKE = {
     "demo": (),
     "export": ("a.lake", "out"),
+    "forget": ("a.lake", "S.x"),
     "index": ("a.records",),
     "info": ("a.lake",),
     "ingest": ("a.lake", "a.records"),
+    "maintain": ("a.lake",),
+    "quarantine": ("list", "a.lake"),
     "reconcile": ("a.lake", "b.lake", PLACE),
+    "run": ("lake.toml",),
     "select": ("a.lake", PLACE),
     "serve": ("a.lake", "--select", PLACE),
     "sql": ("a.lake", "SELECT 1", "--view", f"notes={PLACE}"),
@@ -136,6 +140,7 @@ def test_what_needs_an_extra_says_how_to_get_it(
 ) -> None:
     (tmp_path / "a.lacegram").write_text(RULES)
     (tmp_path / "facts").write_text("Have('x')\n")
+    (tmp_path / "lake.toml").touch()
     for name in ("a.lace", "a.records"):
         (tmp_path / name).touch()
     extra, *arguments = command
@@ -152,7 +157,7 @@ def test_the_doctor_says_what_is_missing(clean: Environment, tmp_path: Path) -> 
     done = clean.run("lace", "lake", "doctor", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (1, "")
     for name in PACKAGES["lake"]:
-        assert f"NO  {name:11} not installed\n    {line_for('lake')}\n" in done.stdout
+        assert f"NO  {name:15} not installed\n    {line_for('lake')}\n" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -458,7 +458,7 @@ def test_a_store_file_of_somebody_else_is_input_like_any_other(home: Path, cleve
         assert Code.RECORD_SIGNATURE in done.stdout.decode() + done.stderr.decode()
     else:
         assert Code.STORE_QUARANTINE in done.stderr.decode()
-        assert b"quarantined  1" in lace("store", "info", "eve", cwd=home).stdout
+        assert json.loads(lace("store", "info", "eve", cwd=home).stdout)["quarantined"] == 1
     assert b"pay eve" not in lace("list", "--lace", "victim", cwd=home).stdout
 
 
