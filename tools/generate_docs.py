@@ -18,7 +18,7 @@ from lace.cli.root import root
 from lace.errors import Code
 from lace.interlace import phases as table
 from lace.interlace.phases import Occasion, Phase, Phases
-from lace.limits import DEFAULT_LIMITS, Limits
+from lace.limits import DEFAULT_LIMITS, FIXED, FixedLimits, Limits
 from requirements import named_by_tests, requirements, unknown_ids
 from scenario_page import scenario_page
 
@@ -106,14 +106,24 @@ def limits() -> str:
     lines = [
         "# Limits",
         "",
-        "All limits are fields of `lace.Limits`; these are the defaults.",
+        "These are fields of `lace.Limits` with their defaults; an application may choose others.",
         "",
-        "| Limit | Default | What it bounds |",
-        "|---|---|---|",
+        *_limit_table(Limits, DEFAULT_LIMITS, "Default"),
+        "",
+        "## Fixed limits",
+        "",
+        "These hold for every lace alike.",
+        "",
+        *_limit_table(FixedLimits, FIXED, "Value"),
     ]
-    for name, note in _notes(Limits):
-        lines.append(f"| `{name}` | {getattr(DEFAULT_LIMITS, name):,} | {note} |")
     return "\n".join(lines) + "\n"
+
+
+def _limit_table(owner: type, values: object, column: str) -> Iterator[str]:
+    yield f"| Limit | {column} | What it bounds |"
+    yield "|---|---|---|"
+    for name, note in _notes(owner):
+        yield f"| `{name}` | {getattr(values, name):,} | {note} |"
 
 
 def _notes(owner: type) -> Iterator[tuple[str, str]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from lace.limits import SCENARIO
 from lace.scenario.expect import FORMS
-from lace.scenario.model import FORMAT, LIMITS
+from lace.scenario.model import FORMAT
 
 EXAMPLE = """\
 format = "lace-scenario/1"
@@ -119,6 +120,6 @@ def scenario_page() -> str:
     lines += [f"| `{form.example}` | {form.meaning} |" for form in FORMS]
     lines += ["", "## Limits", "", "| Limit | Value |", "|---|---|"]
     lines += [
-        f"| {f.name.replace('_', ' ')} | {getattr(LIMITS, f.name):,} |" for f in fields(LIMITS)
+        f"| {f.name.replace('_', ' ')} | {getattr(SCENARIO, f.name):,} |" for f in fields(SCENARIO)
     ]
     return "\n".join(lines) + "\n"

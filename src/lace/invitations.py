@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn
 from lace.crypto.native import digest
 from lace.errors import Code, LaceError, UsageError
 from lace.ids import is_verifier
+from lace.limits import FIXED
 from lace.policy.module import PolicyModule
 from lace.rooms import Room
 from lace.selectors import selector
@@ -25,7 +26,6 @@ __all__ = ["Invitation"]
 
 _BEGIN: Final = "lace-invitation-1."
 _SUM_BYTES: Final = 6
-_LONGEST: Final = 64 * 1024
 _ROOM: Final = ("removed", "places", "reads", "delegation", "roles")
 
 
@@ -74,8 +74,8 @@ class Invitation:
         line = "".join(text.split())  # letters break long lines
         if not line.startswith(_BEGIN):
             _refuse(f"an invitation begins with {_BEGIN}")
-        if len(line) > _LONGEST:
-            _refuse(f"it is longer than {_LONGEST} characters")
+        if len(line) > FIXED.invitation_bytes:
+            _refuse(f"it is longer than {FIXED.invitation_bytes} characters")
         packed = line.removeprefix(_BEGIN)
         try:
             content = urlsafe_b64decode(packed + "=" * (-len(packed) % 4))

@@ -24,6 +24,7 @@ from lace.crypto.keys import SigningKey, demo_key
 from lace.crypto.sealing import METHOD, SealedText, open_text, seal_text
 from lace.errors import Code, EncodingError, UsageError
 from lace.ids import Verifier, is_verifier, parse_verifier
+from lace.limits import FIXED
 from lace.text import redact, shown
 
 VARIABLE: Final = "LACE_KEYRING"
@@ -39,8 +40,6 @@ _DEMO_WORDS: Final = (
 )  # fmt: skip
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_FILE_BYTES: Final = 1 << 20
-KEY_FILE_BYTES: Final = 4096
 _CONTACTS: Final = "contacts.toml"
 _SEALED: Final = "sealed"
 _NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
@@ -97,7 +96,7 @@ def read_key_file(name: str) -> SigningKey:
                     code=Code.KEY_FILE,
                     hint=f"Run: chmod 600 {name}",
                 )
-            line = file.read(KEY_FILE_BYTES)
+            line = file.read(FIXED.key_file_bytes)
     except OSError as error:
         hint = "Give the name of a file that holds the secret." if name.startswith("&.") else ""
         message = f"cannot read {redact(name)}: {error.strerror}"
@@ -295,13 +294,13 @@ class Keyring:
                     self._refuse("it is not a file")
                 if os.name == "posix" and mode & _OTHERS:
                     self._refuse("it can be read by others", f"Run: chmod 600 {self.path}")
-                content = file.read(_FILE_BYTES + 1)
+                content = file.read(FIXED.settings_bytes + 1)
         except FileNotFoundError:
             return {}
         except OSError as error:
             self._refuse(f"it cannot be read: {error.strerror}")
-        if len(content) > _FILE_BYTES:
-            self._refuse(f"it is larger than {_FILE_BYTES} bytes")
+        if len(content) > FIXED.settings_bytes:
+            self._refuse(f"it is larger than {FIXED.settings_bytes} bytes")
         try:
             return tomllib.loads(content.decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError):
@@ -343,13 +342,13 @@ class Contacts:
         """Return the verifiers by name, or raise ``UsageError`` if the file cannot be used."""
         try:
             with self.path.open("rb") as file:
-                content = file.read(_FILE_BYTES + 1)
+                content = file.read(FIXED.settings_bytes + 1)
         except FileNotFoundError:
             return {}
         except OSError as error:
             self._refuse(f"it cannot be read: {error.strerror}")
-        if len(content) > _FILE_BYTES:
-            self._refuse(f"it is larger than {_FILE_BYTES} bytes")
+        if len(content) > FIXED.settings_bytes:
+            self._refuse(f"it is larger than {FIXED.settings_bytes} bytes")
         try:
             entries = tomllib.loads(content.decode())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Every limit in one frozen value; peers, files and rules are held to it before memory is taken."""
+"""Every limit stands here; peers, files and rules are held to them before memory is taken."""
 
 from __future__ import annotations
 
@@ -149,5 +149,101 @@ class Limits:
 
 DEFAULT_LIMITS: Final = Limits()
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedLimits:
+    """Limits that hold for every lace alike: nobody has a reason to choose others."""
+
+    # Files and lines that people hand over
+    settings_bytes: int = MIB
+    """Largest file of settings, of served policy or of keys' names."""
+    key_file_bytes: int = 4096
+    """Largest file of a secret key."""
+    certificate_bytes: int = MIB
+    """Largest file of certificates."""
+    facts_file_bytes: int = 1024 * MIB
+    """Largest file of facts that a plumbing command reads."""
+    journal_bytes: int = 256 * MIB
+    """So long a journal becomes, and no longer."""
+    invitation_bytes: int = 64 * 1024
+    """Longest invitation."""
+    included_files: int = 64
+    """Most files that one text of rules may include."""
+    delegation: int = 8
+    """So far at most can the right to admit be handed on in a room."""
+    sealing_kib: int = MIB
+    """Most memory, in KiB, that a sealed file may demand from whoever opens it."""
+    sealing_passes: int = 16
+    """Most passes over that memory."""
+    sealing_lanes: int = 16
+    """Most parts of that memory."""
+
+    # What peers say, beside what `Limits` says
+    hello_bytes: int = MIB
+    """Longest hello that a proof is bound to."""
+    packed_bytes: int = MIB
+    """Most bytes of one block of packed lines, packed or unpacked."""
+    websocket_message_bytes: int = 4 * MIB
+    """Largest WebSocket message."""
+    metrics_request_bytes: int = 8192
+    """Longest request for metrics."""
+    refused_bytes: int = 4 * MIB
+    """Record bytes beyond a quota that are refused before the connection is ended."""
+    cached_modules: int = 1000
+    """Most peers whose granted rules a server keeps compiled."""
+
+    # What a lace remembers
+    links: int = 10_000
+    """Most links that a store remembers; those that were not used for longest go first."""
+    link_bytes: int = 256 * MIB
+    """Most bytes that a store remembers of links."""
+    forgotten: int = 100_000
+    """Most hashes of forgotten records that a store keeps, so that exchanges can follow."""
+    peers_met: int = 1000
+    """Most peers that a folder remembers to have met."""
+    waiting_events: int = 10_000
+    """Most events that wait for a reader; what comes beyond is counted, and told as missed."""
+
+    # Explanations
+    explained_facts: int = 200_000
+    """Most facts or derivations that an explanation looks at."""
+    explained_ways: int = 10_000
+    """Most ways in which one rule is tried for a reason why not."""
+    explained_depth: int = 8
+    """Deepest that a reason why not goes below the first rule."""
+    explained_below: int = 200
+    """Most facts that a reason why not asks about in all."""
+    explained_premises: int = 10_000
+    """Most premises that a record's reasons are gathered from."""
+    audited_records: int = 2000
+    """Most records that an audit of rules tries out."""
+    audited_baits: int = 20
+    """Most hidden values that an audit tries to bait rules with."""
+    projection_faults: int = 1000
+    """Most values that a projection reports as not of their type."""
+    deliveries: int = 20_000
+    """Most messages that one exchange of a scenario delivers."""
+
+
+FIXED: Final = FixedLimits()
+
 UNCOUNTED: Final = Limits(base_facts=UNLIMITED, advertised_facts=UNLIMITED, runtime_facts=UNLIMITED)
 """For facts that were counted elsewhere, and are held a second time for a moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioLimits:
+    """How large a scenario may be: small enough to be read by people."""
+
+    file_bytes: int = 256 * 1024
+    keys: int = 32
+    records: int = 500
+    peers: int = 4
+    steps: int = 64
+    expectations: int = 256
+    faults: int = 64
+    data_bytes: int = 16 * 1024
+    seconds: int = 10**9
+
+
+SCENARIO: Final = ScenarioLimits()

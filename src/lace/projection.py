@@ -17,6 +17,7 @@ from lace.dates import iso_date
 from lace.errors import Code, UsageError
 from lace.extras import require
 from lace.ids import RecordHash
+from lace.limits import FIXED
 from lace.record.facts import fields
 from lace.record.model import Record
 from lace.text import shown
@@ -36,8 +37,6 @@ OWN: Final = frozenset(
     ("Type", "Signed-By", "Signature", "Group", "App", "Name", "TAI", "Data-Length")
 )
 """Fields that every record of its type has; they stand under names of their own."""
-
-_MOST_FAULTS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class Projection:
         found = list(records) if newest is False else newest_of(records, newest)
         faults: list[Fault] = []
         rows = tuple(_row(record, chosen, kinds, faults) for record in found)
-        return cls(chosen, rows, kinds, tuple(faults[:_MOST_FAULTS]))
+        return cls(chosen, rows, kinds, tuple(faults[: FIXED.projection_faults]))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -239,7 +238,7 @@ def _row(
             values.append(None if cell is None else read_value(cell, type))
         except ValueError:
             values.append(None)
-            if len(faults) < _MOST_FAULTS:
+            if len(faults) < FIXED.projection_faults:
                 text = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell or ""
                 detail = f"{shown(text)} is not of type {type}"
                 faults.append(Fault(record.hash, column, detail))

@@ -30,6 +30,7 @@ from lace.datalog.ast import (
 )
 from lace.errors import Code, PolicyError
 from lace.ids import is_verifier
+from lace.limits import FIXED
 from lace.policy.module import Facet, PolicyModule, module_from_rules
 from lace.policy.view import Exposure
 from lace.selectors import MEMBER_APP, MEMBER_FIELD, Filter
@@ -47,8 +48,6 @@ READS: Final[tuple[Reads, ...]] = ("members", "anyone")
 EVERYWHERE: Final = "*"
 ROLES: Final[Mapping[str, tuple[str, ...]]] = {"writer": (EVERYWHERE,), "reader": ()}
 """Who writes where, unless a room says it otherwise."""
-DEPTH: Final = 8
-"""So far at most can the right to admit be handed on."""
 
 ROLE_FIELD: Final = "Role"
 ENDED_FIELD: Final = "Ended"
@@ -124,8 +123,8 @@ class Room:
         ):
             if given not in known:
                 _refuse(f"{what} is {shown(str(given))}", f"Say {' or '.join(known)}.")
-        if type(self.delegation) is not int or not 0 <= self.delegation <= DEPTH:
-            _refuse(f"delegation is {shown(str(self.delegation))}", f"Say 0 to {DEPTH}.")
+        if type(self.delegation) is not int or not 0 <= self.delegation <= FIXED.delegation:
+            _refuse(f"delegation is {shown(str(self.delegation))}", f"Say 0 to {FIXED.delegation}.")
         if not self.roles:
             _refuse("a room needs a role", "Name at least one.")
         for role, apps in self.roles.items():

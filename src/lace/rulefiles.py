@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from lace.errors import Code, Diagnostic, LacegramError, UsageError
-from lace.limits import DEFAULT_LIMITS
+from lace.limits import DEFAULT_LIMITS, FIXED
 from lace.policy.module import Facet, PolicyModule, filled, module_from_text
 from lace.text import shown
 
@@ -21,7 +21,6 @@ __all__ = ["module_from_file"]
 
 _INCLUDE: Final = re.compile(r"\s*#:include\b(.*)")
 _QUOTED: Final = re.compile(r"\s*\"([^\"]+)\"\s*")
-_MOST_FILES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +84,8 @@ class _Reader:
         if path.resolve() in self._seen:
             return  # rules that stand twice say nothing new
         self._seen.add(path.resolve())
-        if len(self._seen) > _MOST_FILES:
-            _refuse(f"more than {_MOST_FILES} files are included")
+        if len(self._seen) > FIXED.included_files:
+            _refuse(f"more than {FIXED.included_files} files are included")
         for number, line in enumerate(self._content(path).split("\n"), 1):
             include = _INCLUDE.match(line)
             if include is None:

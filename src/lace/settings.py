@@ -16,6 +16,7 @@ from lace.crypto.keys import SigningKey
 from lace.errors import Code, LaceError, UsageError
 from lace.ids import is_verifier
 from lace.keyring import Keyring, is_key_name, read_key_file
+from lace.limits import FIXED
 from lace.policy.module import Facet, PolicyModule, filled, module_from_text, open_names
 from lace.policy.view import Expose, Exposure
 from lace.rooms import Room
@@ -26,7 +27,6 @@ from lace.urc import Coordinate
 
 FILE: Final = "lace.toml"
 STORE: Final = "records.lace"
-_FILE_BYTES: Final = 1 << 20
 _WORDS: Final[tuple[Expose, ...]] = ("none", "selected", "everything")
 T = TypeVar("T")
 
@@ -175,11 +175,11 @@ def load(folder: Path) -> Settings:
     path = folder / FILE
     try:
         with path.open("rb") as file:
-            content = file.read(_FILE_BYTES + 1)
+            content = file.read(FIXED.settings_bytes + 1)
     except OSError as error:
         _refuse(path, f"it cannot be read: {error.strerror}")
-    if len(content) > _FILE_BYTES:
-        _refuse(path, f"it is larger than {_FILE_BYTES} bytes")
+    if len(content) > FIXED.settings_bytes:
+        _refuse(path, f"it is larger than {FIXED.settings_bytes} bytes")
     try:
         return parse(tomllib.loads(content.decode()), folder)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -10,6 +10,7 @@ import forge
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from small_limits import hold_to
 
 from lace.crypto import SigningKey
 from lace.datalog.ast import Predicate
@@ -23,7 +24,6 @@ from lace.recordstore import (
     SqliteStore,
     StoredRecord,
     StoreRecordId,
-    base,
 )
 from lace.recordstore.base import LinkChange, LinkMemory
 from lace.recordstore.mirror import MirroredStore
@@ -469,7 +469,7 @@ def test_what_was_forgotten_is_told_in_order(
     store.save(records[:1])
     store.forget([hashes[0]])
     assert store.forgotten(start + 2) == [hashes[0]]
-    monkeypatch.setattr(base, "MOST_FORGOTTEN", 2)
+    hold_to(monkeypatch, forgotten=2)
     store.forget([hashes[3]])
     store.forget([hashes[4]])
     assert store.forgotten(start) is None  # too long ago
@@ -479,14 +479,14 @@ def test_what_was_forgotten_is_told_in_order(
 def test_what_is_remembered_of_links_has_a_limit(
     store: RecordStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "MOST_LINKS", 3)
+    hold_to(monkeypatch, links=3)
     links = (b"a", b"b", b"c", b"d")
     for link in links[:3]:
         store.keep_link(link, LinkChange(b"head", {b"x": b"text"}))
     store.keep_link(b"a", LinkChange(b"used", {}, base=b"head"))
     store.keep_link(b"d", LinkChange(b"one more", {}))
     assert [link for link in links if store.link(link)] == [b"a", b"c", b"d"]
-    monkeypatch.setattr(base, "LINK_BYTES", 5000)
+    hold_to(monkeypatch, links=3, link_bytes=5000)
     store.keep_link(b"d", LinkChange(b"more", {b"x": b"x" * 4990}, base=b"one more"))
     assert [link for link in links if store.link(link)] == [b"d"]
     store.keep_link(b"d", LinkChange(b"most", {b"y": b"x" * 4990}, base=b"more"))

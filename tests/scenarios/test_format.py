@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from lace.crypto.keys import demo_key
 from lace.errors import Diagnostic
+from lace.limits import SCENARIO
 from lace.scenario.build import load_scenario
 from lace.scenario.library import scenario_text
-from lace.scenario.model import LIMITS, ScenarioError
+from lace.scenario.model import ScenarioError
 from lace.scenario.parse import parse_scenario
 from lace.scenario.placeholders import fill
 from lace.scenario.run import run_scenario
@@ -157,11 +158,13 @@ def test_real_secrets_are_refused_and_not_repeated() -> None:
     "text",
     [
         "x = 1\n" * 50_000,
-        GOOD + "".join(f'\n[record.r{i}]\nat = "//g//a//{i}"' for i in range(LIMITS.records)),
-        GOOD + "".join(f'\n[peer.p{i}]\nrules = "//g//a//"' for i in range(LIMITS.peers)),
-        GOOD + '\n[[step]]\nsay = "x"' * LIMITS.steps,
-        GOOD.replace('"//g//a//o"', '"//g//a//o"\ndata = "' + "x" * (LIMITS.data_bytes + 1) + '"'),
-        GOOD.replace('"two has only note",', '"two has only note",' * (LIMITS.expectations + 1)),
+        GOOD + "".join(f'\n[record.r{i}]\nat = "//g//a//{i}"' for i in range(SCENARIO.records)),
+        GOOD + "".join(f'\n[peer.p{i}]\nrules = "//g//a//"' for i in range(SCENARIO.peers)),
+        GOOD + '\n[[step]]\nsay = "x"' * SCENARIO.steps,
+        GOOD.replace(
+            '"//g//a//o"', '"//g//a//o"\ndata = "' + "x" * (SCENARIO.data_bytes + 1) + '"'
+        ),
+        GOOD.replace('"two has only note",', '"two has only note",' * (SCENARIO.expectations + 1)),
     ],
     ids=["bytes", "records", "peers", "steps", "data", "expectations"],
 )

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
+
+from lace.limits import FIXED
 
 __all__ = ["EventsMissed"]
 
 T = TypeVar("T")
-
-MOST_WAITING: Final = 10_000
-"""So many events wait for a reader; what comes beyond that is counted, and told as missed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class EventQueue(Generic[T]):
     """Events of one source for one reader; the last ones are never lost, as ``put_last`` has it."""
 
     def __init__(self, most: int | None = None) -> None:
-        self._most = MOST_WAITING if most is None else most
+        self._most = FIXED.waiting_events if most is None else most
         self._waiting: deque[T | EventsMissed] = deque()
         self._there = asyncio.Event()
         self._ended = False

@@ -14,6 +14,7 @@ from lace.datalog.explain import FailedRule, Proof
 from lace.datalog.source import parse_fact
 from lace.ids import RecordHash, Verifier, parse_record_hash
 from lace.interlace.advertise import advertise
+from lace.limits import FIXED
 from lace.policy.executable import ExchangePolicy, Layer, Verdict
 from lace.policy.mentions import Mentions
 from lace.policy.module import PolicyModule
@@ -28,7 +29,6 @@ from lace.vocabulary import ADVERTISEMENT_FACTS, RECORD_FACTS
 
 __all__ = ["Explanation", "Question", "Step", "Trial", "explain", "try_rules"]
 
-_MOST_PREMISES: Final = 10_000
 _ABOUT_RECORDS: Final = frozenset(p.name for p in RECORD_FACTS | ADVERTISEMENT_FACTS)
 
 
@@ -125,7 +125,7 @@ class Explanation:
             if item.rule is not None:
                 found[item.rule] = None
             for premise in item.because:
-                if id(premise) not in seen and len(seen) < _MOST_PREMISES:
+                if id(premise) not in seen and len(seen) < FIXED.explained_premises:
                     seen.add(id(premise))
                     queue.append(premise)
         return tuple(found)
@@ -292,6 +292,6 @@ def _leaves(proof: Proof) -> Iterator[str]:
         if item.rule is None:
             yield item.fact
         for premise in item.because:
-            if id(premise) not in seen and len(seen) < _MOST_PREMISES:
+            if id(premise) not in seen and len(seen) < FIXED.explained_premises:
                 seen.add(id(premise))
                 queue.append(premise)

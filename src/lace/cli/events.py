@@ -22,7 +22,7 @@ from lace.record.model import Versioned
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-_MOST_SHOWN: Final = 20
+_EVENTS_SHOWN: Final = 20
 _FRAME_SECONDS: Final = 0.1
 
 
@@ -63,7 +63,7 @@ class Reporter:
                 pass
 
     def _show(self, arrow: str, hash: str) -> None:
-        if self.brief and len(self._waiting) >= _MOST_SHOWN:
+        if self.brief and len(self._waiting) >= _EVENTS_SHOWN:
             self._left_out += 1
         else:
             self._waiting.append((arrow, hash))

@@ -11,8 +11,8 @@ from typing import BinaryIO, Final
 from lace.cli.output import write_bytes
 from lace.crypto.keys import SigningKey
 from lace.errors import Code, UsageError
-from lace.keyring import KEY_FILE_BYTES, key_of_text, read_key_file
-from lace.limits import DEFAULT_LIMITS
+from lace.keyring import key_of_text, read_key_file
+from lace.limits import DEFAULT_LIMITS, FIXED
 from lace.record.facts import facts
 from lace.record.split import BrokenFrame, Frame, split_records
 from lace.record.validate import validate_record
@@ -123,7 +123,7 @@ def write_key(name: str, key: SigningKey) -> None:
 def read_key(name: str) -> SigningKey:
     """Return the key in a file; ``-`` reads the secret from standard input."""
     if name == STANDARD_INPUT:
-        line = sys.stdin.buffer.readline(KEY_FILE_BYTES)
+        line = sys.stdin.buffer.readline(FIXED.key_file_bytes)
         return key_of_text(line, "standard input")
     return read_key_file(name)
 

@@ -17,9 +17,9 @@ from lace.cli.room import room_lines, sentences
 from lace.errors import Code, UsageError
 from lace.invitations import Invitation
 from lace.keyring import is_key_name
+from lace.limits import FIXED
 from lace.settings import FILE, nothing_selects
 
-_LONGEST = 1 << 16
 _RULES = "invitation.lacegram"
 
 
@@ -73,7 +73,9 @@ def join(path: str, invitation: str, key_text: str | None, peer: str) -> None:
     """
     if not is_key_name(peer):
         raise UsageError(f"{peer} cannot be the name of a peer", code=Code.INPUT_KEY)
-    text = sys.stdin.read(_LONGEST + 1) if invitation == STANDARD_INPUT else invitation
+    text = (
+        sys.stdin.read(FIXED.invitation_bytes + 1) if invitation == STANDARD_INPUT else invitation
+    )
     found = Invitation.read(text)
     folder = Path(path)
     is_place = found.select.startswith("//")

@@ -15,11 +15,11 @@ from lace.api.handles import Lace, store_of
 from lace.clock import tai_now
 from lace.errors import EncodingError
 from lace.interlace.messages import InterlaceResult
+from lace.limits import FIXED
 from lace.settings import FILE, Settings
 from lace.tai import Tai, parse_tai
 
 _NOTES: Final = "met.json"
-_MOST: Final = 1000
 _BYTES: Final = 1 << 20
 
 
@@ -66,7 +66,7 @@ def note_meeting(settings: Settings, name: str, local: Lace, result: InterlaceRe
         len(result.sent),
         store_of(local).high_water(),
     )
-    kept = dict([*met.items(), (name, made)][-_MOST:])
+    kept = dict([*met.items(), (name, made)][-FIXED.peers_met :])
     text = json.dumps({key: asdict(entry) for key, entry in kept.items()}, indent=1)
     with suppress(OSError):
         _replace(settings.folder / _NOTES, text)

@@ -20,12 +20,11 @@ from lace.datalog.evaluate import Evaluation, evaluate
 from lace.datalog.explain import Explainer, Proof
 from lace.datalog.source import check_fact, parse_fact, parse_facts
 from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded, UsageError
-from lace.limits import DEFAULT_LIMITS, Limits
+from lace.limits import DEFAULT_LIMITS, FIXED, Limits
 from lace.rules import MemorySource, check_lacegram, compile_program
 from lace.text import fact_line, redact
 from lace.vocabulary import ROLES
 
-_FACTS_BYTES = 1 << 30
 _PROOF_NODES = 1_000_000
 
 role_option = click.option(
@@ -273,7 +272,7 @@ def print_diagnostic(diagnostic: Diagnostic) -> None:
 def _evaluate(
     lacegram: Lacegram, facts_file: str, wanted: set[Predicate] | None, limits: Limits
 ) -> Evaluation:
-    facts = parse_facts(read_limited(facts_file, _FACTS_BYTES))
+    facts = parse_facts(read_limited(facts_file, FIXED.facts_file_bytes))
     source = MemorySource(facts, limits)
     return evaluate(compile_program(lacegram), source, outputs=wanted, limits=limits)
 
@@ -288,7 +287,7 @@ def _evaluate_on_spark(
     from lace.lake.facts import GivenFacts
     from lace.lake.placing import Placement
 
-    facts = parse_facts(read_limited(facts_file, _FACTS_BYTES))
+    facts = parse_facts(read_limited(facts_file, FIXED.facts_file_bytes))
     for fact in facts:
         check_fact(fact, limits)
     given = GivenFacts.of(spark, facts)

@@ -11,7 +11,7 @@ from lace.cli.plumbing_lacegram import print_diagnostic
 from lace.datalog.source import parse_facts
 from lace.errors import LacegramError, LimitExceeded
 from lace.ids import Verifier, is_verifier
-from lace.limits import DEFAULT_LIMITS
+from lace.limits import DEFAULT_LIMITS, FIXED
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.origin import Operand, Origin
@@ -19,7 +19,6 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.text import fact_line
 
-_FACTS_BYTES = 1 << 30
 _LOCAL = Origin("Opq_0")
 _PEER = Origin("Opq_1")
 
@@ -98,7 +97,7 @@ def evaluate_command(
         exposure = Exposure(tuple(_module(file, Facet.EXPOSE) for file in expose_files))
         for file in (runtime_file, adverts_file):
             if file is not None:
-                for fact in parse_facts(read_limited(file, _FACTS_BYTES)):
+                for fact in parse_facts(read_limited(file, FIXED.facts_file_bytes)):
                     source.add(fact)
     except LacegramError as error:
         return _refused(error)

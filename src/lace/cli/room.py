@@ -22,7 +22,8 @@ from lace.dates import iso_date, local_date
 from lace.errors import Code, UsageError
 from lace.ids import is_verifier
 from lace.keyring import is_key_name
-from lace.rooms import DEPTH, EVERYWHERE, PLACES, READS, REMOVED, Room
+from lace.limits import FIXED
+from lace.rooms import EVERYWHERE, PLACES, READS, REMOVED, Room
 
 _HEADS = ("Member", "Role", "Since", "By", "")
 
@@ -36,7 +37,7 @@ def room_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "[default: writer=*, reader=]",
         ),
         click.option(
-            "--delegation", type=click.IntRange(0, DEPTH), metavar="DEPTH",
+            "--delegation", type=click.IntRange(0, FIXED.delegation), metavar="DEPTH",
             help="How far the right to admit can be handed on.  [default: 0]",
         ),
         click.option(
@@ -128,7 +129,7 @@ def new(path: str, prefix: str, key_text: str, peers: tuple[str, ...], **choices
 @click.option("--role", metavar="ROLE", help="What they may do.  [default: the first of the room]")
 @click.option("--under", metavar="NAME", help="Their own names: all that begin with NAME/.")
 @click.option(
-    "--may-admit", type=click.IntRange(0, DEPTH), default=0, metavar="DEPTH",
+    "--may-admit", type=click.IntRange(0, FIXED.delegation), default=0, metavar="DEPTH",
     help="Let them admit others, and those others, this deep.",
 )  # fmt: skip
 @key_option()

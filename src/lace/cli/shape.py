@@ -15,7 +15,7 @@ from lace.text import shown
 _SHORT: Final = 8
 _SHORT_HASH: Final = re.compile(r"[BPS]\.[0-9A-Z_a-z~]{4,43}(\.H?3?)?…?")
 _BATCH: Final = 10_000
-_MOST_TOLD: Final = 5
+_HASHES_SHOWN: Final = 5
 
 
 def short_hashes(hashes: Iterable[str]) -> dict[str, str]:
@@ -51,7 +51,7 @@ def whole_hash(local: Lace, text: str) -> str | None:
         return found[0]
     if not found:
         raise UsageError(f"no record here begins with {shown(text)}", code=Code.ID_MALFORMED)
-    names = ", ".join(short_hashes(found).values()) if len(found) <= _MOST_TOLD else "many"
+    names = ", ".join(short_hashes(found).values()) if len(found) <= _HASHES_SHOWN else "many"
     raise UsageError(
         f"{shown(text)} may mean {len(found)} records: {names}",
         code=Code.ID_MALFORMED,

@@ -40,7 +40,7 @@ from lace.settings import PeerSettings, read_selector
 from lace.text import shown
 from lace.urc import Coordinate, parse_urc
 
-_MOST_LINES: Final = 200
+_LINES_SHOWN: Final = 200
 _VERIFIER: Final = re.compile(r"V\.[0-9A-Z_a-z~]{43}\.H3")
 _SIGNS: Final = {True: "✓", False: "✗", None: "–"}
 
@@ -248,13 +248,13 @@ def _lines(local: Lace, made: Explanation) -> Iterator[str]:
     for step in made.steps:
         yield f"  {_SIGNS[step.passed]} {step.name:13} {short(step.detail)}".rstrip()
     if made.obstacle is not None:
-        yield from map(short, islice(_refusals(local, made), _MOST_LINES))
+        yield from map(short, islice(_refusals(local, made), _LINES_SHOWN))
         return
     for title, proof in (("because", made.proof), ("and for them because", made.their_proof)):
         if proof is not None:
             yield title
             for number, line in enumerate(_proof(local, made, proof)):
-                if number == _MOST_LINES:
+                if number == _LINES_SHOWN:
                     yield "  … and more; lace plumb lacegram why prints all of it"
                     break
                 yield short(line)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from lace import b64a
 from lace.errors import Code, EncodingError, UsageError
 from lace.extras import require
+from lace.limits import FIXED
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 METHOD: Final = "argon2id+chacha20poly1305"
 _SALT: Final = 16
 _NONCE: Final = bytes(12)  # each key is used once
-_MOST_KIB: Final = 1 << 20
-_MOST_PASSES: Final = 16
-_MOST_LANES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +36,9 @@ class SealedText:
 
     def __post_init__(self) -> None:
         if not (
-            8 * self.lanes <= self.memory_kib <= _MOST_KIB
-            and 1 <= self.passes <= _MOST_PASSES
-            and 1 <= self.lanes <= _MOST_LANES
+            8 * self.lanes <= self.memory_kib <= FIXED.sealing_kib
+            and 1 <= self.passes <= FIXED.sealing_passes
+            and 1 <= self.lanes <= FIXED.sealing_lanes
         ):
             raise UsageError("the parameters of the seal are out of bounds", code=Code.KEY_SEALED)
 

@@ -31,7 +31,7 @@ from lace.datalog.stratify import Cycle, stratify
 from lace.errors import Code, Diagnostic, LacegramError, Severity
 from lace.limits import DEFAULT_LIMITS, Limits
 
-_MOST_ADVICE: Final = 50
+_ADVICE_SHOWN: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def check_rules(
         yield from _check_safety(rule)
     yield from _check_strata(rules)
     if advice:
-        yield from islice(_advice(rules, role), _MOST_ADVICE)
+        yield from islice(_advice(rules, role), _ADVICE_SHOWN)
 
 
 def _check_names(rule: Rule, role: Role, limits: Limits) -> Iterator[Diagnostic]:

@@ -34,16 +34,13 @@ from lace.datalog.program import CompiledRule, view_test
 from lace.datalog.source import Row
 from lace.datalog.views import compile_test
 from lace.errors import Code, LimitExceeded, UsageError
+from lace.limits import FIXED
 from lace.text import fact_line
 
 Binding = dict[str, str]
 GroundFact = tuple[Predicate, Row]
 
-_MOST_FACTS = 200_000
 _NEAR_MISSES = 3
-_MOST_WAYS = 10_000
-_DEEPEST = 8
-_MOST_BELOW = 200
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -184,9 +181,11 @@ class Explainer:
                     if premise not in seen and not self._is_base(premise):
                         seen.add(premise)
                         queue.append(premise)
-                        if len(seen) > _MOST_FACTS:
+                        if len(seen) > FIXED.explained_facts:
                             raise LimitExceeded(
-                                "explained facts", configured=_MOST_FACTS, observed=len(seen)
+                                "explained facts",
+                                configured=FIXED.explained_facts,
+                                observed=len(seen),
                             )
         return queue
 
@@ -232,9 +231,9 @@ class Explainer:
                 }
                 for binding in sorted(bindings):
                     found.extend(self._completions(rule, dict(binding)))
-                    if len(found) > _MOST_FACTS:
+                    if len(found) > FIXED.explained_facts:
                         raise LimitExceeded(
-                            "derivations", configured=_MOST_FACTS, observed=len(found)
+                            "derivations", configured=FIXED.explained_facts, observed=len(found)
                         )
             self._found[fact] = found
         return found
@@ -355,7 +354,11 @@ class Explainer:
             return ()
         wanted = tuple(_value(term, binding) for term in part.terms)
         asked = (part.predicate, wanted)
-        if asked in below.asked or below.depth >= _DEEPEST or len(below.asked) >= _MOST_BELOW:
+        if (
+            asked in below.asked
+            or below.depth >= FIXED.explained_depth
+            or len(below.asked) >= FIXED.explained_below
+        ):
             return ()
         below.asked.add(asked)
         below.depth += 1
@@ -376,7 +379,7 @@ class Explainer:
                     if extended is not None:
                         result.setdefault(tuple(sorted(extended.items())), extended)
                     self.evaluation.meter.spend(1)
-                    if len(result) >= _MOST_WAYS:
+                    if len(result) >= FIXED.explained_ways:
                         return list(result.values())  # enough to tell how far the rule gets
             elif self._holds_now(part, way):
                 result.setdefault(tuple(sorted(way.items())), way)

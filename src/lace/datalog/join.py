@@ -21,7 +21,7 @@ from lace.datalog.program import Absent, Argument, CompiledRule, Count, Join, Vi
 from lace.datalog.relation import Relation, Rows, Values
 from lace.datalog.source import Row
 
-_MOST_LOOPS: Final = 12  # Python allows 20 nested blocks in one function
+_NESTED_LOOPS: Final = 12  # Python allows 20 nested blocks in one function
 
 Run = Callable[[Iterable[Row], Rows], None]
 """Go through rows of the first literal and add the heads that follow."""
@@ -195,7 +195,7 @@ class _Writer:
             self._line("if len(out) >= stop: meter.spend(w); return True")
 
     def _look_up(self, join: Join) -> None:
-        if self.loops >= _MOST_LOOPS:
+        if self.loops >= _NESTED_LOOPS:
             self._continue_elsewhere()
         relation = self._relation(join.relation)
         known = [isinstance(a, str) or a in self.bound for a in join.arguments]

@@ -59,7 +59,7 @@ _VARIABLE: Final = re.compile(r"[A-Z][A-Za-z0-9_]*")
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _COMMENT: Final = re.compile(r"^[ \t]*#(?P<note>:json)?(?P<rest>[^\n]*)$", re.MULTILINE)
-_MOST_PROBLEMS: Final = 200
+_PROBLEMS_SHOWN: Final = 200
 _PREFIX_TOKENS: Final = 8  # two terms with what stands around them, and one more to tell
 
 
@@ -96,7 +96,7 @@ def parse_lacegram(
     form: Form = "authoring",
     limits: Limits = DEFAULT_LIMITS,
     *,
-    most_problems: int = _MOST_PROBLEMS,
+    most_problems: int = _PROBLEMS_SHOWN,
 ) -> ParsedText:
     """Read a text until it is done or has too many problems; never raises for what is in it."""
     return _Parser(source, form, limits, most_problems).parse()

@@ -25,7 +25,7 @@ from lace.interlace.advertise import Advertisement
 from lace.interlace.machine import InterlaceMachine, Side
 from lace.interlace.parameters import Parameters
 from lace.interlace.partition import Partitions
-from lace.limits import MIB, Limits
+from lace.limits import FIXED, Limits
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.origin import SourceLabel
 from lace.policy.plan import ExchangePlan
@@ -34,8 +34,6 @@ from lace.record.validate import validate_record
 from lace.tai import Tai, parse_tai
 
 VERSION: Final = 2
-MOST_BYTES: Final = 256 * MIB
-"""So long a journal becomes, and no longer."""
 _TEXTS: Final = frozenset(("content",))  # bytes that are text wherever they are honest
 
 _CODES: Final = {str(code): code for code in Code}
@@ -72,7 +70,7 @@ class JournalFile(Journal):
 
     __slots__ = ("_file", "_left")
 
-    def __init__(self, path: Path, most: int = MOST_BYTES) -> None:
+    def __init__(self, path: Path, most: int = FIXED.journal_bytes) -> None:
         try:
             self._file: IO[str] | None = path.open("x", encoding="utf-8", newline="\n")
         except OSError as error:

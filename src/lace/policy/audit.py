@@ -16,6 +16,7 @@ from typing import Final
 from lace.datalog.ast import Anonymous, Constant, Rule, Variable
 from lace.datalog.explain import Proof
 from lace.datalog.source import parse_fact
+from lace.limits import FIXED
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import PolicyModule, module_from_rules
 from lace.policy.origin import Operand
@@ -23,8 +24,6 @@ from lace.policy.plan import ExchangePlan
 from lace.rules import LocalFacts
 from lace.vocabulary import ADVERTISED, FIELD, HAVE, RECORD_FACTS, SELECT_ADVERTISED, SELECT_HAVE
 
-_MOST_RECORDS: Final = 2000
-_MOST_BAITS: Final = 20
 _RECORD_NAMES: Final = frozenset(predicate.name for predicate in RECORD_FACTS)
 
 
@@ -107,7 +106,7 @@ def audit(policy: ExchangePolicy) -> AuditReport:
         for record, name, _, value in source.iterate(FIELD)
         if name == "App" and record in visible
     )
-    examined = sorted(policy.may_send)[:_MOST_RECORDS]
+    examined = sorted(policy.may_send)[: FIXED.audited_records]
     return AuditReport(
         viewer=policy.peer.viewer,
         advertised_fields=policy.plan.required_fields,
@@ -159,7 +158,7 @@ def _baits(policy: ExchangePolicy, visible: set[str]) -> list[Bait]:
         if name in {"Group", "App", "Name"}:
             (shown if record in visible else hidden).add((name, value))
     baits = []
-    for name, value in sorted(hidden - shown)[:_MOST_BAITS]:
+    for name, value in sorted(hidden - shown)[: FIXED.audited_baits]:
         asked = _with_peer(policy, _bait_module(name, value))
         baits.append(Bait(field=name, value=value, learned=bool(asked.peer_selects(SELECT_HAVE))))
     return baits

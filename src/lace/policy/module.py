@@ -50,7 +50,7 @@ from lace.vocabulary import (
 
 _NAME: Final = 2
 _BRACES: Final = re.compile(r"\{([a-z0-9]+(?:[_-][a-z0-9]+)*)\}")
-_MOST_PROBLEMS: Final = 20
+_PROBLEMS_SHOWN: Final = 20
 
 
 class Facet(StrEnum):
@@ -276,7 +276,7 @@ def foreign_faults(module: PolicyModule, limits: Limits = DEFAULT_LIMITS) -> Ite
 
 
 def _refuse(problems: Iterator[Diagnostic]) -> None:
-    found = tuple(islice(problems, _MOST_PROBLEMS))
+    found = tuple(islice(problems, _PROBLEMS_SHOWN))
     if found:
         raise LacegramError(found)
 

@@ -12,23 +12,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
 from types import TracebackType
-from typing import Final, NewType, Protocol, Self
+from typing import NewType, Protocol, Self
 
 from lace.datalog.source import FactSource
 from lace.errors import Outcome
 from lace.ids import RecordHash
-from lace.limits import MIB
 from lace.record.facts import fields
 from lace.record.model import Record, Seal, Versioned
 from lace.tai import Tai
 from lace.urc import Coordinate, Prefix, VersionSelector, raw_tip_key
-
-MOST_LINKS: Final = 10_000
-LINK_BYTES: Final = 256 * MIB
-"""So much is remembered of links; those that were not used for longest are forgotten first."""
-
-MOST_FORGOTTEN: Final = 100_000
-"""So many hashes of forgotten records are kept, so that exchanges can follow."""
 
 StoreRecordId = NewType("StoreRecordId", int)
 """Local, increasing, never used again: the order in which records were stored (G18)."""

@@ -11,10 +11,9 @@ from lace.datalog.ast import Predicate
 from lace.datalog.source import Row
 from lace.errors import Outcome, Status
 from lace.ids import RecordHash
-from lace.limits import DEFAULT_LIMITS, Limits
+from lace.limits import DEFAULT_LIMITS, FIXED, Limits
 from lace.record.facts import facts, fields
 from lace.record.model import Record, Versioned
-from lace.recordstore import base
 from lace.recordstore.base import (
     Closes,
     FieldsOf,
@@ -167,7 +166,7 @@ class MemoryStore(Closes):
         if gone:
             self._forgets += 1
             self._forgotten[self._forgets] = list(gone)
-            while sum(map(len, self._forgotten.values())) > base.MOST_FORGOTTEN:
+            while sum(map(len, self._forgotten.values())) > FIXED.forgotten:
                 del self._forgotten[min(self._forgotten)]
             self._records = {h: held for h, held in self._records.items() if h not in gone}
             self._order = [stored for stored in self._order if stored.hash not in gone]
@@ -197,7 +196,7 @@ class MemoryStore(Closes):
             parts = {n: data for n, data in before.parts.items() if n not in change.gone}
         self._links[key] = LinkMemory(change.head, parts | dict(change.put))  # the latest is last
         size = sum(kept.size for kept in self._links.values())
-        while len(self._links) > base.MOST_LINKS or size > base.LINK_BYTES:
+        while len(self._links) > FIXED.links or size > FIXED.link_bytes:
             size -= self._links.pop(next(iter(self._links))).size
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from lace.errors import Code, Outcome, Status, StoreError
 from lace.ids import RecordHash
+from lace.limits import FIXED
 from lace.record.facts import LINK_ENDING, link_of, numbered
 from lace.record.model import Record, Versioned
 from lace.record.validate import reread_intact
-from lace.recordstore import base
 from lace.recordstore.base import (
     Closes,
     LinkChange,
@@ -501,7 +501,7 @@ def _note_forgotten(connection: sqlite3.Connection, lost: list[tuple[RecordHash]
     connection.execute(
         "DELETE FROM forgotten_record WHERE times <= (SELECT times"
         " FROM forgotten_record ORDER BY times DESC LIMIT 1 OFFSET ?)",
-        (base.MOST_FORGOTTEN,),
+        (FIXED.forgotten,),
     )
 
 
@@ -510,7 +510,7 @@ def _make_room(connection: sqlite3.Connection) -> None:
     query = "SELECT count(*), ifnull(sum(bytes), 0) FROM link_memory"
     while True:
         links, size = connection.execute(query).fetchone()
-        if links <= base.MOST_LINKS and size <= base.LINK_BYTES:
+        if links <= FIXED.links and size <= FIXED.link_bytes:
             return
         connection.execute(
             "DELETE FROM link_memory WHERE id = (SELECT id FROM link_memory ORDER BY used LIMIT 1)"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from lace.errors import Code, UsageError
+from lace.limits import SCENARIO
 from lace.scenario.build import Built, load_scenario
-from lace.scenario.model import LIMITS
 from lace.text import shown
 
 # An installed package carries them beside this file; a working copy has them at its root.
@@ -38,7 +38,7 @@ def scenario_text(name: str) -> tuple[str, str]:
         raise UsageError(message, code=Code.INPUT_FILE, hint=hint)
     try:
         with path.open("rb") as file:
-            content = file.read(LIMITS.file_bytes + 1)
+            content = file.read(SCENARIO.file_bytes + 1)
     except OSError as error:
         message = f"cannot read {name}: {error.strerror}"
         raise UsageError(message, code=Code.INPUT_FILE) from None

@@ -20,7 +20,7 @@ from lace.driving.pair import as_text
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.interlace.phases import Phase
-from lace.limits import DEFAULT_LIMITS, Limits
+from lace.limits import DEFAULT_LIMITS, FIXED, Limits
 from lace.policy.executable import ExchangePolicy
 from lace.policy.view import Exposure
 from lace.record.facts import facts
@@ -32,7 +32,6 @@ from lace.vocabulary import RECORD_FACTS
 
 _MARK: Final = len("🖧: ".encode())
 _READ: Final = 1000
-MOST_DELIVERIES: Final = 20_000
 
 
 class _Noting(StoreAnswers):
@@ -205,7 +204,7 @@ class Link:
 
     def step(self) -> Delivery | None:
         """Deliver one input; None when the exchange is over or waits for something new."""
-        if self.over or len(self.deliveries) >= MOST_DELIVERIES:
+        if self.over or len(self.deliveries) >= FIXED.deliveries:
             return None
         if self._started < 2:
             self._started += 1

@@ -160,22 +160,6 @@ class Scenario:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioLimits:
-    """How large a scenario may be: small enough to be read by people."""
-
-    file_bytes: int = 256 * 1024
-    keys: int = 32
-    records: int = 500
-    peers: int = 4
-    steps: int = 64
-    expectations: int = 256
-    faults: int = 64
-    data_bytes: int = 16 * 1024
-
-
-LIMITS = ScenarioLimits()
-
 ENGINE_LIMITS = Limits(
     work=1 << 23, own_work=1 << 23, derived_facts=1 << 16, own_derived_facts=1 << 16,
     base_facts=1 << 18, advertised_facts=1 << 18, iterations=2000,

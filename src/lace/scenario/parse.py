@@ -14,10 +14,10 @@ from typing import Any, Final, cast, get_args
 
 from lace.errors import Code, Diagnostic, EncodingError
 from lace.interlace.messages import Ending
+from lace.limits import SCENARIO
 from lace.scenario.lines import Places
 from lace.scenario.model import (
     FORMAT,
-    LIMITS,
     Deed,
     Expectation,
     Fault,
@@ -35,8 +35,7 @@ _NAME: Final = re.compile(NAME)
 _SECRET: Final = re.compile(r"&\.[0-9A-Z_a-z~]{16,}")
 _TOML_PLACE: Final = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)$")
 _EXPOSE_WORDS: Final = ("none", "selected", "everything")
-_MOST_PROBLEMS: Final = 50
-_MOST_SECONDS: Final = 10**9
+_PROBLEMS_SHOWN: Final = 50
 
 Path = tuple[str | int, ...]
 
@@ -54,8 +53,10 @@ def parse_scenario(text: str, name: str = "scenario") -> Parsed:
     """Read a whole text; never raises for what is in it."""
     places = Places("")
     size = len(text.encode("utf-8", "surrogatepass"))
-    if size > LIMITS.file_bytes:
-        problem = _diagnostic(Code.SCENARIO_LIMIT, f"{size} bytes, at most {LIMITS.file_bytes}", 1)
+    if size > SCENARIO.file_bytes:
+        problem = _diagnostic(
+            Code.SCENARIO_LIMIT, f"{size} bytes, at most {SCENARIO.file_bytes}", 1
+        )
         return Parsed(None, [problem], places)
     secret = _SECRET.search(text)
     if secret is not None:
@@ -78,7 +79,7 @@ def parse_scenario(text: str, name: str = "scenario") -> Parsed:
     reader = _Reader(places)
     scenario = reader.scenario(document, name)
     usable = None if reader.problems else scenario
-    return Parsed(usable, sorted(reader.problems, key=lambda d: d.line)[:_MOST_PROBLEMS], places)
+    return Parsed(usable, sorted(reader.problems, key=lambda d: d.line)[:_PROBLEMS_SHOWN], places)
 
 
 def _diagnostic(code: Code, message: str, line: int, column: int = 1, hint: str = "") -> Diagnostic:
@@ -104,8 +105,8 @@ class _Reader:
         now = self._tai(top.text("now", required=True), ("now",))
         columns = top.lines("columns")
         self._read_keys(top)
-        record_tables = top.tables("record", LIMITS.records)
-        peer_tables = top.tables("peer", LIMITS.peers)
+        record_tables = top.tables("record", SCENARIO.records)
+        peer_tables = top.tables("peer", SCENARIO.peers)
         # Names first: what follows may refer to what stands below it.
         self._records = [id for id, _ in record_tables if self._is_name(id, ("record", id))]
         self._peers = [id for id, _ in peer_tables if self._is_name(id, ("peer", id))]
@@ -119,12 +120,12 @@ class _Reader:
         peers = tuple(self._peer(id, table) for id, table in peer_tables)
         steps = tuple(
             self._step(number, table)
-            for number, table in enumerate(top.array("step", LIMITS.steps, required=True))
+            for number, table in enumerate(top.array("step", SCENARIO.steps, required=True))
         )
         top.done()
         expectations = sum(len(step.expect) for step in steps)
-        if expectations > LIMITS.expectations:
-            message = f"{expectations} expectations, at most {LIMITS.expectations}"
+        if expectations > SCENARIO.expectations:
+            message = f"{expectations} expectations, at most {SCENARIO.expectations}"
             self.report(("step",), Code.SCENARIO_LIMIT, message)
         return Scenario(
             name=name, title=title, story=story, now=now, keys=tuple(self._keys.items()),
@@ -136,8 +137,8 @@ class _Reader:
 
     def _read_keys(self, top: _Entries) -> None:
         table = top.table("keys")
-        if len(table) > LIMITS.keys:
-            message = f"{len(table)} keys, at most {LIMITS.keys}"
+        if len(table) > SCENARIO.keys:
+            message = f"{len(table)} keys, at most {SCENARIO.keys}"
             self.report(("keys",), Code.SCENARIO_LIMIT, message)
         for id, words in table.items():
             if not isinstance(words, str) or not words:
@@ -178,8 +179,8 @@ class _Reader:
         by = entries.reference("by", self._keys, "key")
         tai = entries.text("tai")
         data = entries.text("data")
-        if len(data.encode("utf-8", "surrogatepass")) > LIMITS.data_bytes:
-            message = f"data is over {LIMITS.data_bytes} bytes"
+        if len(data.encode("utf-8", "surrogatepass")) > SCENARIO.data_bytes:
+            message = f"data is over {SCENARIO.data_bytes} bytes"
             self.report((*path, "data"), Code.SCENARIO_LIMIT, message)
         spec = RecordSpec(
             id=id, at=at, by=by, tai=self._tai(tai, (*path, "tai")) if tai else None,
@@ -229,8 +230,8 @@ class _Reader:
         entries = _Entries(self, table, path)
         say = entries.line("say", required=True)
         advance = entries.integer("advance")
-        if not 0 <= advance <= _MOST_SECONDS:
-            message = f"advance takes seconds, 0 to {_MOST_SECONDS}"
+        if not 0 <= advance <= SCENARIO.seconds:
+            message = f"advance takes seconds, 0 to {SCENARIO.seconds}"
             self.report((*path, "advance"), Code.SCENARIO_VALUE, message)
         rules = []
         for peer, text in entries.table("rules").items():
@@ -293,7 +294,7 @@ class _Reader:
         return tuple(moved)
 
     def _faults(self, entries: _Entries, path: Path, pair: tuple[str, ...]) -> Iterator[Fault]:
-        for number, table in enumerate(entries.array("fault", LIMITS.faults)):
+        for number, table in enumerate(entries.array("fault", SCENARIO.faults)):
             here = (*path, "fault", number)
             inner = _Entries(self, table, here)
             do = inner.line("do", required=True)

@@ -26,15 +26,13 @@ from lace.datalog.ast import (
 )
 from lace.errors import Code, LaceError, UsageError
 from lace.ids import Verifier, is_verifier
-from lace.limits import DEFAULT_LIMITS, Limits
+from lace.limits import DEFAULT_LIMITS, FIXED, Limits
 from lace.policy.module import PolicyModule, module_from_rules, module_from_text, renamed
 from lace.policy.view import Exposure
 from lace.selectors import selector
 from lace.text import shown
 from lace.vocabulary import ADVERTISED_FIELD, FIELD, HERE, PEER, SELECT_ADVERTISED
 
-_FILE_BYTES: Final = 1 << 20
-_MOST_CACHED: Final = 1000
 _P, _S, _V, _ANY = Variable("P"), Variable("S"), Variable("V"), Anonymous()
 _ANYONE: Final = "anyone"
 _PROVEN: Final = "proven"
@@ -187,7 +185,7 @@ class ServePolicy:
         """Return the selector for a peer, whose verifier is None until it is proven."""
         chosen = tuple(number for number, grant in enumerate(self.grants) if grant.speaks_of(peer))
         if chosen not in self._modules:
-            if len(self._modules) >= _MOST_CACHED:
+            if len(self._modules) >= FIXED.cached_modules:
                 self._modules.clear()
             grants = [self.grants[number] for number in chosen]
             self._modules[chosen] = _module(grants, server)
@@ -304,11 +302,11 @@ def load_policy(path: Path) -> ServePolicy:
     """Return the policy in a TOML file; raise ``UsageError`` saying what is wrong with it."""
     try:
         with path.open("rb") as file:
-            content = file.read(_FILE_BYTES + 1)
+            content = file.read(FIXED.settings_bytes + 1)
     except OSError as error:
         _refuse(f"cannot read {path}: {error.strerror}")
-    if len(content) > _FILE_BYTES:
-        _refuse(f"{path} is larger than {_FILE_BYTES} bytes")
+    if len(content) > FIXED.settings_bytes:
+        _refuse(f"{path} is larger than {FIXED.settings_bytes} bytes")
     try:
         table = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lace.errors import Code, TransportError
+from lace.limits import FIXED
 
-_REQUEST_BYTES: Final = 8192
 _REQUEST_SECONDS: Final = 5.0
 
 _HELP: Final = {
@@ -91,7 +91,9 @@ async def serve_metrics(metrics: Metrics, port: int) -> asyncio.Server:
         writer.close()
 
     try:
-        return await asyncio.start_server(answer, "127.0.0.1", port, limit=_REQUEST_BYTES)
+        return await asyncio.start_server(
+            answer, "127.0.0.1", port, limit=FIXED.metrics_request_bytes
+        )
     except OSError as error:
         raise TransportError(
             f"cannot listen at 127.0.0.1:{port}: {error.strerror}", code=Code.TRANSPORT_LISTEN

@@ -21,7 +21,7 @@ from lace.clock import tai_now
 from lace.errors import Code, Outcome, Status, StoreError
 from lace.ids import Verifier
 from lace.interlace import messages as m
-from lace.limits import MIB
+from lace.limits import FIXED, MIB
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore
 from lace.recordstore.sqlite import SqliteStore
@@ -29,7 +29,6 @@ from lace.serving.grants import Quota, ServePolicy
 from lace.tai import NS_PER_SECOND, Tai, to_ns
 
 _DAY: Final = 86_400 * NS_PER_SECOND
-_PATIENCE_BYTES: Final = 4 * MIB  # that are refused before a connection is ended
 _SITE_BITS: Final = 64
 _EVERYBODY: Final = ""
 _READ_ONLY: Final = b" read-only"
@@ -165,7 +164,7 @@ class Meter:
         if new:
             self.quotas.note(who, new)
         self.refused_bytes += sum(len(record.raw) for record in rest)
-        if self.refused_bytes > _PATIENCE_BYTES:
+        if self.refused_bytes > FIXED.refused_bytes:
             raise StoreError(why, code=Code.SERVE_QUOTA)
         refused: Outcome[Record] = Outcome(Status.REFUSED, code=Code.SERVE_QUOTA, detail=why)
         return [*outcomes, *(refused for _ in rest)]

@@ -50,7 +50,7 @@ _GUARD_SECONDS: Final = 0.25  # between two looks at memory
 _GRACE_SECONDS: Final = 0.5  # for a last word to who is too large
 _REFUSALS_AT_ONCE: Final = 50
 _LOG_BYTES: Final = 8 * 1024 * 1024  # of the store's log, before it is brought into the file
-_LONGEST_DETAIL: Final = 200
+_DETAIL_SHOWN: Final = 200
 _MIB: Final = 1024 * 1024
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _LOCAL: Final = ("unix:", "stdio")
@@ -302,7 +302,7 @@ class Server:
                 self._ended(peer, "closed", reason=ended.reason)
             else:
                 blame, code = str(ended.blame), str(ended.code)
-                detail = ended.detail[:_LONGEST_DETAIL]  # a peer may have had a say in it
+                detail = ended.detail[:_DETAIL_SHOWN]  # a peer may have had a say in it
                 self._ended(peer, "aborted", code=code, blame=blame, detail=detail)
 
     def _ended(self, peer: _Peer, how: str, **told: Any) -> None:

@@ -17,7 +17,7 @@ from lace.errors import Code, ProtocolError
 from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
-from lace.limits import DEFAULT_LIMITS, Limits
+from lace.limits import DEFAULT_LIMITS, FIXED, Limits
 from lace.policy.module import PolicyModule
 from lace.stream import items as i
 from lace.stream import packing
@@ -33,7 +33,6 @@ OFFERED: Final = b"# offered\n"
 _SETUP: Final = 0  # set-up is the first phase of a direction, hello the second
 _HELLO: Final = 1
 _OFFERED: Final = OFFERED[1:-1]
-_MOST_HELLO: Final = 1 << 20
 _FAREWELL: Final = re.compile(rb" closing: ([a-z0-9.-]{1,60})")
 _OFFER: Final = re.compile(rb"^" + re.escape(packing.OFFER), re.MULTILINE)
 
@@ -194,8 +193,10 @@ class Binding:
         if self.phases_received == _HELLO:
             if self._peer_has_offered:  # no proof would speak of it
                 return m.StreamFailed(Code.ILTP_ORDER, "a fact after what was offered in hello")
-            if len(self._peer_hello) + len(content) > _MOST_HELLO:
-                return m.StreamFailed(Code.LIMIT_EXCEEDED, f"hello has over {_MOST_HELLO} bytes")
+            if len(self._peer_hello) + len(content) > FIXED.hello_bytes:
+                return m.StreamFailed(
+                    Code.LIMIT_EXCEEDED, f"hello has over {FIXED.hello_bytes} bytes"
+                )
             self._peer_hello += content
             self._peer_packs |= bool(_OFFER.search(content))
         return m.PeerFacts(content)

@@ -14,7 +14,7 @@ from typing import Final
 from lace import b64a
 from lace.crypto.native import digest
 from lace.errors import Code, EncodingError
-from lace.limits import DEFAULT_LIMITS, Limits
+from lace.limits import DEFAULT_LIMITS, FIXED, Limits
 from lace.policy.plan import plan_id
 from lace.record.split import find_end
 from lace.stream import packing
@@ -279,8 +279,8 @@ class ItemReader:
         if head is None:
             return self._stop(Code.ILTP_COMPRESSION, "packed lines with a malformed head"), at
         length, full = int(head[1]), int(head[2])
-        if max(length, full) > packing.LARGEST:
-            detail = f"packed lines of over {packing.LARGEST} bytes"
+        if max(length, full) > FIXED.packed_bytes:
+            detail = f"packed lines of over {FIXED.packed_bytes} bytes"
             return self._stop(Code.ILTP_COMPRESSION, detail), at
         if self._phase_bytes + full > self._limits.max_fact_block_size:
             return self._too_large(), at

@@ -14,8 +14,6 @@ OFFER: Final = b"HelloLimit('stream_deflate','1')\n"
 """The line in a hello block that offers it; peers that do not know the name pass it over."""
 
 MARK: Final = "🗜: ".encode()
-LARGEST: Final = 1 << 20
-"""Most bytes of a block, packed or unpacked."""
 
 _CUT: Final = 1 << 18
 _LEAST: Final = 256  # below this a block would hardly be smaller

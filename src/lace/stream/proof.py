@@ -28,7 +28,6 @@ AUDIENCE: Final = "Audience"
 CHANNEL: Final = "Channel"
 SETUP: Final = "Setup"
 SIDE: Final = "Side"
-MOST_ADDRESSES: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

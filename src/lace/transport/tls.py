@@ -14,9 +14,9 @@ from lace import b64a
 from lace.crypto.native import digest
 from lace.errors import Code, TransportError
 from lace.extras import require
+from lace.limits import FIXED
 
 _DEV_DAYS: Final = 90
-_PEM_BYTES: Final = 1 << 20
 _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
 
@@ -72,7 +72,7 @@ def certificate_channel(chain: Path) -> str:
     """Return the same for a file that begins with the certificate, in PEM."""
     try:
         with chain.open("rb") as file:
-            text = file.read(_PEM_BYTES).decode("ascii", "replace")
+            text = file.read(FIXED.certificate_bytes).decode("ascii", "replace")
         begin = text.index(_BEGIN)
         return channel_of(ssl.PEM_cert_to_DER_cert(text[begin : text.index(_END, begin)] + _END))
     except (OSError, ValueError) as error:

@@ -21,11 +21,11 @@ from websockets.http11 import Request, Response
 from websockets.typing import Origin
 
 from lace.errors import Code, TransportError
+from lace.limits import FIXED
 from lace.transport.address import PATH, Address
 from lace.transport.base import CHUNK, Gate, Handler, reason
 from lace.transport.tls import channel_of
 
-LARGEST_MESSAGE: Final = 4 * 1024 * 1024
 _MESSAGE: Final = 1 << 16
 _UNSUPPORTED_DATA: Final = 1003
 _OPEN_SECONDS: Final = 10.0
@@ -89,7 +89,7 @@ async def connect_websocket(
             address.url,
             ssl=context,
             compression=None,
-            max_size=LARGEST_MESSAGE,
+            max_size=FIXED.websocket_message_bytes,
             max_queue=4,
             write_limit=CHUNK,
             open_timeout=seconds,
@@ -213,7 +213,7 @@ async def listen_websocket(
                 origins=[None, *map(Origin, origins)],
                 process_request=check_path,
                 compression=None,
-                max_size=LARGEST_MESSAGE,
+                max_size=FIXED.websocket_message_bytes,
                 max_queue=4,
                 write_limit=CHUNK,
                 open_timeout=_OPEN_SECONDS,

@@ -12,10 +12,11 @@ from typing import Any, Final, Literal, cast, get_args
 
 from lace.errors import Code, LaceError, UsageError
 from lace.interlace import messages as m
+from lace.limits import SCENARIO
 from lace.scenario.build import Built
 from lace.scenario.expect import Sentence, parse_expectation
 from lace.scenario.link import Delivery
-from lace.scenario.model import LIMITS, Deed, Expectation, Fault, Scenario
+from lace.scenario.model import Deed, Expectation, Fault, Scenario
 from lace.scenario.placeholders import fill
 from lace.scenario.run import Fate, Meeting, Run, StepRun, World
 from lace.selectors import selector
@@ -208,7 +209,7 @@ def _order(value: Any, built: Built) -> Order:
     elif peer not in pair:
         raise _refused("an order names a peer of that exchange")
     if do == "rules":
-        if not isinstance(text, str) or not 0 < len(text) <= LIMITS.file_bytes:
+        if not isinstance(text, str) or not 0 < len(text) <= SCENARIO.file_bytes:
             raise _refused("rules are text")
         selector(fill(text, built.values).text)  # raises what is wrong with them
     assert step is not None

@@ -15,10 +15,11 @@ from typing import Any, Final
 from lace._version import __version__
 from lace.errors import Code, LaceError, UsageError
 from lace.ids import RecordHash
+from lace.limits import SCENARIO
 from lace.policy.module import Facet
 from lace.scenario.build import Built, build, load_scenario
 from lace.scenario.library import library, scenario_text
-from lace.scenario.model import LIMITS, Scenario, ScenarioError
+from lace.scenario.model import Scenario, ScenarioError
 from lace.scenario.parse import parse_scenario
 from lace.scenario.run import World
 from lace.scenario.write import write_scenario
@@ -31,7 +32,7 @@ from lace.workbench.rules import diagnostic_json, rules_json
 from lace.workbench.sharing import as_commands, as_test
 
 PROTOCOL: Final = "lace-workbench/1"
-_MOST_TEXT: Final = LIMITS.file_bytes
+_MOST_TEXT: Final = SCENARIO.file_bytes
 
 Json = dict[str, Any]
 

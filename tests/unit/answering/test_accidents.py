@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from exchanges import NOTES, note
 from links import EVERYTHING, GRANTED, KEYS, SELECTED, TAG, Meeting, held, left_over
+from small_limits import hold_to
 
 from lace.answering.warm import WarmLinks
 from lace.errors import Code, StoreError
 from lace.interlace import messages as m
 from lace.policy.module import Facet, module_from_text
 from lace.policy.view import Exposure
-from lace.recordstore import MemoryStore, SqliteStore, base
+from lace.recordstore import MemoryStore, SqliteStore
 from lace.recordstore.base import LinkChange, RecordStore
 
 OFFERED = note(1, extras=TAG)
@@ -73,7 +74,7 @@ def test_what_was_offered_is_known_after_an_accident(
             here.is_busy = False
         case "evicted":
             with monkeypatch.context() as patch:
-                patch.setattr(base, "MOST_LINKS", 1)  # stands for 10,000 other links
+                hold_to(patch, links=1)  # stands for 10,000 other links
                 meet(here, other, warm, 2).end()
             meet(here, there, warm).end()
         case "lost":

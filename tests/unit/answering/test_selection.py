@@ -12,6 +12,7 @@ from exchanges import AUTHORITY, BOB, EVE, note
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from links import EVERYTHING, copied, held
+from small_limits import hold_to
 
 from lace.answering.selection import Selection
 from lace.crypto import SigningKey
@@ -19,7 +20,7 @@ from lace.errors import LimitExceeded
 from lace.limits import Limits
 from lace.policy.module import PolicyModule, module_from_text
 from lace.record import Record, build_plex, seal
-from lace.recordstore import MemoryStore, SqliteStore, base
+from lace.recordstore import MemoryStore, SqliteStore
 from lace.recordstore.base import RecordStore
 from lace.recordstore.memory import MemorySnapshot
 from lace.selectors import room, selector, with_support
@@ -145,7 +146,7 @@ def test_after_an_update_it_is_as_if_evaluated_from_scratch(
     monkeypatch: pytest.MonkeyPatch, name: str, kept: int, turns: list[list[Deed]]
 ) -> None:
     """Also when so much was forgotten that the store no longer knows what."""
-    monkeypatch.setattr(base, "MOST_FORGOTTEN", kept)
+    hold_to(monkeypatch, forgotten=kept)
     follow(MemoryStore(), MODULES[name], turns)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from small_limits import hold_to
 from wires import notes
 
 import lace
@@ -144,7 +145,7 @@ def test_events_that_nobody_reads_are_counted_and_the_end_is_kept() -> None:
 
 
 def test_an_open_interlace_that_nobody_reads_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lace.api.events.MOST_WAITING", 5)
+    hold_to(monkeypatch, waiting_events=5)
 
     async def test() -> None:
         async with lace.open(records=notes(50)) as left, lace.open() as right:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from exchanges import NOTES, note
 from links import KEYS, Meeting, Stores, held, left_over, two_stores
+from small_limits import hold_to
 
 from lace.limits import Limits
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.record import Record
-from lace.recordstore import base
 
 #: What a note links to belongs too, whether it is here or not.
 LINKED = module_from_text(
@@ -115,7 +115,7 @@ def test_an_exchange_does_not_bring_back_what_was_forgotten_in_it(
 def test_nor_does_it_when_more_is_forgotten_at_once_than_a_store_keeps_track_of(
     stores: Stores, module: PolicyModule, is_first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "MOST_FORGOTTEN", 3)
+    hold_to(monkeypatch, forgotten=3)
     notes = [note(i) for i in range(12)]
     stores[0].save(notes)
     if not is_first:

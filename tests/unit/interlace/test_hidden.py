@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from exchanges import NOTES, note
 from links import EVERYTHING, Meeting, later
+from small_limits import hold_to
 
 from lace.answering.warm import WarmLinks
 from lace.interlace import messages as m
 from lace.policy.module import module_from_text
-from lace.recordstore import MemoryStore, base
+from lace.recordstore import MemoryStore
 
 SECRET = note(1, app="diary", group="secret")
 #: Of this the peer gets to know only what it may look at, whatever it asks.
@@ -118,7 +119,7 @@ def test_it_is_not_heard_how_much_was_forgotten_in_secret(
     is_warm: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store knows only so much of what it forgot; what it knows of a link it knows all the same."""
-    monkeypatch.setattr(base, "MOST_FORGOTTEN", 3)
+    hold_to(monkeypatch, forgotten=3)
     secrets = [note(i, app="diary", group="secret") for i in range(5)]
     gone = note(7)
 
