@@ -425,6 +425,11 @@ class Code(StrEnum):
         "A module does not define what its facet must export.",
         "Define SelectHave/1 and SelectAdvertised/2 to select, AllowQueryRecord/2 to expose.",
     )
+    POLICY_FEEDBACK = (
+        "policy.feedback",
+        "What is offered depends on what the peer offers.",
+        "Let SelectHave decide by records alone; SelectAdvertised may look at advertisements.",
+    )
     POLICY_MODULE_ID = (
         "policy.module-id",
         "The bytes of a module do not match the id that was announced.",

@@ -20,7 +20,7 @@ from lace.datalog.parse import parse_lacegram
 from lace.datalog.roles import Role
 from lace.errors import Diagnostic, LacegramError, Severity
 from lace.limits import DEFAULT_LIMITS
-from lace.policy.module import foreign_faults, module_from_text
+from lace.policy.module import feedback, foreign_faults, module_from_text
 from lace.rulefiles import RuleText, read_rules
 from lace.rules import check_lacegram
 from lace.text import redact
@@ -69,9 +69,13 @@ def check(files: tuple[str, ...], role: str | None, form: str | None) -> int:
         else:
             origins = read_rules(Path(file))
             source = origins.text.encode()
-        checked = check_lacegram(source, _role(source, role))
-        if role == _FOREIGN and not checked.errors:
-            checked = replace(checked, diagnostics=(*checked.diagnostics, *_foreign(source)))
+        meant = _role(source, role)
+        checked = check_lacegram(source, meant)
+        if meant is SELECTOR and not checked.errors:
+            more = tuple(feedback(checked.parsed.rules))
+            if role == _FOREIGN:
+                more += _foreign(source)
+            checked = replace(checked, diagnostics=(*checked.diagnostics, *more))
         failed = failed or bool(checked.errors)
         if form == "json":
             _print(file, checked, origins)

@@ -364,8 +364,8 @@ class Exchange:
         reading: asyncio.Task[None],
         writing: asyncio.Task[None],
     ) -> None:
-        """Send what is left, with a word on why if it did not end in order."""
-        if isinstance(ended, m.Aborted):
+        """Send what is left, with a word on why if there was more to exchange."""
+        if ended.code is not None:
             self._send([farewell(ended.code)], 0)
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORD_SECONDS):

@@ -15,7 +15,13 @@ from typing import Final
 
 from lace.codes import Code
 from lace.datalog.source import Fact
-from lace.errors import LaceError, LocalProtocolError, ProtocolError, StoreError
+from lace.errors import (
+    LaceError,
+    LimitExceeded,
+    LocalProtocolError,
+    ProtocolError,
+    StoreError,
+)
 from lace.interlace import messages as m
 from lace.interlace.facts import check_facts, read_block
 from lace.interlace.listing import Listing, read_listing
@@ -48,6 +54,8 @@ class InterlaceMachine:
         # This phase.
         self._facts: list[Fact] = []  # the peer's
         self._listed: Listing = {}  # the peer's advertisements, where they need not be facts
+        self._bytes_heard = 0  # of the peer's fact block, which is all its lines of a phase
+        self._bytes_said = 0  # of this side's
         self._saying: Saying | None = None
         # The epoch: one plan, and everything that goes by it.
         self._module = side.module
@@ -184,11 +192,20 @@ class InterlaceMachine:
         places, counts = self._phases.facts_now({fact[0] for fact in facts})
         places -= {name for name, offer in OFFERED.items() if not self._limit(offer)}
         check_facts(facts, places, limits)
+        if counts and isinstance(given, m.PeerFacts):
+            self._hear_bytes(len(given.content))
         for fact in facts if counts else ():
             if fact[0] == "TickReady":
                 self._hear_tick(fact[1])
             else:
                 self._facts.append(fact)
+
+    def _hear_bytes(self, size: int) -> None:
+        """Hold the peer's block to what both sides offered to take."""
+        self._bytes_heard += size
+        most = self._limit("max_fact_block_size")
+        if self._bytes_heard > most:
+            raise ProtocolError(f"a block of over {most} bytes", code=Code.INTERLACE_BLOCK_SIZE)
 
     def _hear_listing(self, content: bytes) -> bool:
         """Take a block that has advertisements and nothing else; return whether it was one."""
@@ -197,6 +214,7 @@ class InterlaceMachine:
         listed = read_listing(content, self._adverts.source, self._side.limits)
         if not listed or not self._listed.keys().isdisjoint(listed):
             return False
+        self._hear_bytes(len(content))
         self._listed |= listed
         return True
 
@@ -318,6 +336,7 @@ class InterlaceMachine:
         """Move on, and ask the driver for what the next phase needs before it can speak."""
         phase = self._phases.move(occasion, own=own)
         self._facts, self._listed, self._saying = [], {}, None
+        self._bytes_heard = self._bytes_said = 0
         if phase is Phase.IDLE:
             self._reach_fixed_point(now)
             return
@@ -630,8 +649,21 @@ class InterlaceMachine:
         self._do(m.EndPhase(self._phases.end()))
 
     def _do(self, *effects: m.Effect) -> None:
-        self._effects += effects
+        self._effects += [
+            self._fitting(effect) if isinstance(effect, m.SendFacts) else effect
+            for effect in effects
+        ]
         self._awaiting += [effect for effect in effects if isinstance(effect, m.Question)]
+
+    def _fitting(self, said: m.SendFacts) -> m.SendFacts:
+        """Return facts as text; raise if they and what was said before are more than fits."""
+        text = said.content
+        self._bytes_said += len(text)
+        most = self._limit("max_fact_block_size")
+        if self._bytes_said > most:
+            observed = self._bytes_said
+            raise LimitExceeded("max_fact_block_size", configured=most, observed=observed)
+        return m.SendFacts(said.facts, text)
 
     def _limit(self, name: str) -> int:
         if self._opening.has_agreement:

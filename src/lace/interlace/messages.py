@@ -423,6 +423,11 @@ class Closed:
         """Why it ended, in words."""
         return self.detail or str(self.ending)
 
+    @property
+    def code(self) -> Code | None:
+        """Why it ended although there was more to exchange; None if there was not."""
+        return Code.LIMIT_EXCEEDED if self.ending is Ending.LOOPS else None
+
 
 @dataclass(frozen=True, slots=True)
 class Aborted:

@@ -88,7 +88,10 @@ def parse_summary(fact: Fact) -> Summary:
     number = decimal(count)
     if number is None or not is_digest(root) or not is_prefix(prefix):
         raise ProtocolError("a malformed partition summary", code=Code.INTERLACE_SUMMARY)
-    return Summary(prefix, number, b64a.decode(root))
+    summary = Summary(prefix, number, b64a.decode(root))
+    if not number and summary.root != EMPTY:
+        raise ProtocolError("a root of something, and nothing below", code=Code.INTERLACE_SUMMARY)
+    return summary
 
 
 class Kept(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -273,6 +273,41 @@ def foreign_faults(module: PolicyModule, limits: Limits = DEFAULT_LIMITS) -> Ite
         yield Diagnostic(code=code, message=message, line=1, column=1, hint=code.fix)
     oversized = list(check_size(module.lacegram.rules, limits))
     yield from oversized or check_cost(module.program, limits, RUNTIME_FACTS)
+
+
+def feedback(rules: Iterable[Rule]) -> Iterator[Diagnostic]:
+    """Yield a warning for each advertisement that has a part in what is offered.
+
+    Two sides that offer by what the other one offers may never come to rest: what one takes back
+    makes the other one offer, and the other way round, up to the limit of loops.
+    """
+    parts: defaultdict[Predicate, list[tuple[Atom, bool]]] = defaultdict(list)
+    for rule in rules:
+        for part in rule.body:
+            if (atom := atom_of(part)) is not None:
+                is_test = isinstance(part, Negated | Cardinality)
+                parts[rule.head.predicate].append((atom, is_test))
+    turns = {SELECT_HAVE: False}  # whether a negation or a count lies on the way to a predicate
+    fresh = [SELECT_HAVE]
+    while fresh:
+        head = fresh.pop()
+        for atom, is_test in parts.get(head, ()):
+            turned = turns[head] or is_test
+            if turned > turns.get(atom.predicate, -1):
+                turns[atom.predicate] = turned
+                fresh.append(atom.predicate)
+    for head, turned in turns.items():
+        for atom, is_test in parts.get(head, ()):
+            if atom.predicate not in ADVERTISEMENT_FACTS:
+                continue
+            message = f"SelectHave depends on {atom.predicate}, which the peer says"
+            if is_test or turned:
+                message += ", by way of a negation or a count: an exchange may never come to rest"
+            code, span = Code.POLICY_FEEDBACK, atom.span
+            yield Diagnostic(
+                code=code, message=message, line=span.line, column=span.column,
+                length=span.length, severity=Severity.WARNING, hint=code.fix,
+            )  # fmt: skip
 
 
 def _refuse(problems: Iterator[Diagnostic]) -> None:

@@ -158,7 +158,7 @@ class Binding:
                     return self._take_proof(item.raw)
                 return m.PeerRecord(item.raw)
             case i.FactLines():
-                return self._take_facts(item.content)
+                return self._take_facts(item)
             case i.PhaseEnd():
                 self._peer_has_offered |= self.phases_received == _HELLO
                 self.phases_received += 1
@@ -189,7 +189,11 @@ class Binding:
         )
         return None
 
-    def _take_facts(self, content: bytes) -> m.FromPeer:
+    def _take_facts(self, item: i.FactLines) -> m.FromPeer:
+        content = item.content
+        if item.packed and (self.phases_received <= _HELLO or not self._peer_packs):
+            detail = "packed lines without an offer in hello before them"
+            return m.StreamFailed(Code.ILTP_COMPRESSION, detail)
         if self.phases_received == _HELLO:
             if self._peer_has_offered:  # no proof would speak of it
                 return m.StreamFailed(Code.ILTP_ORDER, "a fact after what was offered in hello")

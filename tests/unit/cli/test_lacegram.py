@@ -242,3 +242,28 @@ def test_check_tells_an_author_what_a_peer_would_refuse(folder: Path) -> None:
     done = lace("check", "--role", "foreign", "half", cwd=folder)
     assert done.returncode == 1
     assert b"[policy.export]" in done.stderr
+
+
+FEEDBACK = """\
+Wanted(P) :- Advertised(P,_).
+SelectHave(P) :- Have(P), not Wanted(P).
+SelectHave(P) :- Have(P), AdvertisedField(P,_,'App',_,'a').
+SelectAdvertised(P,S) :- Advertised(P,S).
+"""
+
+
+def test_rules_that_offer_by_what_the_peer_offers_are_warned_of(folder: Path) -> None:
+    (folder / "feedback").write_text(FEEDBACK)
+    done = lace("check", "feedback", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr  # a warning is no error
+    *found, last = objects(done.stdout)
+    assert [(d["code"], d["severity"], d["line"], d["column"]) for d in found] == [
+        ("policy.feedback", "warning", 3, 27),
+        ("policy.feedback", "warning", 1, 14),
+    ]
+    assert ["never come to rest" in d["message"] for d in found] == [False, True]
+    assert last["warnings"] == 2
+    apart = FEEDBACK.replace("not Wanted(P)", "Field(P,'Group',_,'g')")
+    apart = apart.replace("AdvertisedField(P,_,'App',_,'a')", "Field(P,'App',_,'a')")
+    (folder / "apart").write_text(apart)
+    assert objects(lace("check", "apart", "--json", cwd=folder).stdout)[-1]["warnings"] == 0

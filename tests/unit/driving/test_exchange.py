@@ -237,6 +237,33 @@ def test_a_silent_peer_is_given_up(first: bytes) -> None:
     within(work())
 
 
+@pytest.mark.req("050-LIM-07")
+def test_a_side_that_stops_at_the_loop_limit_says_so() -> None:
+    said = bytearray()
+
+    async def work() -> m.Closed | m.Aborted:
+        near, far = memory_streams()
+        host = Host(store_of(notes(5)), limits=replace(DEFAULT_LIMITS, max_loop_iterations=1))
+        write = far.write
+
+        async def noting(data: bytes) -> None:
+            said.extend(data)
+            await write(data)
+
+        far.write = noting  # type: ignore[method-assign]
+        serving = asyncio.create_task(host.serve(far))
+        ended = await client(MemoryStore()).over(near, HERE).run()
+        await serving
+        assert isinstance(host.ends[0], m.Closed)
+        assert host.ends[0].code is Code.LIMIT_EXCEEDED
+        return ended
+
+    ended = within(work())
+    assert isinstance(ended, m.Closed)  # both count alike, and neither takes it for a fault
+    assert ended.ending is m.Ending.LOOPS
+    assert said.endswith(b"\n# closing: limit.exceeded\n")
+
+
 def test_a_peer_that_drips_is_given_up_too() -> None:
     async def work() -> None:
         near, serving, host = await raw_peer({"phase_timeout": 1})

@@ -24,6 +24,7 @@ from lace.interlace.reconcile import PeerAdverts
 from lace.interlace.sketching import Sketching
 from lace.interlace.telling import OwnAdverts
 from lace.limits import MIB, Limits
+from lace.policy.module import module_from_text
 from lace.policy.origin import SourceLabel
 from lace.record import Record, build_plex
 from lace.selectors import with_support
@@ -89,9 +90,43 @@ def test_a_block_as_large_as_allowed_and_one_byte_more() -> None:
     largest = max(map(len, tap.blocks(0)))
     right, _ = meet(records, Limits(max_fact_block_size=largest))
     assert len(result(right).received) == 5
-    right, _ = meet(records, Limits(max_fact_block_size=largest - 1))
+    # A peer that did not hear of the limit, as an honest one would have kept to it.
+    deaf = facts_of(1, lambda b: b.replace(b"%d'" % (largest - 1), b"67108864'"), b"Hello")
+    right, _ = meet(records, Limits(max_fact_block_size=largest - 1), tamper=deaf)
     assert aborted(right) is Code.INTERLACE_BLOCK_SIZE
     assert stored(right) == set()
+
+
+@pytest.mark.req("050-LIM-02", "050-HEL-12")
+def test_a_side_says_no_larger_block_than_the_peer_offered_to_take() -> None:
+    _, tap = meet([note(i) for i in range(8)], Limits())
+    (listing,) = [block for block in tap.blocks(0) if block.startswith(b"Advertised(")]
+    assert len(listing) > max(len(block) for block in tap.blocks(0) if block != listing)
+    right, _ = meet([note(i) for i in range(8)], Limits(max_fact_block_size=len(listing)))
+    assert len(result(right).received) == 8
+    left = participant(0, [note(i) for i in range(8)])
+    right = participant(1, [], limits=Limits(max_fact_block_size=len(listing) - 1))
+    interlace(left, right, NOW)
+    (ended,) = [event for event in left.told if isinstance(event, m.Aborted)]
+    assert (ended.code, ended.blame) == (Code.LIMIT_EXCEEDED, m.Blame.LOCAL)
+    assert str(len(listing)) in ended.detail
+    assert stored(right) == set()
+
+
+@pytest.mark.req("050-LIM-02", "050-HEL-12")
+def test_the_peers_lesser_offer_binds_the_peer_too() -> None:
+    """The block of a phase is all its fact lines, however they are cut."""
+    _, tap = meet([note(i) for i in range(8)], Limits())
+    listing = max(map(len, tap.blocks(0)))
+    left = participant(0, [note(i) for i in range(8)], limits=Limits(max_fact_block_size=listing))
+    right = participant(1, [])
+
+    def twice(index: int, crossing: m.Incoming) -> list[m.Incoming]:
+        is_listing = isinstance(crossing, m.PeerFacts) and b"Advertised(" in crossing.content
+        return [crossing] * (2 if index == 0 and is_listing else 1)
+
+    interlace(left, right, NOW, twice)
+    assert aborted(right) is Code.INTERLACE_BLOCK_SIZE
 
 
 @pytest.mark.req("050-LIM-01", "050-LIM-03")
@@ -281,6 +316,23 @@ def test_as_many_record_bytes_as_allowed_and_one_more() -> None:
     assert len(stored(right)) == 5
 
 
+@pytest.mark.req("050-LIM-07")
+def test_rules_that_offer_what_the_peer_does_not_go_on_to_the_loop_limit() -> None:
+    """What ``lace check`` warns of: each side takes back what the other one offers too."""
+    turns = module_from_text(
+        "SelectHave(P) :- Have(P), not Theirs(P).\n"
+        "Theirs(P) :- Advertised(P,_).\n"
+        "SelectAdvertised(P,S) :- Advertised(P,S).\n"
+    )
+    left, right = (participant(index, [note(1)], turns) for index in (0, 1))
+    interlace(left, right, NOW)
+    for side in (left, right):
+        (end,) = side.told
+        assert isinstance(end, m.Closed)
+        assert end.ending is m.Ending.LOOPS
+        assert end.result.loops == Limits().max_loop_iterations + 1
+
+
 @pytest.mark.req("050-LIM-01", "050-LIM-07")
 def test_as_many_loops_as_allowed_and_one_more() -> None:
     records = chain(5)
@@ -354,6 +406,20 @@ def test_a_malformed_summary_ends_the_exchange(change: tuple[str, str], coarse: 
     right, _ = meet(records, Limits(), tamper=lie, coarse=coarse)
     assert aborted(right) is Code.INTERLACE_SUMMARY
     assert stored(right) == set()
+
+
+@pytest.mark.req("050-ERR-09")
+@pytest.mark.parametrize("coarse", [True, False])
+def test_a_summary_of_nothing_has_the_root_of_nothing(coarse: bool) -> None:
+    records = [note(i) for i in range(20)]
+    for root, fits in ((EMPTY, True), (digest(b"something"), False)):
+        prefix = "" if coarse else note(1).hash[2:4]
+        none = f"AdvertisementPartition('{prefix}','0','{b64a.encode(root)}')\n".encode()
+        lie = instead(0, none, b"AdvertisementPartition")
+        right, _ = meet(records, Limits(), tamper=lie, coarse=coarse)
+        assert (right.told and isinstance(right.told[0], m.FixedPoint)) is fits
+        if not fits:
+            assert aborted(right) is Code.INTERLACE_SUMMARY
 
 
 @pytest.mark.req("050-REC-08", "050-ERR-09")

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from lace import b64a
+from lace import b64a, selectors
+from lace.crypto import SigningKey
 from lace.datalog.ast import Predicate
 from lace.errors import Code, LacegramError, PolicyError
 from lace.ids import Verifier
@@ -16,6 +17,7 @@ from lace.policy.module import (
     PolicyModule,
     combine,
     facet_of,
+    feedback,
     module_from_peer,
     module_from_text,
 )
@@ -30,6 +32,7 @@ from lace.policy.origin import (
     opaque_labels,
 )
 from lace.policy.plan import ExchangePlan
+from lace.rooms import Room
 from lace.rules import check_lacegram
 from lace.urc import parse_urc
 from lace.vocabulary import MAY_SEND
@@ -85,6 +88,18 @@ def test_a_selector_exports_both_facets() -> None:
 )
 def test_a_selector_keeps_away_from_enforcement(rule: str) -> None:
     assert refused(f"{HAVE}{ADVERTISED}{rule}\n") == {Code.LACEGRAM_RESERVED}
+
+
+def test_no_selector_of_the_library_offers_by_what_a_peer_offers() -> None:
+    made = selectors.selector("//g//a//")
+    authority = SigningKey(b"a" * 32).verifier
+    small = selectors.room("//g//a//", authority=authority, delegation=True, revocation_app="ended")
+    for module in (
+        made, selectors.with_support(made), small, Room(prefix="//g//a//", authority=authority).module,
+        selectors.any_of(made, small), selectors.all_of(made, small),
+    ):  # fmt: skip
+        assert list(feedback(module.lacegram.rules)) == []
+    assert list(feedback(module_from_text(HAVE + ADVERTISED).lacegram.rules)) == []
 
 
 @pytest.mark.req("040-SCO-05", "040-SCO-06")

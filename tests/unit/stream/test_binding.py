@@ -270,6 +270,21 @@ def test_packed_bytes_that_lie_are_refused(item: bytes, code: Code) -> None:
     assert found[-1].code is code
 
 
+@pytest.mark.parametrize("ends_before", [0, 1, 2])
+@pytest.mark.parametrize("offers", [True, False])
+def test_packed_lines_come_after_a_hello_that_offered_them(offers: bool, ends_before: int) -> None:
+    left, _ = ends(MemoryStore(), MemoryStore(), accepting={"packs": True})
+    left.binding.receive(i.preface("0" * 43))
+    hello = packing.OFFER if offers else b"HelloLimit('stream_deflate','0')\n"
+    before = [b"", b"\n", b"\n" + hello + b"\n"][ends_before]
+    found = left.binding.receive(before + packed_item(b"A('x')\n" * 100))
+    if offers and ends_before == 2:
+        assert found[-1] == m.PeerFacts(b"A('x')\n" * 100)
+    else:
+        assert isinstance(found[-1], m.StreamFailed)
+        assert found[-1].code is Code.ILTP_COMPRESSION
+
+
 def test_a_bomb_is_not_inflated_beyond_what_it_announced() -> None:
     bomb = zlib.compress(b"A()\n" * 10_000_000, 9)
     assert packing.unpack(bomb, 1000) is None
