@@ -7,6 +7,7 @@ from typing import Final
 
 from drawing import BLUE, GOLD, GREEN, RED, SOFT, Picture
 from lace.interlace.phases import TRANSITIONS, Occasion, Phase
+from moving_picture import converge
 
 # --- phases ---------------------------------------------------------------------------------------
 
@@ -75,5 +76,6 @@ def phases() -> str:
 
 
 PICTURES: Final[Mapping[str, Callable[[], str]]] = {
+    "images/converge.svg": converge,
     "images/phases.svg": phases,
 }
