@@ -6,6 +6,10 @@ site is read without a network, from a web server or straight from the disk.
 
 from __future__ import annotations
 
+from typing import Any
+
+from pygments.lexers.prolog import PrologLexer
+
 project = "Lace"
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
@@ -18,3 +22,8 @@ html_title = "Lace"
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
+
+
+def setup(app: Any) -> None:
+    """Colour rules as the language that reads most like them."""
+    app.add_lexer("lacegram", PrologLexer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from concept_pictures import CONCEPTS
 from drawing import BLUE, GOLD, GREEN, RED, SOFT, Picture
 from lace.interlace.phases import TRANSITIONS, Occasion, Phase
 from moving_picture import converge
@@ -78,4 +79,5 @@ def phases() -> str:
 PICTURES: Final[Mapping[str, Callable[[], str]]] = {
     "images/converge.svg": converge,
     "images/phases.svg": phases,
+    **CONCEPTS,
 }

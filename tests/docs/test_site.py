@@ -107,3 +107,10 @@ def test_what_comes_from_elsewhere_would_be_seen(tmp_path: Path) -> None:
         "a.html leads to //example.org/x.js, which is not there",
         "a.css loads something from elsewhere",
     ]
+
+
+def test_the_glossary_has_each_word_once_and_in_order() -> None:
+    page = (make_site.DOCS / "concepts" / "glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\| ([\w ]+) \| \S", page, flags=re.MULTILINE)[1:]
+    assert len(words) >= 40
+    assert words == sorted(set(words), key=str.lower)
