@@ -506,6 +506,8 @@ def test_under_spark_submit_settings_hold(tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYSPARK_")}
     # spark-submit takes the first python3 for the driver: that of this environment.
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    # It looks for Java by itself, before any of this code runs, and knows nothing of the wheel.
+    environment["JAVA_HOME"] = str(java.find_java().home)
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300)  # fmt: skip
     assert done.stdout.splitlines() == [
         "['UTC', '777', '3']", "7", "Give it to spark-submit: --conf spark.driver.memory=9g",
