@@ -862,6 +862,36 @@ def test_reasons_stand_beside_the_timeline_and_follow_it(page: Page, link: str) 
     assert panel["y"] > timeline["y"] + timeline["height"]
 
 
+def test_steps_that_are_taken_while_the_engine_starts_are_not_taken_back(
+    page: Page, link: str
+) -> None:
+    held: list[tuple[WebSocketRoute, str | bytes]] = []
+
+    def delay(socket: WebSocketRoute) -> None:
+        server = socket.connect_to_server()
+        server.on_message(lambda said: held.append((socket, said)))
+
+    page.route_web_socket("**/session", delay)
+    page.goto(f"{link}#s=notes-room&scene=0&step=19")
+    is_at(page, 19)
+    for to in (21, 23):
+        page.keyboard.press("ArrowRight")
+        is_at(page, to)
+        page.wait_for_timeout(200)
+        for socket, said in held:  # first hello, then the scenario
+            socket.send(said)
+        held.clear()
+    for _ in range(100):
+        for socket, said in held:
+            socket.send(said)
+        held.clear()
+        if page.locator("html[data-ready=ready]").count():
+            break
+        page.wait_for_timeout(100)
+    expect(page.locator("html[data-ready=ready]")).to_have_count(1)
+    is_at(page, 23)
+
+
 def test_a_why_not_goes_on_to_the_rules_of_what_was_lacking(page: Page, link: str) -> None:
     """A note whose signer is no member: not only that Member(V) fails, but why it does."""
     open_page(page, link)

@@ -136,12 +136,12 @@ async function start() {
     const hello = await engine.ask({ do: "hello" });
     state.scenarios.value = hello.scenarios;
     state.engine.value = "ready";
-    const wanted = address.scenario ?? hello.first;
+    const begun = state.recording.value; // a recording may have been opened while the engine started
+    const wanted = begun && begun !== first ? begun.scenario.name : address.scenario ?? hello.first;
     if (address.shared) state.notice.value = "";
     if (!(await openAddress(address))) {
-      const moved = state.recording.value !== null ? { scene: state.sceneNumber.value, step: state.step.value } : at;
       const damaged = state.notice.value;
-      const opened = await engine.open(wanted, first === null || first.scenario.name !== wanted ? at : moved);
+      const opened = await engine.open(wanted, begun?.scenario.name === wanted ? "here" : at);
       const said = damaged || (opened ? "" : state.notice.value);
       if (!opened && state.source.value === null) await engine.open(hello.first);
       if (said) state.notice.value = said; // opening something else does not unsay it

@@ -51,7 +51,7 @@ async function reconnect() {
   const known = state.sharedText.value === null && name !== undefined;
   state.engine.value = "ready";
   state.notice.value = "";
-  if (known) await open(name, { scene: state.sceneNumber.value, step: state.step.value });
+  if (known) await open(name, "here");
   else await run();
 }
 
@@ -122,21 +122,25 @@ export function take(answer, at) {
   return answer.type === "recording";
 }
 
-/** Open a scenario by name. @param {string} name @param {{scene?: number, step?: number|null}} [at] */
+/** Open a scenario by name. "here" is for one that is shown already: wherever somebody is in it by
+ * the time the answer comes, they stay there.
+ * @param {string} name @param {{scene?: number, step?: number|null}|"here"} [at] */
 export async function open(name, at) {
   state.sharedText.value = null;
   if (state.engine.value === "ready") {
     state.engine.value = "running";
     const answer = await ask({ do: "open", name });
     state.engine.value = "ready";
-    return take(answer, at);
+    if (at !== "here") return take(answer, at);
+    if (state.recording.value?.scenario.name !== name) return true; // somebody has left it
+    return take(answer, { scene: state.sceneNumber.value, step: state.step.value });
   }
   const made = await recorded(name);
   if (made === null) {
     state.notice.value = `There is no recording of ${name} here.`;
     return false;
   }
-  state.show(made, at);
+  state.show(made, at === "here" ? {} : at);
   return true;
 }
 
