@@ -1,37 +1,55 @@
-"""Write the recording that the workbench shows before its engine is there. ``--check`` compares."""
+"""Write what is made from runs: the workbench's first recording, and pictures of the documents.
+
+``--check`` compares instead, and says by its exit status whether all is fresh.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from lace.scenario.build import load_scenario
 from lace.scenario.library import scenario_text
+from lace.workbench.drawing import as_moving_svg, as_svg
+from lace.workbench.picture import moving, scene_of, still
 from lace.workbench.recording import record_run
 
 FIRST = "notes-room"
-PLACE = Path(__file__).parent.parent / "src/lace/workbench/static/recordings" / f"{FIRST}.json"
+ROOT = Path(__file__).parent.parent
+RECORDING = ROOT / "src/lace/workbench/static/recordings" / f"{FIRST}.json"
+PICTURES = ROOT / "docs/pictures"
 
 
-def recording() -> str:
-    """Return the recording as it would be written now."""
+def made() -> Iterator[tuple[Path, str]]:
+    """Yield each file with its text as it would be written now."""
     name, text = scenario_text(FIRST)
-    made = record_run(load_scenario(text, name), text=text)
-    return json.dumps(made, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n"
+    recording = record_run(load_scenario(text, name), text=text)
+    written = json.dumps(recording, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    yield RECORDING, written + "\n"
+    scene = scene_of(recording)
+    yield PICTURES / f"{FIRST}.svg", as_moving_svg(moving(scene))
+    yield PICTURES / f"{FIRST}-messages.svg", as_svg(still(scene))
 
 
-def is_fresh() -> bool:
-    return PLACE.exists() and PLACE.read_text(encoding="utf-8") == recording()
+def stale() -> dict[Path, str]:
+    """Return the files that are not as they would be written now."""
+    return {
+        path: text
+        for path, text in made()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    }
 
 
 def main() -> int:
+    found = stale()
     if "--check" in sys.argv:
-        return 0 if is_fresh() else 1
-    if not is_fresh():
-        PLACE.parent.mkdir(exist_ok=True)
-        PLACE.write_text(recording(), encoding="utf-8", newline="\n")
-        print(f"{PLACE.name} written")
+        return 1 if found else 0
+    for path, text in found.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+        print(f"{path.name} written")
     return 0
 
 

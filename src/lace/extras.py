@@ -12,6 +12,7 @@ PACKAGES: Final = {
     "lake": ("pyspark", "deltalake", "pyarrow", "pandas"),
     "pandas": ("pandas",),
     "passphrase": ("cryptography",),
+    "picture": ("PIL",),
     "polars": ("polars",),
     "workbench": ("anyio", "starlette", "uvicorn"),
 }

@@ -44,6 +44,7 @@ NEED_EXTRA = [
     ("lake", *LIVE),
     ("lake", "plumb", "lacegram", "eval", "a.lacegram", "--facts", "facts", "--engine", "spark"),
     ("workbench", "workbench"),
+    ("picture", "scenario", "picture", "notes-room", "-o", "a.png"),
     ("devcert", "serve", "a.lace", "wss:127.0.0.1:0", "--select", PLACE, "--dev-cert", "cert"),
 ]
 

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import sys
 import textwrap
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from lace.cli.arguments import complete_scenarios
 from lace.cli.exitcodes import Exit
+from lace.cli.files import write_output
 from lace.cli.output import echo
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
-from lace.errors import Code
+from lace.errors import Code, UsageError
 from lace.interlace import messages as m
 from lace.scenario.build import Built
 from lace.scenario.library import find_scenario, library, scenario_text
 from lace.scenario.model import ScenarioError
 from lace.scenario.run import Meeting, Run, StepRun, run_scenario
 from lace.text import redact, safe
+
+if TYPE_CHECKING:
+    from lace.workbench.drawing import Theme
+
+_SUFFIXES: Final = (".svg", ".png", ".apng")
 
 
 @click.group()
@@ -92,6 +100,72 @@ def test(names: tuple[str, ...]) -> int:
         _report(name, done)
         failed += not done.ok
     return Exit.BAD_INPUT if failed else Exit.OK
+
+
+@scenario.command()
+@click.argument("name", metavar="NAME|FILE", shell_complete=complete_scenarios)
+@click.option(
+    "-o", "--output", required=True, metavar="FILE",
+    help="Where to write it: .svg, .png, or .apng, which moves.",
+)  # fmt: skip
+@click.option("--scene", type=click.IntRange(1), help="Which one; the first in which two meet.")
+@click.option("--moving", is_flag=True, help="Show both laces, and what flies between them.")
+@click.option(
+    "--theme", type=click.Choice(["light", "dark"]),
+    help="The colours; an SVG follows the reader's unless they are chosen, a PNG is light.",
+)  # fmt: skip
+@click.option(
+    "--scale", type=click.IntRange(1, 4), default=1, show_default=True,
+    help="Of a PNG: how many times larger it is.",
+)  # fmt: skip
+@click.option(
+    "--font", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="Of a PNG: the letters to use; the ones that come with it are Latin.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+def picture(
+    name: str, output: str, scene: int | None, moving: bool, theme: Theme | None, scale: int,
+    font: Path | None, force: bool,
+) -> int:  # fmt: skip
+    """Draw an exchange of a scenario: every message, or two laces that converge.
+
+    An SVG needs nothing more. A PNG needs the extra "picture". Without motion, and for those who
+    asked their system for none, an SVG that moves shows how it ends.
+
+    \b
+    Example:
+      lace scenario picture notes-room -o notes-room.svg
+      lace scenario picture notes-room --moving -o notes-room.apng
+    """
+    suffix = PurePath(output).suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise UsageError(
+            f"{output} does not say what kind of picture it is", code=Code.INPUT_FILE,
+            hint=f"End its name with one of {', '.join(_SUFFIXES)}.",
+        )  # fmt: skip
+    built = _load(name)
+    if built is None:
+        return Exit.BAD_INPUT
+    from lace.workbench.drawing import Frame, as_moving_svg, as_svg  # not needed just to start
+    from lace.workbench.picture import moving as moving_picture
+    from lace.workbench.picture import scene_of, still
+    from lace.workbench.recording import record_run
+
+    chosen = scene_of(record_run(built), scene)
+    moving = moving or suffix == ".apng"
+    frames = moving_picture(chosen) if moving else [Frame(still(chosen), 0)]
+    if suffix != ".svg":
+        from lace.workbench.raster import as_png
+
+        content = as_png(frames, theme or "light", scale, font)
+    elif moving:
+        content = as_moving_svg(frames, theme).encode()
+    else:
+        content = as_svg(frames[0].picture, theme).encode()
+    write_output(output, content, overwrite=force)
+    many = f"{sum(f.milliseconds for f in frames) / 1000:.0f} s" if moving else "still"
+    echo(f"{output}: {many}, {len(content):,} bytes", err=True)
+    return Exit.OK
 
 
 def _load(name: str) -> Built | None:
