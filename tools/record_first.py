@@ -1,4 +1,4 @@
-"""Write what is made from runs: the workbench's first recording, and pictures of the documents.
+"""Write what the engine gives to the page and to the documents: types, a recording, pictures.
 
 ``--check`` compares instead, and says by its exit status whether all is fresh.
 """
@@ -15,15 +15,19 @@ from lace.scenario.library import scenario_text
 from lace.workbench.drawing import as_moving_svg, as_svg
 from lace.workbench.picture import moving, scene_of, still
 from lace.workbench.recording import record_run
+from page_types import shapes_js, types_js
 
 FIRST = "notes-room"
 ROOT = Path(__file__).parent.parent
-RECORDING = ROOT / "src/lace/workbench/static/recordings" / f"{FIRST}.json"
+STATIC = ROOT / "src/lace/workbench/static"
+RECORDING = STATIC / "recordings" / f"{FIRST}.json"
 PICTURES = ROOT / "docs/pictures"
 
 
 def made() -> Iterator[tuple[Path, str]]:
     """Yield each file with its text as it would be written now."""
+    yield STATIC / "types.js", types_js()
+    yield STATIC / "shapes.js", shapes_js()
     name, text = scenario_text(FIRST)
     recording = record_run(load_scenario(text, name), text=text)
     written = json.dumps(recording, ensure_ascii=False, separators=(",", ":"), sort_keys=True)

@@ -85,7 +85,7 @@ def _module_json(
         "canonical": module.text,
         "rules": [
             {
-                "id": id, "line": line, "lines": places.get(id), "notes": notes.get(id, {}),
+                "id": id, "line": line, "lines": places.get(id), "notes": _words(notes.get(id, {})),
                 "head": str(rule.head.predicate), "stratum": strata.get(str(rule.head.predicate)),
             }
             for id, line, rule in zip(
@@ -93,6 +93,11 @@ def _module_json(
             )
         ],
     }  # fmt: skip
+
+
+def _words(notes: Json) -> dict[str, str]:
+    """Return the notes that are text: those are what a page shows."""
+    return {name: note for name, note in notes.items() if isinstance(note, str)}
 
 
 def hits(evaluation: Evaluation) -> dict[str, int]:
