@@ -8,7 +8,6 @@ from typing import Final
 from concept_pictures import CONCEPTS
 from drawing import BLUE, GOLD, GREEN, RED, SOFT, Picture
 from lace.interlace.phases import TRANSITIONS, Occasion, Phase
-from moving_picture import converge
 
 # --- phases ---------------------------------------------------------------------------------------
 
@@ -77,7 +76,6 @@ def phases() -> str:
 
 
 PICTURES: Final[Mapping[str, Callable[[], str]]] = {
-    "images/converge.svg": converge,
     "images/phases.svg": phases,
     **CONCEPTS,
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 import drawing
 import generate_docs
 import pictures
-import record_first
 import requirements
 from lace.interlace.phases import TRANSITIONS, Occasion, Phase, Phases
 
@@ -74,20 +72,6 @@ def test_text_in_pictures_stands_out(ink: str) -> None:
     for fill in drawing.FILLS:
         dark, light = sorted((luminance(ink), luminance(fill)))
         assert (light + 0.05) / (dark + 0.05) >= 4.5, fill
-
-
-def test_the_moving_picture_ends_as_the_run_does() -> None:
-    made = json.loads(record_first.recording())
-    scene = made["scenes"][0]
-    ids = {hash: record["id"] for hash, record in made["records"].items()}
-    kept = sorted(ids[hash] for hashes in scene["after"].values() for hash in hashes)
-    text = pictures.PICTURES["images/converge.svg"]()
-    assert sorted(re.findall(r"monospace\">([^<]+)</text>", text)) == kept
-    crossed = [ids[m["record"]] for m in scene["messages"] if m["record"]]
-    moving = re.findall(r'<g class="r\d+">.*?monospace">([^<]+)</text>', text, flags=re.DOTALL)
-    assert (
-        sorted(moving) == sorted(crossed) == ["alice-note", "bob-note", "grant-alice", "grant-bob"]
-    )
 
 
 def test_pictures_use_no_other_colours_and_load_nothing() -> None:
