@@ -15,3 +15,8 @@ def unix_ms() -> int:
 def tai_now() -> tai.Tai:
     """Return the present instant, from the system's idea of Unix time."""
     return tai.from_unix_ns(time.time_ns())
+
+
+def thread_seconds() -> float:
+    """Return how long this thread has computed."""
+    return time.thread_time()

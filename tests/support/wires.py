@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
@@ -80,14 +80,14 @@ class End:
 
     @cached_property
     def connection(self) -> Connection:
-        receive = self.binding.receive
+        receive = self.binding.inputs
 
-        def noting(chunk: bytes) -> list[m.FromPeer]:
-            inputs = receive(chunk)
-            self.inputs += inputs
-            return inputs
+        def noting(chunk: bytes) -> Iterator[m.FromPeer]:
+            for given in receive(chunk):
+                self.inputs.append(given)
+                yield given
 
-        self.binding.receive = noting  # type: ignore[method-assign]
+        self.binding.inputs = noting  # type: ignore[method-assign]
         side = self.binding.side(self.module)
         made = Connection(side, lambda _side: self.local, binding=self.binding)
         self.sent += b"".join(made.data_to_send())

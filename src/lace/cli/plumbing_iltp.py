@@ -58,8 +58,11 @@ def _lines(item: i.Item) -> Iterator[dict[str, Any]]:
             yield where | {"item": "preface", "nonce": item.nonce, "version": i.VERSION}
         case i.FactLines():
             yield from _facts(item)
-        case i.Comment():
-            yield where | {"item": "comment", "text": _text(item.content)}
+        case i.Comments():
+            offset = item.offset
+            for line in item.content.splitlines(keepends=True):
+                yield {"item": "comment", "offset": offset, "text": _text(line[1:-1])}
+                offset += len(line)
         case i.Resource():
             yield where | {"id": item.id, "item": "resource", "text": _text(item.content)}
         case i.RecordBytes():

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from lace.answering.answers import Answers
 from lace.driving.journal import Journal
@@ -52,9 +53,22 @@ class Timer:
     seconds: float
 
 
-def _size(given: m.Input) -> int:
-    """Return how many bytes of the peer an input holds until it was looked at."""
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Bytes of the peer, which become inputs when they are looked at."""
+
+    inputs: Iterator[m.Input]
+    size: int
+
+
+_LEAST: Final = 64  # what an input without bytes of its own counts in a turn
+
+
+def _size(given: m.Input | _Chunk) -> int:
+    """Return how many bytes of the peer this holds until it was looked at."""
     match given:
+        case _Chunk():
+            return given.size
         case m.PeerFacts() | m.PeerModule():
             return len(given.content)
         case m.PeerRecord():
@@ -88,7 +102,7 @@ class Connection:
         self._binding = binding
         self._module_for = module_for
         self._journal = journal
-        self._came: deque[m.Input] = deque()  # what the machine is to be given next
+        self._came: deque[m.Input | _Chunk] = deque()  # what the machine is to be given next
         self._due: deque[Iterator[m.Input]] = deque()  # answers, which go before all of that
         self._jobs: list[Job] = []
         self._sent: list[m.Outgoing] = []
@@ -126,19 +140,37 @@ class Connection:
 
     # --- what comes ---
 
-    def receive_data(self, data: bytes, now: Tai) -> None:
-        """Take bytes of the peer, cut anywhere."""
+    def receive_data(self, data: bytes, now: Tai, most: int | None = None) -> None:
+        """Take bytes of the peer, cut anywhere.
+
+        With ``most``, only about so many of them are looked at before ``work`` is called again.
+        """
+        self._came.append(_Chunk(self._inputs(data), len(data)))
+        self.work(now, most)
+
+    def _inputs(self, data: bytes) -> Iterator[m.Input]:
+        """Yield what bytes amount to, each when the one before was dealt with."""
         binding = self._bytes
-        met = binding.has_met
-        inputs = binding.receive(data)
+        met, silent = binding.has_met, True
+        for given in binding.inputs(data):
+            if binding.has_met and not met:
+                met = True
+                yield m.Started()
+            silent = False
+            yield given
         if binding.has_met and not met:
-            self._came.append(m.Started())
-        self._came += inputs or [m.PeerAlive()]
-        self.work(now)
+            yield m.Started()
+        if silent:
+            yield m.PeerAlive()
 
     def receive_eof(self, now: Tai) -> None:
         """Take note that the peer sends no more bytes, in order or not."""
-        self._give(self._bytes.end(), now)
+        self._came.append(_Chunk(self._end(), 0))
+        self.work(now)
+
+    def _end(self) -> Iterator[m.Input]:
+        """Yield what the end amounts to, when all bytes before it were looked at."""
+        yield self._bytes.end()
 
     def receive_failure(self, failed: m.StreamFailed, now: Tai) -> None:
         """Take note that the stream failed, by no fault of its bytes."""
@@ -165,9 +197,14 @@ class Connection:
         """Say something to this side: wake, change the selector, close."""
         self._give(order, now)
 
-    def receive_done(self, job: Job, now: Tai) -> None:  # noqa: ARG002 (it knows what it found)
-        """Take note that a job is done."""
-        self.work(now)
+    def receive_done(
+        self,
+        job: Job,  # noqa: ARG002 (it knows what it found)
+        now: Tai,
+        most: int | None = None,
+    ) -> None:
+        """Take note that a job is done, and go on as ``work`` does."""
+        self.work(now, most)
 
     @property
     def has_work(self) -> bool:
@@ -179,11 +216,21 @@ class Connection:
         """Whether to hand over nothing more of the peer's before another job is done."""
         return bool(self._came) and self._is_held_up
 
-    def work(self, now: Tai) -> None:
-        """Go on until nothing is left to do, or until there is something to send before that."""
+    def work(self, now: Tai, most: int | None = None) -> None:
+        """Go on until nothing is left to do, or until there is something to send before that.
+
+        With ``most``, the call ends after about so many bytes of the peer, so that others can have
+        their turn.
+        """
+        taken = 0
         while self.has_work:
             if not self._due or self._is_saving:
-                self._step(self._came.popleft(), now)
+                if most is not None and taken >= most:
+                    break
+                given = self._next_input()
+                if given is not None:
+                    taken += max(_LEAST, _size(given))
+                    self._step(given, now)
             elif self._pieces:
                 break
             elif (answer := next(self._due[0], None)) is not None:
@@ -191,6 +238,17 @@ class Connection:
             else:
                 self._due.popleft()
         self._close_call()
+
+    def _next_input(self) -> m.Input | None:
+        """Return what the machine is to be given next, or None if some bytes were used up."""
+        first = self._came[0]
+        if not isinstance(first, _Chunk):
+            self._came.popleft()
+            return first
+        given = next(first.inputs, None)
+        if given is None:
+            self._came.popleft()
+        return given
 
     # --- what goes ---
 

@@ -23,6 +23,7 @@ from typing import Final
 from lace import collector
 from lace.clock import tai_now
 from lace.driving.connection import Connection, Timer
+from lace.driving.pace import Pace
 from lace.driving.ratelimit import RateLimit
 from lace.driving.saving import Job, Storing
 from lace.errors import Code, TransportError
@@ -106,6 +107,7 @@ class Exchange:
         self._ahead = 0  # bytes that were read and not yet handed on
         self._working = 0  # what is being done for this exchange in other threads
         self._tells: asyncio.TimerHandle | None = None
+        self._pace = Pace()
         self._is_unheard = False  # nothing can be sent any more
         self._outbox: deque[tuple[bytes, bool]] = deque()  # with whether a phase ends there
         self._unsent = 0  # bytes in the outbox
@@ -177,7 +179,7 @@ class Exchange:
             while self._unsent_ends > _PHASES_UNSENT:  # not for ever: see _write_piece
                 await self._moved.wait()
         await self._do(came)
-        while self.connection.has_work:
+        while self.connection.has_work:  # others have their turn in between
             await self._do(None)
         if isinstance(came, bytes):
             self._ahead -= len(came)
@@ -207,15 +209,18 @@ class Exchange:
         with collector.paused():
             match came:
                 case None:
-                    connection.work(now)
+                    with self._pace.measured():
+                        connection.work(now, self._pace.bytes)
                 case bytes():
-                    connection.receive_data(came, now)
+                    with self._pace.measured():
+                        connection.receive_data(came, now, self._pace.bytes)
                 case Timer():
                     connection.receive_timer(came, now)
                 case _Over():
                     connection.receive_eof(now)
                 case _Done():
-                    connection.receive_done(came.job, now)
+                    with self._pace.measured():
+                        connection.receive_done(came.job, now, self._pace.bytes)
                 case m.StreamFailed():
                     connection.receive_failure(came, now)
                 case _:

@@ -8,7 +8,7 @@ Everything else that comes in a wrong place is the machine's to refuse.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -32,8 +32,8 @@ OFFERED: Final = b"# offered\n"
 
 _SETUP: Final = 0  # set-up is the first phase of a direction, hello the second
 _HELLO: Final = 1
-_OFFERED: Final = OFFERED[1:-1]
-_FAREWELL: Final = re.compile(rb" closing: ([a-z0-9.-]{1,60})")
+_OFFERED: Final = re.compile(rb"^" + re.escape(OFFERED), re.MULTILINE)
+_FAREWELL: Final = re.compile(rb"^# closing: ([a-z0-9.-]{1,60})$", re.MULTILINE)
 _OFFER: Final = re.compile(rb"^" + re.escape(packing.OFFER), re.MULTILINE)
 
 
@@ -127,19 +127,24 @@ class Binding:
 
     def receive(self, chunk: bytes) -> list[m.FromPeer]:
         """Return the inputs that a chunk completes; after a failure there are no more."""
-        inputs: list[m.FromPeer] = []
+        return list(self.inputs(chunk))
+
+    def inputs(self, chunk: bytes) -> Iterator[m.FromPeer]:
+        """Yield the inputs that a chunk completes; after a failure there are no more.
+
+        Nothing is read that nobody takes. Whoever goes on with the next chunk has taken all of it.
+        """
         if self._failed:
-            return inputs
-        for item in self._reader.feed(chunk):
+            return
+        for item in self._reader.read(chunk):
             given = self._take(item)
-            if not isinstance(item, i.Comment):
+            if not isinstance(item, i.Comments):
                 self._between_phases = isinstance(item, i.PhaseEnd)
+            self._failed = isinstance(given, m.StreamFailed)
             if given is not None:
-                inputs.append(given)
-            if isinstance(given, m.StreamFailed):
-                self._failed = True
-                break
-        return inputs
+                yield given
+            if self._failed:
+                return
 
     def end(self) -> m.FromPeer:
         """Return what the end of the peer's bytes amounts to (060-TRN-09)."""
@@ -165,13 +170,10 @@ class Binding:
                 return m.PeerPhaseEnd()
             case i.Resource():
                 return self._take_resource(item)
-            case i.Comment():
-                if farewell := _FAREWELL.fullmatch(item.content):
-                    self._farewell = farewell[1].decode()
-                elif item.content == _OFFERED and self.phases_received == _HELLO:
-                    self._peer_has_offered = True
-                    return m.PeerAlive()  # this side's proof may have waited for it
-                return None
+            case i.Comments():
+                if farewells := _FAREWELL.findall(item.content):
+                    self._farewell = farewells[-1].decode()
+                return self._take_offered(item.content)
 
     def _meet(self, item: i.Item) -> m.FromPeer | None:
         nonce = self._endpoint.nonce
@@ -204,6 +206,13 @@ class Binding:
             self._peer_hello += content
             self._peer_packs |= bool(_OFFER.search(content))
         return m.PeerFacts(content)
+
+    def _take_offered(self, comments: bytes) -> m.PeerAlive | None:
+        """Say that something came if it ends the peer's offer: a proof may have waited for it."""
+        if self.phases_received != _HELLO or self._peer_has_offered:
+            return None
+        self._peer_has_offered = bool(_OFFERED.search(comments))
+        return m.PeerAlive() if self._peer_has_offered else None
 
     def _take_proof(self, raw: bytes) -> m.FromPeer:
         if self.peer_verifier is not None:

@@ -8,7 +8,8 @@ read. What an item means, and whether this is its place, is for others to judge.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lace import b64a
@@ -32,6 +33,8 @@ _COMMENT: Final = ord("#")
 _HEAD_END: Final = b"\n\n"
 _LONGEST_HEAD: Final = 160  # of a preface, a resource or packed lines: a few short lines
 _LONGEST_MARK: Final = len(_RECORD)
+_AT_ONCE: Final = 1 << 15
+"""Most bytes of lines in one item, if a line is not longer: what is made of it takes a moment."""
 _TRAILER: Final = "⋯🖧: ".encode()[:_LONGEST_MARK]
 _MARKS: Final = (_KNOT, _PIECE, _RECORD, packing.MARK, _TRAILER)
 
@@ -64,8 +67,8 @@ class FactLines:
 
 
 @dataclass(frozen=True, slots=True)
-class Comment:
-    """A line for people, without its mark and its line break."""
+class Comments:
+    """Whole lines for people, one or more; how many at once depends on the chunks."""
 
     offset: int
     content: bytes
@@ -102,7 +105,7 @@ class Malformed:
     detail: str
 
 
-Item = Preface | FactLines | Comment | Resource | RecordBytes | PhaseEnd | Malformed
+Item = Preface | FactLines | Comments | Resource | RecordBytes | PhaseEnd | Malformed
 
 
 def preface(nonce: str) -> bytes:
@@ -119,6 +122,8 @@ class ItemReader:
     """Feed chunks, get items; they do not depend on how the stream was cut into chunks."""
 
     __slots__ = (
+        "_at_once",
+        "_comment_run",
         "_ending",
         "_enough",
         "_fact_run",
@@ -136,6 +141,9 @@ class ItemReader:
         self._unpacks = unpacks  # whether packed lines are an item at all
         line = rb"[A-Za-z][^\n]{0,%d}\n" % (limits.stream_line_bytes - 1)
         self._fact_run = re.compile(rb"(?:" + line + rb")+")
+        comment = rb"#[^\n]{0,%d}\n" % (limits.stream_line_bytes - 1)
+        self._comment_run = re.compile(rb"(?:" + comment + rb")+")
+        self._at_once = max(_AT_ONCE, limits.stream_line_bytes + 1)
         self._held = bytearray()  # the beginning of an item whose end has not come yet
         self._offset = 0  # in the stream, of what is held or comes next
         self._phase_bytes = 0  # fact and comment lines since the last end of phase
@@ -152,21 +160,29 @@ class ItemReader:
 
     def feed(self, chunk: bytes) -> list[Item]:
         """Take a chunk and return what it completes; after malformed bytes all is ignored."""
+        return list(self.read(chunk))
+
+    def read(self, chunk: bytes) -> Iterator[Item]:
+        """Take a chunk and yield what it completes, one by one: nothing is read that nobody takes.
+
+        Whoever feeds on has taken all of them.
+        """
         if self.malformed is not None or not chunk:
-            return []
+            return
         if not self._held:
-            return self._read(chunk)
+            yield from self._read(chunk)
+            return
         held = self._held
         held += chunk
         if len(held) < self._enough:
             if not self._ending:
-                return []
+                return
             if held.find(self._ending, self._scanned) < 0:
                 self._scanned = max(0, len(held) - len(self._ending) + 1)
-                return []
+                return
         data = bytes(held)
         held.clear()
-        return self._read(data)
+        yield from self._read(data)
 
     def close(self) -> list[Item]:
         """Tell the end of the stream; an unfinished item is malformed."""
@@ -177,8 +193,7 @@ class ItemReader:
 
     # --- one data, many items ---
 
-    def _read(self, data: bytes) -> list[Item]:
-        items: list[Item] = []
+    def _read(self, data: bytes) -> Iterator[Item]:
         at, size = 0, len(data)
         # Records come in thousands, so that the way to them is the shortest one.
         while at < size:
@@ -186,27 +201,37 @@ class ItemReader:
             if data.startswith(_RECORD, at):
                 end = find_end(data, at, scanned, self._limits)
                 if isinstance(end, tuple):
-                    items.append(self._stop(*end))
-                    break
+                    yield self._stop(*end)
+                    return
                 if not end:
                     self._scanned = max(0, size - at - 1)
                     self._hold(data, at, self._limits.record_head_bytes, _HEAD_END)
-                    break
+                    return
                 if end > size:
                     self._hold(data, at, end - at)
-                    break
-                items.append(RecordBytes(self._offset, data[at:end]))
+                    return
+                item: Item = RecordBytes(self._offset, data[at:end])
             else:
                 found = self._other(data, at)
                 if found is None:
-                    break
+                    return
                 item, end = found
-                items.append(item)
-                if isinstance(item, Malformed):
-                    break
             self._offset += end - at
             at = end
-        return items
+            if isinstance(item, FactLines) and item.packed:
+                yield from self._pieces(item)
+            else:
+                yield item
+            if isinstance(item, Malformed):
+                return
+
+    def _pieces(self, lines: FactLines) -> Iterator[FactLines]:
+        """Yield packed lines in pieces that are no larger than what comes unpacked."""
+        content, at = lines.content, 0
+        while at < len(content):
+            end = content.rfind(b"\n", at, at + self._at_once) + 1
+            yield replace(lines, content=content[at:end])
+            at = end
 
     def _other(self, data: bytes, at: int) -> tuple[Item, int] | None:
         """Return the item that begins here and where it ends, or None if more is needed."""
@@ -215,7 +240,7 @@ class ItemReader:
             self._phase_bytes = 0
             return PhaseEnd(self._offset), at + 1
         if 0x41 <= lead <= 0x5A or 0x61 <= lead <= 0x7A:
-            run = self._fact_run.match(data, at)
+            run = self._fact_run.match(data, at, at + self._at_once)
             if run is None:
                 return self._unfinished_line(data, at)
             end = self._fitting(data, at, run.end())
@@ -223,12 +248,13 @@ class ItemReader:
                 return self._too_large(), at
             return FactLines(self._offset, data[at:end]), end
         if lead == _COMMENT:
-            line_end = data.find(b"\n", at, at + self._limits.stream_line_bytes + 1)
-            if line_end < 0:
+            run = self._comment_run.match(data, at, at + self._at_once)
+            if run is None:
                 return self._unfinished_line(data, at)
-            if self._fitting(data, at, line_end + 1) is None:
+            end = self._fitting(data, at, run.end())
+            if end is None:
                 return self._too_large(), at
-            return Comment(self._offset, data[at + 1 : line_end]), line_end + 1
+            return Comments(self._offset, data[at:end]), end
         return self._marked(data, at)
 
     def _marked(self, data: bytes, at: int) -> tuple[Item, int] | None:

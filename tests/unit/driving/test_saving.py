@@ -84,18 +84,19 @@ class End:
             yield "done"
 
     def do(self, choice: str, chance: random.Random) -> None:
+        most = chance.choice((None, 1, 500))  # turns of any length come to the same, too
         match choice:
             case "work":
-                self.connection.work(NOW)
+                self.connection.work(NOW, most)
             case "take":
-                self.connection.receive_data(self.waiting.popleft(), NOW)
+                self.connection.receive_data(self.waiting.popleft(), NOW, most)
             case "job":
                 job = self.jobs.pop(chance.randrange(len(self.jobs)))
                 job.run()
                 self.done.append(job)
             case "done":
                 job = self.done.pop(chance.randrange(len(self.done)))
-                self.connection.receive_done(job, NOW)
+                self.connection.receive_done(job, NOW, most)
         self.jobs += self.connection.jobs()
         self.events += self.connection.events()
         under_way = [due for due in self.connection._due if isinstance(due, Saving)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -65,14 +66,15 @@ def meet(
             near = client(there, key=key, expected=SERVER.verifier)
             exchange = await near.dial(host.address)
             binding = exchange.connection._bytes
-            receive = binding.receive
+            receive = binding.inputs
 
-            def watch(chunk: bytes) -> list[m.FromPeer]:
-                inputs = receive(chunk)
-                seen.extend(given.content for given in inputs if isinstance(given, m.PeerModule))
-                return inputs
+            def watch(chunk: bytes) -> Iterator[m.FromPeer]:
+                for given in receive(chunk):
+                    if isinstance(given, m.PeerModule):
+                        seen.append(given.content)
+                    yield given
 
-            binding.receive = watch  # type: ignore[method-assign]
+            binding.inputs = watch  # type: ignore[method-assign]
             return await exchange.run()
 
     ended = within(work())

@@ -102,7 +102,7 @@ def test_phases_on_the_wire_follow_the_decided_order() -> None:
     assert kinds[0] == ["Preface", "Resource", "ExchangeOperand"]
     assert set(kinds[1]) <= {
         "HelloExchangePlan", "HelloSigner", "HelloTAI", "HelloTickInterval", "HelloRecordFormat",
-        "HelloAllAdvertisedFields", "HelloLimit", "Comment", "RecordBytes",
+        "HelloAllAdvertisedFields", "HelloLimit", "Comments", "RecordBytes",
     }  # fmt: skip
     assert set(kinds[2]) <= {"Advertised", "AdvertisedField"}
     assert ["RecordBytes", "RecordBytes"] in kinds[3:]

@@ -15,6 +15,7 @@ from lace.policy.plan import ExchangePlan
 from lace.record.grammar import MARK
 from lace.selectors import selector
 from lace.stream import items as i
+from lace.stream import packing
 
 NONCE = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcded"
 MODULE = selector("//g//notes//")
@@ -71,7 +72,7 @@ def read(chunks: list[bytes], limits: Limits = DEFAULT_LIMITS) -> list[i.Item]:
 
 
 def joined(items: list[i.Item]) -> list[i.Item]:
-    """Put neighbouring fact lines together: only their blocks depend on the chunks."""
+    """Put neighbouring lines of one kind together: only their blocks depend on the chunks."""
     out: list[i.Item] = []
     for item in items:
         last = out[-1] if out else None
@@ -82,6 +83,9 @@ def joined(items: list[i.Item]) -> list[i.Item]:
         ):
             assert item.offset == last.offset + len(last.content)
             out[-1] = i.FactLines(last.offset, last.content + item.content)
+        elif isinstance(item, i.Comments) and isinstance(last, i.Comments):
+            assert item.offset == last.offset + len(last.content)
+            out[-1] = i.Comments(last.offset, last.content + item.content)
         else:
             out.append(item)
     return out
@@ -115,7 +119,7 @@ def test_every_kind_is_told_by_its_first_bytes() -> None:
     assert found[0] == i.Preface(0, NONCE)
     assert found[1] == i.Resource(len(i.preface(NONCE)), MODULE.id, text)
     kinds = [type(item) for item in found[2:]]
-    assert kinds == [i.FactLines, i.Comment, i.PhaseEnd, i.RecordBytes, i.PhaseEnd]
+    assert kinds == [i.FactLines, i.Comments, i.PhaseEnd, i.RecordBytes, i.PhaseEnd]
     assert found[-2] == i.RecordBytes(len(stream) - 1 - len(raw), raw)
     assert [stream[item.offset : item.offset + 1] for item in found[2:5]] == [b"M", b"#", b"\n"]
 
@@ -192,3 +196,33 @@ def test_the_longest_line_is_allowed() -> None:
     line = b"A" * DEFAULT_LIMITS.stream_line_bytes + b"\n"
     assert joined(read([line])) == [i.FactLines(0, line)]
     assert joined(read([line[:100], line[100:]])) == [i.FactLines(0, line)]
+
+
+def lines(items: list[i.Item]) -> list[bytes]:
+    assert all(isinstance(item, i.FactLines | i.Comments) for item in items)
+    return [item.content for item in items if isinstance(item, i.FactLines | i.Comments)]
+
+
+@pytest.mark.parametrize("unit", [b"#\n", b"# a word for people\n", b"A()\n", FACT])
+def test_tiny_lines_come_together_and_in_pieces(unit: bytes) -> None:
+    """A megabyte of them makes some dozens of items: no step of its own for each line."""
+    stream = unit * ((1 << 20) // len(unit))
+    pieces = lines(read([stream]))
+    assert b"".join(pieces) == stream
+    assert len(pieces) <= len(stream) / (1 << 14)
+    assert max(map(len, pieces)) <= 1 << 15
+
+
+def test_packed_lines_come_in_pieces_too() -> None:
+    stream = FACT * ((1 << 18) // len(FACT))
+    reader = i.ItemReader(unpacks=True)
+    pieces = lines([item for piece in packing.pack(stream) for item in reader.feed(piece)])
+    assert b"".join(pieces) == stream
+    assert max(map(len, pieces)) <= 1 << 15
+
+
+def test_nothing_is_read_that_nobody_takes() -> None:
+    reader = i.ItemReader()
+    items = reader.read(b"\n" * 1000 + b"!")
+    assert [next(items).offset for _ in range(3)] == [0, 1, 2]
+    assert reader.malformed is None
