@@ -150,7 +150,7 @@ def _first_look(effort: Effort, folder: Path) -> Result:
         def look() -> None:
             answers = StoreAnswers(store, 0, _SELECTED, _LIMITS)
             answers.recall(m.Recall(None, plan, _SCHEMA))
-            parts = list(answers.evaluate(asked))
+            parts = [part for part in answers.evaluate(asked) if isinstance(part, m.Evaluated)]
             answers.close()
             assert sum(len(part.sendable) for part in parts) == len(texts)
 

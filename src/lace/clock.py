@@ -20,3 +20,8 @@ def tai_now() -> tai.Tai:
 def thread_seconds() -> float:
     """Return how long this thread has computed."""
     return time.thread_time()
+
+
+def seconds_now() -> float:
+    """Return seconds since some moment, that no setting of a clock changes."""
+    return time.monotonic()

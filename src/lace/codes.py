@@ -420,6 +420,11 @@ class Code(StrEnum):
         "A module has a facet that does not belong here.",
         "Only selectors are exchanged; expose modules stay with local policy.",
     )
+    POLICY_STOPPED = (
+        "policy.stopped",
+        "The evaluation of a peer's rules was stopped.",
+        "Make the rules cheaper if they take much time or memory; else try again later.",
+    )
     POLICY_EXPORT = (
         "policy.export",
         "A module does not define what its facet must export.",

@@ -24,6 +24,7 @@ from lace.interlace.machine import InterlaceMachine, Side
 from lace.interlace.parameters import Parameters
 from lace.interlace.partition import Partitions
 from lace.interlace.phases import Phase
+from lace.policy.foreign import Job
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.record import Record
@@ -92,7 +93,7 @@ class Half:
     given: list[m.Input] = field(default_factory=list)
     effects: list[list[m.Effect]] = field(default_factory=list)
     situations: list[Situation] = field(default_factory=list)
-    due: deque[Iterator[m.Input]] = field(default_factory=deque)
+    due: deque[Iterator[m.Input | Job]] = field(default_factory=deque)
     asked: deque[m.Question] = field(default_factory=deque)
     said: deque[m.Incoming] = field(default_factory=deque)
     events: list[m.Event] = field(default_factory=list)
@@ -122,12 +123,13 @@ class Half:
     def answer(self) -> None:
         """Give the next part of the answer that is due."""
         given = next(self.due[0])
+        assert not isinstance(given, Job), "nothing is done elsewhere"
         if not (isinstance(given, m.Evaluated) and given.more):
             self.due.popleft()
             self.asked.popleft()
         self.give(given)
 
-    def _answer(self, asked: m.Question) -> Iterator[m.Input]:
+    def _answer(self, asked: m.Question) -> Iterator[m.Input | Job]:
         match asked:
             case m.Evaluate():
                 yield from self.answers.evaluate(asked)

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from lace.errors import Outcome
 from lace.interlace import messages as m
+from lace.policy.foreign import Job
 from lace.record.model import Record
 
 
@@ -20,8 +21,11 @@ class Answers(Protocol):
     def recall(self, asked: m.Recall) -> m.Recalled:
         """Begin an epoch: return how the link stood, if all that this depends on is the same."""
 
-    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
-        """Look at the records as they are now, and yield how decisions changed, in parts."""
+    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated | Job]:
+        """Look at the records as they are now, and yield how decisions changed, in parts.
+
+        A job that it yields is done elsewhere; it goes on when that is done.
+        """
 
     def describe(self, asked: m.Describe) -> m.Described:
         """Return the advertisements of records that may be sent."""

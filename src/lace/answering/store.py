@@ -29,6 +29,7 @@ from lace.interlace.machine import Side
 from lace.interlace.parameters import DEFAULT_PARAMETERS, Parameters
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.executable import ExchangePolicy
+from lace.policy.foreign import Foreign, Job
 from lace.policy.mentions import Mentions
 from lace.policy.one_by_one import OneByOne
 from lace.policy.origin import SourceLabel
@@ -58,6 +59,8 @@ class StoreAnswers:
     warm: WarmLinks | None = None
     """Where the next exchange finds what this one leaves behind."""
     parameters: Parameters = DEFAULT_PARAMETERS
+    foreign: Foreign | None = None
+    """Where rules of the peer are evaluated; None for here."""
     policy: ExchangePolicy | None = None
     """The plan made executable; None before anything had to be evaluated."""
     _schema: Schema = None
@@ -113,9 +116,12 @@ class StoreAnswers:
         exposure: Exposure,
         limits: Limits = DEFAULT_LIMITS,
         warm: WarmLinks | None = None,
+        foreign: Foreign | None = None,
     ) -> StoreAnswers:
         """Return the answers of a store for one side of an exchange."""
-        return cls(store, side.index, exposure, limits, warm, side.parameters, _stays=side.open)
+        return cls(
+            store, side.index, exposure, limits, warm, side.parameters, foreign, _stays=side.open
+        )
 
     # --- records ---
 
@@ -137,7 +143,7 @@ class StoreAnswers:
 
     # --- evaluation ---
 
-    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
+    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated | Job]:
         """Answer ``Evaluate``, in parts of a bounded size."""
         if self._kept is not None and self._saved_bytes > self.parameters.hold_bytes:
             self._kept[1].hold()  # whoever reads it keeps the log of the store from being emptied
@@ -154,7 +160,7 @@ class StoreAnswers:
         self._fresh, self._fresh_bytes = {}, 0
         yield m.Evaluated(forgotten=lost)
 
-    def _answer_to(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated]:
+    def _answer_to(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated | Job]:
         """Answer in the way that has least to do."""
         apart = self._apart
         if apart is not None and self._stands_apart(apart, asked, now):
@@ -226,7 +232,7 @@ class StoreAnswers:
             runtime, asked.runtime, now, True
         )  # fmt: skip
 
-    def _begin(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated]:
+    def _begin(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated | Job]:
         """Load what a plan's rules look at, and evaluate it in full."""
         assert self._snapshot is not None
         plan, known = asked.plan, self._known
@@ -238,7 +244,10 @@ class StoreAnswers:
         for fact in (*self._remembered(asked), *self._advert_facts(asked), *asked.runtime):
             source.add(fact)
         self._runtime, self._position = asked.runtime, now
-        policy = self.policy = ExchangePolicy(plan, self.index, source, self.exposure, self.limits)
+        policy = ExchangePolicy(plan, self.index, source, self.exposure, self.limits, self.foreign)
+        if self.foreign is not None:
+            yield from policy.start()
+        self.policy = policy
         send = {row for row in policy.may_send if source.has(("Have", *row))}
         request = {row for row in policy.may_request if not source.has(("Have", *row))}
         if known is None:
@@ -248,7 +257,7 @@ class StoreAnswers:
         wanted: set[Row] = {(record,) for record in known.state.wanted}
         yield from self._answer(send - sent, sent - send, request - wanted, wanted - request)
 
-    def _follow(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated]:
+    def _follow(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated | Job]:
         """Bring the policy in line with what changed."""
         assert self.policy is not None
         assert self._mentions is not None
@@ -262,7 +271,7 @@ class StoreAnswers:
             here.add((record.hash,))
             came += self._mentions.facts(record)
         lost = lost_since(before, self.store, self._snapshot, source)
-        change = self.policy.apply(
+        change = yield from self.policy.following(
             added=(*came, *self._advert_facts(asked), *asked.runtime),
             removed=(
                 *(fact for fact in self._runtime if fact not in asked.runtime),
@@ -388,6 +397,7 @@ class StoreAnswers:
         at_hand = rest is not None and rest.head == kept.head
         if rest is not None and at_hand and (self._apart is None or self._choice):
             self.policy, self._mentions = rest.policy, rest.mentions
+            self.policy.hand_over(self.foreign)
             self._position, self._runtime = known.position, rest.runtime
         self._known, self._kept = known, (asked.link, kept)
         # What followed from records of ours does not any more when they are gone.
@@ -410,6 +420,8 @@ class StoreAnswers:
         While an exchange stays open and time moves on, a policy that follows has less to do.
         """
         plan, most = asked.plan, min(self.parameters.answer_at_once, _DECIDED_AT_ONCE)
+        if self._asks_elsewhere(plan):
+            return None  # what is done elsewhere keeps what it was told
         viewer = plan.operands[1 - self.index].viewer
         looks_at_time = plan.looks_at_time or self.exposure.looks_at_time(viewer)
         guards = OneByOne.guards(plan, self.index, self.exposure)
@@ -417,6 +429,11 @@ class StoreAnswers:
             return None
         rules = OneByOne(plan, self.index, self.exposure, self.limits, most)
         return ApartAnswers(rules, asked.schema, told_by=guards)
+
+    def _asks_elsewhere(self, plan: ExchangePlan) -> bool:
+        """Whether the peer's rules are a stranger's, to be evaluated elsewhere."""
+        own, peer = plan.operands[self.index].module, plan.operands[1 - self.index].module
+        return self.foreign is not None and own.id != peer.id and self.foreign.is_needed(peer)
 
     def _stays_apart(self, apart: ApartAnswers, runtime: tuple[Fact, ...]) -> bool:
         """Whether records are decided on apart, as they are if guards are few."""

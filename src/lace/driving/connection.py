@@ -13,6 +13,9 @@
 A connection that ``hands_out`` leaves it to others to validate and store what comes, and takes more
 meanwhile: run each of connection.jobs() in any thread, and then connection.receive_done(job, now).
 
+Where answers wait for another process, connection.errand is what they wait for. The next call of
+``work`` waits with them, so that a driver that has better to do waits for it before.
+
 No call waits for anything but the records of this side. None of them looks at records while there
 is something to send: the peer need not wait for that, and would take it for silence if it took
 long. Calls may come from any thread, one at a time. Two laces of one process need no bytes between
@@ -36,6 +39,7 @@ from lace.interlace import messages as m
 from lace.interlace.machine import InterlaceMachine, Side
 from lace.interlace.phases import Phase
 from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.foreign import Job as Errand
 from lace.policy.module import PolicyModule
 from lace.stream.binding import Binding, Endpoint
 from lace.tai import Tai
@@ -103,7 +107,8 @@ class Connection:
         self._module_for = module_for
         self._journal = journal
         self._came: deque[m.Input | _Chunk] = deque()  # what the machine is to be given next
-        self._due: deque[Iterator[m.Input]] = deque()  # answers, which go before all of that
+        self._due: deque[Iterator[m.Input | Errand]] = deque()  # answers, which go before that
+        self._errand: Errand | None = None
         self._jobs: list[Job] = []
         self._sent: list[m.Outgoing] = []
         self._pieces: list[bytes] = []
@@ -233,11 +238,25 @@ class Connection:
                     self._step(given, now)
             elif self._pieces:
                 break
-            elif (answer := next(self._due[0], None)) is not None:
+            elif (answer := self._next_answer()) is not None:
+                if isinstance(answer, Errand):
+                    self._errand = answer
+                    break
                 self._step(answer, now)
             else:
                 self._due.popleft()
         self._close_call()
+
+    @property
+    def errand(self) -> Errand | None:
+        """What the next answer waits for; nobody else need do it, and ``work`` waits for it."""
+        return self._errand
+
+    def _next_answer(self) -> m.Input | Errand | None:
+        if self._errand is not None:
+            errand, self._errand = self._errand, None
+            errand.wait()
+        return next(self._due[0], None)
 
     def _next_input(self) -> m.Input | None:
         """Return what the machine is to be given next, or None if some bytes were used up."""
@@ -323,10 +342,11 @@ class Connection:
             self._due.clear()
             self._came.clear()
             self._jobs.clear()
+            self._errand = None
         elif isinstance(given, m.PeerProven):
             self._choose_module(given.verifier)
 
-    def _do(self, effect: m.Effect, said: list[m.Outgoing]) -> Iterator[m.Input] | None:
+    def _do(self, effect: m.Effect, said: list[m.Outgoing]) -> Iterator[m.Input | Errand] | None:
         """Do one thing; return the answers if it was a question."""
         match effect:
             case m.SendModule() | m.SendFacts() | m.SendRecord() | m.EndPhase():
@@ -351,7 +371,7 @@ class Connection:
                 return self._answer(effect)
         return None
 
-    def _answer(self, question: m.Question) -> Iterator[m.Input]:
+    def _answer(self, question: m.Question) -> Iterator[m.Input | Errand]:
         """Answer a question; a failure is an answer too."""
         try:
             match question:

@@ -29,6 +29,7 @@ from lace.driving.saving import Job, Storing
 from lace.errors import Code, TransportError
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.foreign import Job as Errand
 from lace.stream.binding import WORKING, farewell
 from lace.tai import Tai
 from lace.transport.base import CHUNK, ByteStream
@@ -39,6 +40,7 @@ _AHEAD: Final = 2 * CHUNK  # bytes that are read, but not yet handed on
 _PHASES_UNSENT: Final = 2  # ended by us, but not yet taken by the peer
 _WRITE: Final = 1 << 16  # bytes that must be taken before the peer counts as silent
 _LAST_WORD_SECONDS: Final = 1.0
+_GONE_SECONDS: Final = 1.0  # after which nothing is done elsewhere for a peer that has gone
 _WORKING_SECONDS: Final = 5.0  # of work, after which the peer is told that it goes on
 _VALIDATING: Final = 4  # threads at most: a part of their work is done by one at a time
 
@@ -108,6 +110,8 @@ class Exchange:
         self._working = 0  # what is being done for this exchange in other threads
         self._tells: asyncio.TimerHandle | None = None
         self._pace = Pace()
+        self._errand: Errand | None = None  # what is waited for
+        self._is_over = False  # the peer sends no more
         self._is_unheard = False  # nothing can be sent any more
         self._outbox: deque[tuple[bytes, bool]] = deque()  # with whether a phase ends there
         self._unsent = 0  # bytes in the outbox
@@ -122,6 +126,8 @@ class Exchange:
 
     def give(self, order: m.Order | m.StreamFailed) -> None:
         """Hand over an order of this side's own (``Woken``, ``CloseRequested``, …)."""
+        if isinstance(order, m.StreamFailed):
+            self._cancel_errand()
         self._put(order)
 
     def drop(self, why: m.StreamFailed, seconds: float) -> None:
@@ -180,6 +186,8 @@ class Exchange:
                 await self._moved.wait()
         await self._do(came)
         while self.connection.has_work:  # others have their turn in between
+            if self.connection.errand is not None:
+                await self._wait(self.connection.errand)
             await self._do(None)
         if isinstance(came, bytes):
             self._ahead -= len(came)
@@ -225,6 +233,35 @@ class Exchange:
                     connection.receive_failure(came, now)
                 case _:
                     connection.tell(came, now)
+
+    async def _wait(self, errand: Errand) -> None:
+        """Wait for what is done elsewhere, as long as the peer is there to hear of it."""
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+
+        def note() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # the loop may be gone already
+                loop.call_soon_threadsafe(note)
+
+        self._errand = errand
+        errand.when_done(tell)
+        if self._is_over:
+            loop.call_later(_GONE_SECONDS, self._cancel_errand)
+        self._begin_work()
+        try:
+            await done
+        finally:
+            self._end_work()
+            self._errand = None
+            errand.cancel()  # does nothing to what is done
+
+    def _cancel_errand(self) -> None:
+        if self._errand is not None:
+            self._errand.cancel()
 
     def _pass_on(self) -> None:
         """Send what the connection says, begin its jobs, set its timer, and tell what happened."""
@@ -304,6 +341,8 @@ class Exchange:
         except TransportError as error:
             if error.code is not Code.TRANSPORT_LOST:
                 self._put(m.StreamFailed(error.code, error.message))
+        self._is_over = True
+        loop.call_later(_GONE_SECONDS, self._cancel_errand)
         self._put(_Over())
 
     # --- writing ---

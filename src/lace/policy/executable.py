@@ -17,6 +17,7 @@ from lace.datalog.explain import Explainer, FailedRule, Proof
 from lace.datalog.source import Fact, MemorySource, Row, check_fact
 from lace.ids import is_record_hash
 from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.foreign import Foreign, Steps, finish
 from lace.policy.origin import Operand
 from lace.policy.own import OwnRules
 from lace.policy.plan import ExchangePlan
@@ -86,6 +87,11 @@ class ExchangePolicy:
     source: LocalFacts
     exposure: Exposure = field(default_factory=Exposure)
     limits: Limits = DEFAULT_LIMITS
+    foreign: Foreign | None = None
+    """Where rules of the peer are evaluated that are not one's own, too; None for here.
+
+    If it is given, whoever makes this goes through the steps of ``start`` first.
+    """
     _local: OwnRules = field(init=False)
     _peer: PeerSelection = field(init=False)
     _facets: MemorySource = field(init=False)
@@ -93,12 +99,28 @@ class ExchangePolicy:
     _lowered: OwnRules = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.foreign is None:
+            finish(self.start())
+
+    def start(self) -> Steps[None]:
+        """Evaluate everything from scratch."""
         local, peer, limits = self.local, self.peer, self.limits
         self._local = OwnRules(local.module.program, self.source, FACETS, limits)
+        foreign = self.foreign
+        if foreign and (peer.module.id == local.module.id or not foreign.is_needed(peer.module)):
+            foreign = None
         self._peer = PeerSelection(
-            peer.module, self.source, self.exposure, peer.viewer, self._local, limits
+            peer.module, self.source, self.exposure, peer.viewer, self._local, limits, foreign
         )
+        yield from self._peer.start()
         self._facets, self._lowered = self._lowering()
+
+    def hand_over(self, foreign: Foreign | None) -> None:
+        """Go on for another connection: it may have another place for the peer's rules."""
+        if (self.foreign is None) == (foreign is None):
+            self.foreign = foreign
+            if self._peer.foreign is not None:
+                self._peer.foreign = foreign
 
     def _lowering(self) -> tuple[MemorySource, OwnRules]:
         """Return what both operands select, and what the lowering makes of it."""
@@ -146,6 +168,12 @@ class ExchangePolicy:
 
     def apply(self, added: Iterable[Fact] = (), removed: Iterable[Fact] = ()) -> PolicyChange:
         """Change the facts of this side; return how MaySend and MayRequest changed."""
+        return finish(self.following(added, removed))
+
+    def following(
+        self, added: Iterable[Fact] = (), removed: Iterable[Fact] = ()
+    ) -> Steps[PolicyChange]:
+        """Do the same in steps."""
         came, gone = net_change(self.source, added, removed)
         for fact in came:
             check_fact(fact, self.limits)
@@ -153,12 +181,13 @@ class ExchangePolicy:
             swap(self.source, gone=gone, came=came)
             change = LocalChange(self.source, came, gone, PLAIN_SCHEMA)
             mine = self._local.follow(change)
-            theirs = self._peer.follow(change, mine.get(SELECT_HAVE, Change()))
+            theirs = yield from self._peer.follow(change, mine.get(SELECT_HAVE, Change()))
             return self._lower(mine, theirs, change)
         except BaseException:
             # All of it or nothing: back to the facts before, and to what follows from them.
             swap(self.source, gone=came, came=gone)
-            self.__post_init__()
+            if self.foreign is None:  # else nobody goes on with it
+                finish(self.start())
             raise
 
     def _lower(

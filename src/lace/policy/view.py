@@ -8,10 +8,10 @@ same way, as far as the view shows it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import Final, Literal
 
@@ -24,6 +24,7 @@ from lace.datalog.source import FactSource, MemorySource, Row
 from lace.errors import Code, LimitExceeded, PolicyError
 from lace.limits import DEFAULT_LIMITS, UNCOUNTED, Limits
 from lace.policy.apart import Guard
+from lace.policy.foreign import Foreign, ForeignRules, Job, Steps
 from lace.policy.mentions import Mentions
 from lace.policy.module import Facet, PolicyModule
 from lace.policy.origin import Viewer
@@ -41,6 +42,8 @@ from lace.vocabulary import (
 )
 
 _RECORD_FACTS: Final = {p.name: p.arity + 1 for p in RECORD_FACTS}
+
+_ELSEWHERE: Final[tuple[Job, ...]] = ()  # all is done here
 
 FACETS: Final = (SELECT_HAVE, SELECT_ADVERTISED)
 """What a selector says."""
@@ -229,6 +232,8 @@ class PeerSelection:
     selected: OwnRules
     """What this side selects itself."""
     limits: Limits = DEFAULT_LIMITS
+    foreign: Foreign | None = None
+    """Where the peer's rules are evaluated; None for here."""
     _visible: VisibleRecords = field(init=False)
     _mentions: Mentions = field(init=False)
     """The record facts that the peer's rules look at."""
@@ -236,14 +241,17 @@ class PeerSelection:
     """The view shows no more of them than this."""
     _seen: int = field(init=False)
     """So many facts are seen by the peer's rules: they may work in proportion to it."""
-    _evaluation: Evaluation = field(init=False)
+    _rules: ForeignRules = field(init=False)
 
     def __post_init__(self) -> None:
         self._visible = VisibleRecords(
             self.exposure, self.viewer, self.facts, self.selected, self.limits
         )
         self._mentions = Mentions.of([self.module])
-        self._evaluation = self._evaluated()
+
+    def start(self) -> Steps[None]:
+        """Evaluate the peer's rules; nothing else may be asked before that."""
+        self._rules = yield from self._evaluated()
 
     @property
     def visible(self) -> Collection[str]:
@@ -252,13 +260,18 @@ class PeerSelection:
 
     def rows(self, facet: Predicate) -> AbstractSet[Row]:
         """Return what the peer's rules select."""
-        return self._evaluation.rows(facet)
+        return self._rules.rows(facet)
 
     def explainer(self) -> Explainer:
         """Return what explains the peer's rules, by what they see."""
-        return Explainer(self._evaluation)
+        rules = self._rules
+        if not isinstance(rules, _RulesHere):
+            rules = _evaluate_here(self.module, self._shown(self._view), self._limits_now)
+        rules.evaluation.source = self._view  # it follows changes
+        rules.evaluation.limit(self.limits)  # whoever asks why is not the peer
+        return Explainer(rules.evaluation)
 
-    def follow(self, change: LocalChange, selected: Change) -> dict[Predicate, Change]:
+    def follow(self, change: LocalChange, selected: Change) -> Steps[dict[Predicate, Change]]:
         """Follow a change of the local facts, and of what this side selects itself.
 
         Returns how the facets changed.
@@ -267,7 +280,8 @@ class PeerSelection:
         now = self._visible.records
         size = len(now) + self.facts.count_at_most(ADVERTISED)
         if is_large(change.count_visible(turned, now), size):
-            before, self._evaluation = self._evaluation, self._evaluated()
+            before = self._rules
+            yield from self.start()
             return {f: Change.between(before.rows(f), self.rows(f)) for f in FACETS}
         was = {
             record for record in change.records | turned if (record in now) != (record in turned)
@@ -278,19 +292,25 @@ class PeerSelection:
         old, new = _shown(was, change.before, moved), _shown(now, change.after, moved)
         self._limit(self._at_most + new.size_at_most())
         self._seen += self._shown(new).size_at_most() - self._shown(old).size_at_most()
-        self._evaluation.limit(self.limits.for_peer(self._seen))
-        return follow(self._evaluation, old, new)
+        whole = partial(self._shown, self._view)
+        return (yield from self._rules.follow(old, new, self._limits_now, whole))
 
-    def _evaluated(self) -> Evaluation:
+    @property
+    def _view(self) -> QueryView:
+        return QueryView(self.facts, self._visible.records)
+
+    @property
+    def _limits_now(self) -> Limits:
+        return self.limits.for_peer(self._seen)
+
+    def _evaluated(self) -> Steps[ForeignRules]:
         """Evaluate the peer's rules over what the view shows."""
-        view = QueryView(self.facts, self._visible.records)
         self._limit(self.facts.size_at_most())
-        shown = self._shown(view)
+        shown = self._shown(self._view)
         self._seen = shown.size_at_most()
-        limits = self.limits.for_peer(self._seen)
-        made = evaluate(self.module.program, shown, outputs=FACETS, limits=limits)
-        made.source = view  # it follows changes
-        return made
+        if self.foreign is None:
+            return _evaluate_here(self.module, shown, self._limits_now)
+        return (yield from self.foreign.evaluate(self.module, shown, self._limits_now))
 
     def _shown(self, view: FactSource) -> MemorySource:
         """Return what a view shows of all that the peer's rules look at, and nothing else.
@@ -314,11 +334,31 @@ class PeerSelection:
         """
         limit = self.limits.base_facts
         if at_most > limit:
-            view = QueryView(self.facts, self._visible.records)
-            at_most = sum(len(set(rows)) for _, rows in self._mentions.rows(view))
+            at_most = sum(len(set(rows)) for _, rows in self._mentions.rows(self._view))
             if at_most > limit:
                 raise LimitExceeded("base_facts", configured=limit, observed=at_most)
         self._at_most = at_most
+
+
+@dataclass(slots=True)
+class _RulesHere:
+    """The rules of a peer, evaluated in this process."""
+
+    evaluation: Evaluation
+
+    def rows(self, facet: Predicate) -> AbstractSet[Row]:
+        return self.evaluation.rows(facet)
+
+    def follow(
+        self, old: MemorySource, new: MemorySource, limits: Limits, _: Callable[[], MemorySource]
+    ) -> Steps[dict[Predicate, Change]]:
+        yield from _ELSEWHERE
+        self.evaluation.limit(limits)
+        return follow(self.evaluation, old, new)
+
+
+def _evaluate_here(module: PolicyModule, shown: MemorySource, limits: Limits) -> _RulesHere:
+    return _RulesHere(evaluate(module.program, shown, outputs=FACETS, limits=limits))
 
 
 def _shown(visible: Collection[str], *near: MemorySource) -> MemorySource:

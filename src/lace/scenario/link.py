@@ -22,6 +22,7 @@ from lace.interlace.machine import Side
 from lace.interlace.phases import Phase
 from lace.limits import DEFAULT_LIMITS, FIXED, Limits
 from lace.policy.executable import ExchangePolicy
+from lace.policy.foreign import Job
 from lace.policy.view import Exposure
 from lace.record.facts import facts
 from lace.recordstore.base import RecordStore, StoreRecordId
@@ -39,7 +40,7 @@ class _Noting(StoreAnswers):
 
     evaluated = False
 
-    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
+    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated | Job]:
         self.evaluated = True
         yield from super().evaluate(asked)
 

@@ -113,6 +113,10 @@ class ServerLimits:
     """How long a connection may stay after a fixed point when nothing happens."""
     workers: int = 2
     """Threads that evaluate and store."""
+    rule_seconds: int = 10
+    """Processor time after which the operating system ends one evaluation of a peer's rules."""
+    rule_mib: int = 512
+    """Memory that a process may take which evaluates rules of peers."""
     grace_seconds: int = 10
     """How long exchanges may go on after the server was told to stop."""
 

@@ -31,6 +31,9 @@ _HELP: Final = {
         "Records of the store that were found changed, and put aside.",
     ),
     "lace_fixed_points_total": ("counter", "Fixed points that were reached."),
+    "lace_rules_waiting": ("gauge", "Evaluations of peers' rules that wait for a process."),
+    "lace_rules_evaluated": ("gauge", "Evaluations of peers' rules that a process began with."),
+    "lace_rules_stopped": ("gauge", "Processes that were ended over rules of a peer."),
     "lace_watch_failures_total": (
         "counter",
         "Times that a look at the store or at memory failed; each is soon repeated.",

@@ -22,6 +22,7 @@ from lace.errors import Code, Outcome, Status, StoreError
 from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.limits import FIXED, MIB
+from lace.policy.foreign import Job
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore
 from lace.recordstore.sqlite import SqliteStore
@@ -181,10 +182,13 @@ class MeteredAnswers(StoreAnswers):
             return StoreAnswers.save(self, records)
         return self.meter.save(self, records)
 
-    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
+    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated | Job]:
         """Answer, and ask a peer for nothing of whom nothing is stored."""
         for answer in StoreAnswers.evaluate(self, asked):
-            yield answer if self._takes else replace(answer, requestable=frozenset())
+            if self._takes or isinstance(answer, Job):
+                yield answer
+            else:
+                yield replace(answer, requestable=frozenset())
 
     def recall(self, asked: m.Recall) -> m.Recalled:
         return StoreAnswers.recall(self, replace(asked, link=self._link(asked.link)))

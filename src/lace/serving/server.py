@@ -7,11 +7,13 @@ phases and memory are bounded in all and for each peer; a peer that is too much 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,12 +31,14 @@ from lace.errors import Code, LaceError, TransportError
 from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
+from lace.policy.foreign import Foreign
 from lace.policy.module import PolicyModule
 from lace.recordstore.base import RecordStore, StoredRecord
 from lace.recordstore.sqlite import SqliteStore
 from lace.serving.grants import ServePolicy
 from lace.serving.metrics import Metrics
 from lace.serving.quota import Meter, MeteredAnswers, Quotas
+from lace.serving.workers import Workers
 from lace.stream.binding import Binding, Endpoint, farewell
 from lace.transport.address import Address, Scheme, parse_address
 from lace.transport.base import ByteStream, Listener
@@ -103,6 +107,12 @@ class Server:
         self._worker = ThreadPoolExecutor(threads, "lace") if threaded else None
         self._warm = WarmLinks()
         self._quotas = Quotas(store, policy)
+        self._workers = Workers(
+            max(2, os.cpu_count() or 1),
+            seconds=policy.limits.rule_seconds,
+            mebibytes=policy.limits.rule_mib,
+            own=(module for g in policy.grants for module in (*g.sync, *g.see, *g.store)),
+        )
         self._peers: dict[int, _Peer] = {}
         self._hosts: Counter[str] = Counter()
         self._entered: Counter[str] = Counter()  # by host, with those still in their handshake
@@ -121,6 +131,9 @@ class Server:
             "lace_connections": lambda: len(self._peers),
             "lace_memory_bytes": self._memory,
             "lace_store_records": store.count,
+            "lace_rules_waiting": lambda: self._workers.waiting,
+            "lace_rules_evaluated": lambda: self._workers.started,
+            "lace_rules_stopped": lambda: self._workers.killed,
         }
 
     @property
@@ -208,6 +221,7 @@ class Server:
         self._note("stopping", connections=len(self._peers))
         for listener in self._listeners:
             await listener.close()
+        await asyncio.to_thread(self._workers.close)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._policy.limits.grace_seconds):
                 while self._peers:
@@ -263,7 +277,7 @@ class Server:
         connection = Connection.over(
             endpoint,
             module,
-            lambda side: self._answers(side, meter),
+            partial(self._answers, self._workers.for_peer(host, number), meter),
             base=Side(index=0, module=module, open=True, limits=policy.engine),
             limits=policy.engine,
             module_for=lambda proven: self._module_for(proven, meter),
@@ -278,9 +292,11 @@ class Server:
             rate_limit=RateLimit(policy.limits.bytes_per_minute, policy.limits.phases_per_minute),
         )
 
-    def _answers(self, side: Side, meter: Meter) -> StoreAnswers:
+    def _answers(self, foreign: Foreign, meter: Meter, side: Side) -> StoreAnswers:
         policy = self._policy
-        made = MeteredAnswers.of(self._store, side, policy.exposure, policy.engine, self._warm)
+        made = MeteredAnswers.of(
+            self._store, side, policy.exposure, policy.engine, self._warm, foreign
+        )
         assert isinstance(made, MeteredAnswers)
         made.meter = meter
         return made

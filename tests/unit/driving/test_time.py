@@ -31,6 +31,7 @@ from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.interlace.phases import Phase
 from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.foreign import Job
 from lace.record import Record, build_blob
 from lace.recordstore import MemoryStore
 from lace.recordstore.base import RecordStore
@@ -58,7 +59,7 @@ class Slow(StoreAnswers):
         self._work("recall")
         return super().recall(asked)
 
-    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
+    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated | Job]:
         self._work("evaluate")
         yield from super().evaluate(asked)
 

@@ -34,6 +34,7 @@ from lace.errors import LaceError, LimitExceeded, LocalProtocolError, Outcome, S
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement
 from lace.interlace.machine import InterlaceMachine, Side
+from lace.policy.foreign import Job
 from lace.policy.origin import SourceLabel
 from lace.policy.view import Exposure
 from lace.record import Record
@@ -220,7 +221,7 @@ class Failing(StoreAnswers):
         self._count("recall")
         return super().recall(asked)
 
-    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
+    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated | Job]:
         self._count("evaluate")
         for part in super().evaluate(asked):
             self._count("evaluate in part")
@@ -321,7 +322,7 @@ class Breaking(StoreAnswers):
         self._perhaps("recall")
         return super().recall(asked)
 
-    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated]:
+    def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated | Job]:
         self._perhaps("evaluate")
         yield from super().evaluate(asked)
 

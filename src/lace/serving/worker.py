@@ -1,0 +1,150 @@
+"""A process that evaluates rules of strangers, and nothing else: no store, no key, no network.
+
+It is given rules and what they may see, and says what they select. The operating system ends it
+when it takes more processor time for one question, or more memory, than it may. ``workers`` starts
+it.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import signal
+import struct
+import sys
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+
+from lace import collector
+from lace.datalog.ast import Predicate
+from lace.datalog.evaluate import Evaluation, evaluate
+from lace.datalog.maintain import follow
+from lace.datalog.source import MemorySource, Row
+from lace.errors import LaceError, LimitExceeded
+from lace.limits import MIB, UNCOUNTED, Limits
+from lace.policy.module import module_from_text
+from lace.vocabulary import PLAIN_SCHEMA, SELECT_ADVERTISED, SELECT_HAVE
+
+LENGTH: Final = struct.Struct(">I")
+FACETS: Final = (SELECT_HAVE, SELECT_ADVERTISED)
+Facts = list[tuple[str, int, list[Row]]]
+"""Name and arity of a predicate, and its rows."""
+
+_MOST_KEPT: Final = 400_000  # facts of all evaluations that are kept for the next question
+
+
+@dataclass(slots=True)
+class Worker:
+    """Evaluations by number; those that were not asked for longest go first."""
+
+    seconds: int
+    kept: OrderedDict[int, tuple[Evaluation, int]] = field(default_factory=OrderedDict)
+
+    def answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to one question, or why there is none."""
+        limit_time(self.seconds)
+        try:
+            with collector.paused():
+                return self._answer(question)
+        except LimitExceeded as error:
+            told = {"limit": error.limit, "configured": error.configured}
+            return {"exceeded": told | {"observed": error.observed}}
+        except LaceError as error:
+            return {"failed": [str(error.code), error.message]}
+
+    def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        number, limits = question["number"], Limits(**question["limits"])
+        if "rules" in question:
+            self.kept.pop(number, None)
+            shown = source_of(question["facts"])
+            program = module_from_text(question["rules"]).program
+            made = evaluate(program, shown, outputs=FACETS, limits=limits)
+            self._keep(number, made, shown.size_at_most())
+            return {"rows": [list(made.rows(facet)) for facet in FACETS]}
+        found = self.kept.pop(number, None)
+        if found is None:
+            return {"unknown": True}
+        made, size = found
+        made.limit(limits)
+        changes = follow(made, source_of(question["old"]), source_of(question["new"]))
+        self._keep(number, made, size)
+        moved = [changes.get(facet) for facet in FACETS]
+        return {"changes": [None if c is None else [[*c.removed], [*c.added]] for c in moved]}
+
+    def _keep(self, number: int, made: Evaluation, size: int) -> None:
+        self.kept[number] = made, size
+        while sum(size for _, size in self.kept.values()) > _MOST_KEPT and len(self.kept) > 1:
+            self.kept.popitem(last=False)
+
+
+def facts_of(source: MemorySource) -> Facts:
+    """Return facts in a form that can be sent."""
+    return [(p.name, p.arity, list(source.iterate(p))) for p in source.predicates()]
+
+
+def source_of(facts: Facts) -> MemorySource:
+    source = MemorySource(limits=UNCOUNTED, schema=PLAIN_SCHEMA)
+    for name, arity, rows in facts:
+        source.add_rows(Predicate(name, arity), rows)
+    return source
+
+
+def write(stream: IO[bytes], content: bytes) -> None:
+    stream.write(LENGTH.pack(len(content)))
+    stream.write(content)
+    stream.flush()
+
+
+def read(stream: IO[bytes]) -> bytes | None:
+    """Return the next message, or None at the end."""
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack(head)
+    content = stream.read(length)
+    return content if len(content) == length else None
+
+
+def limit_memory(mebibytes: int) -> None:
+    """Let the operating system refuse more memory than so much beside what is in use now."""
+    if sys.platform == "win32":
+        return  # there the work limit alone holds
+    import resource
+
+    statm = Path("/proc/self/statm")
+    pages = int(statm.read_text().split()[0]) if statm.exists() else 0
+    most = pages * resource.getpagesize() + mebibytes * MIB
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if hard == resource.RLIM_INFINITY or most < hard:
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+def limit_time(seconds: int) -> None:
+    """Let the operating system end this process after so much more processor time."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    most = int(used) + 1 + seconds
+    if hard == resource.RLIM_INFINITY or most < hard:
+        resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
+
+
+def main(arguments: Iterable[str]) -> None:
+    seconds, mebibytes = map(int, arguments)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
+    limit_memory(mebibytes)
+    worker = Worker(seconds)
+    questions, answers = sys.stdin.buffer, sys.stdout.buffer
+    while (asked := read(questions)) is not None:
+        answer = worker.answer(marshal.loads(asked))  # noqa: S302 (from the server that started it)
+        write(answers, json.dumps(answer).encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

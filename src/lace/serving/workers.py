@@ -1,0 +1,384 @@
+"""Rules of strangers run in processes that can be stopped (L70).
+
+A few workers are shared by all connections. Each has one question at a time. Who has used least
+goes first; who waits holds no thread. A worker that is killed takes with it what it has kept, and
+no more: whatever it knew can be told to another one.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from threading import Condition, Event, Thread
+from typing import Any, Final, cast
+
+from lace.clock import seconds_now
+from lace.datalog.ast import Predicate
+from lace.datalog.change import Change
+from lace.datalog.source import MemorySource, Row
+from lace.errors import Code, LimitExceeded, PolicyError
+from lace.limits import Limits
+from lace.policy.foreign import Foreign, ForeignRules, Job, Steps
+from lace.policy.module import PolicyModule
+from lace.serving.worker import FACETS, facts_of, read, write
+
+_MOST_REMEMBERED: Final = 10_000  # users whose use is added up
+
+_CODES: Final = {str(code): code for code in Code}
+
+User = str
+"""On whose account a question is: a host, and a connection from it."""
+
+
+@dataclass(eq=False)
+class Question(Job):
+    """One question to a worker, from its arrival to its answer."""
+
+    number: int
+    """Of the evaluation that it is about."""
+    user: User
+    content: Callable[[bool], dict[str, Any]]
+    """Makes it up, given whether the worker has not kept the evaluation."""
+    arrived: int
+    order: Workers
+    answer: dict[str, Any] = field(default_factory=dict)
+    _done: Event = field(default_factory=Event)
+    _calls: list[Callable[[], None]] = field(default_factory=list)
+
+    def wait(self) -> None:
+        self._done.wait()
+
+    def when_done(self, call: Callable[[], None]) -> None:
+        with self.order.lock:
+            if not self._done.is_set():
+                self._calls.append(call)
+                return
+        call()
+
+    def cancel(self) -> None:
+        self.order.cancel(self)
+
+    @property
+    def is_done(self) -> bool:
+        return self._done.is_set()
+
+    def settle(self, answer: dict[str, Any]) -> None:
+        """Give the answer; only the first one counts."""
+        with self.order.lock:
+            if self._done.is_set():
+                return
+            self.answer = answer
+            self._done.set()
+            calls, self._calls = self._calls, []
+        for call in calls:
+            call()
+
+    def result(self) -> dict[str, Any]:
+        """Return the answer, or raise what it says."""
+        if (exceeded := self.answer.get("exceeded")) is not None:
+            raise LimitExceeded(
+                exceeded["limit"],
+                configured=exceeded["configured"],
+                observed=exceeded["observed"],
+            )
+        if (failed := self.answer.get("failed")) is not None:
+            raise PolicyError(failed[1], code=_CODES[failed[0]])
+        return self.answer
+
+
+@dataclass(eq=False)
+class _Process:
+    """One worker, started when it is first needed, and again after it was killed."""
+
+    seconds: int
+    mebibytes: int
+    running: subprocess.Popen[bytes] | None = None
+    question: Question | None = None
+    kept: set[int] = field(default_factory=set)
+    """Evaluations that it may have kept."""
+
+    def ask(self, content: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the answer, or None if the process has ended over it."""
+        process = self.running
+        if process is None or process.poll() is not None:
+            process = self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            write(process.stdin, marshal.dumps(content))
+            answer = read(process.stdout)
+        except OSError:
+            answer = None
+        if answer is None:
+            self.kill()
+            return None
+        return cast("dict[str, Any]", json.loads(answer))
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.kill()
+        # -P: a file in the folder where a server was started must not take part.
+        command = [sys.executable, "-P", "-m", "lace.serving.worker"]
+        command += [str(self.seconds), str(self.mebibytes)]
+        self.running = subprocess.Popen(  # noqa: S603 (this interpreter and this package)
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        return self.running
+
+    def kill(self) -> None:
+        """End the process at once; the next question begins another one."""
+        process, self.running = self.running, None
+        self.kept.clear()
+        if process is not None:
+            process.kill()
+            for stream in (process.stdin, process.stdout):
+                with suppress(OSError):
+                    assert stream is not None
+                    stream.close()
+            process.wait()
+
+
+class Workers:
+    """A few processes, and everybody who waits for one."""
+
+    def __init__(
+        self,
+        processes: int,
+        *,
+        seconds: int,
+        mebibytes: int,
+        own: Iterable[PolicyModule] = (),
+    ) -> None:
+        self.lock = Condition()
+        self.own = frozenset(module.id for module in own)
+        """Modules that are not a stranger's, whoever brings them."""
+        self.started = 0
+        """Questions that a worker has begun with."""
+        self.killed = 0
+        """Workers that were ended over a question."""
+        self._processes = [_Process(seconds, mebibytes) for _ in range(processes)]
+        self._waiting: list[Question] = []
+        self._used: dict[User, float] = {}
+        self._numbers = count(1)
+        self._arrivals = count(1)
+        self._closed = False
+        self._threads: list[Thread] = []
+
+    def for_peer(self, host: str, connection: int) -> PeerRules:
+        """Return the place where the rules of one connection are evaluated."""
+        return PeerRules(self, f"{host} {connection}")
+
+    @property
+    def waiting(self) -> int:
+        """How many questions wait for a worker."""
+        return len(self._waiting)
+
+    def ask(self, number: int, user: User, content: Callable[[bool], dict[str, Any]]) -> Question:
+        """Put a question; it waits until a worker has time for it."""
+        question = Question(number, user, content, next(self._arrivals), self)
+        with self.lock:
+            if not self._closed:
+                self._start_threads()
+                self._waiting.append(question)
+                self.lock.notify_all()
+                return question
+        question.settle(_STOPPED)
+        return question
+
+    def new_number(self) -> int:
+        return next(self._numbers)
+
+    def cancel(self, question: Question) -> None:
+        """End a question, and the process that works on it."""
+        with self.lock:
+            if question in self._waiting:
+                self._waiting.remove(question)
+            for process in self._processes:
+                if process.question is question and process.running is not None:
+                    process.running.kill()
+        question.settle(_STOPPED)
+
+    def close(self) -> None:
+        """End everything at once: whoever waits hears that it was stopped."""
+        with self.lock:
+            self._closed = True
+            waiting, self._waiting = self._waiting, []
+            working = [p.question for p in self._processes if p.question is not None]
+            self.lock.notify_all()
+        for question in (*waiting, *working):
+            self.cancel(question)
+        for thread in self._threads:
+            thread.join()
+
+    # --- one thread for each process, which waits and does nothing else ---
+
+    def _start_threads(self) -> None:
+        if not self._threads:
+            self._threads = [
+                Thread(target=self._run, args=(process,), name="lace-rules", daemon=True)
+                for process in self._processes
+            ]
+            for thread in self._threads:
+                thread.start()
+
+    def _run(self, process: _Process) -> None:
+        while (question := self._take(process)) is not None:
+            self._work(process, question)
+        process.kill()
+
+    def _take(self, process: _Process) -> Question | None:
+        """Wait for the question of whoever has used least, or None at the end."""
+        with self.lock:
+            while not self._closed:
+                mine = [question for question in self._waiting if self._is_for(question, process)]
+                if mine:
+                    chosen = min(mine, key=lambda question: self._rank(question, process))
+                    self._waiting.remove(chosen)
+                    process.question = chosen
+                    self.started += 1
+                    return chosen
+                self.lock.wait()
+        return None
+
+    def _is_for(self, question: Question, process: _Process) -> bool:
+        """Whether no other process is free that has kept what the question is about."""
+        return question.number in process.kept or not any(
+            other.question is None and question.number in other.kept for other in self._processes
+        )
+
+    def _rank(self, question: Question, process: _Process) -> tuple[float, float, bool, int]:
+        return (
+            round(self._used.get(_host(question.user), 0.0)),
+            self._used.get(question.user, 0.0),
+            question.number not in process.kept,
+            question.arrived,
+        )
+
+    def _work(self, process: _Process, question: Question) -> None:
+        began, wanted = seconds_now(), not question.is_done
+        answer = _ask(process, question) if wanted else None
+        with self.lock:
+            process.question = None
+            self._account(question.user, seconds_now() - began)
+            if answer is not None:
+                process.kept.add(question.number)
+            elif wanted:
+                self.killed += 1
+        question.settle(answer or _STOPPED)
+
+    def _account(self, user: User, seconds: float) -> None:
+        if len(self._used) > _MOST_REMEMBERED:
+            self._used.clear()
+        for account in (user, _host(user)):
+            self._used[account] = self._used.get(account, 0.0) + seconds
+
+
+def _ask(process: _Process, question: Question) -> dict[str, Any] | None:
+    """Return the answer of a process, or None if it has ended over the question."""
+    try:
+        answer = process.ask(question.content(question.number not in process.kept))
+        if answer is not None and answer.get("unknown"):
+            answer = process.ask(question.content(True))
+    except Exception as error:  # noqa: BLE001 (this question fails, and the process goes on)
+        return {"failed": [str(Code.POLICY_STOPPED), f"{type(error).__name__}: {error}"]}
+    return answer
+
+
+def _host(user: User) -> User:
+    return user.partition(" ")[0]
+
+
+_STOPPED: Final[dict[str, Any]] = {
+    "failed": [str(Code.POLICY_STOPPED), "the evaluation of a peer's rules was stopped"]
+}
+
+
+@dataclass(slots=True)
+class PeerRules(Foreign):
+    """Where the rules of one connection are evaluated."""
+
+    workers: Workers
+    user: User
+
+    def is_needed(self, module: PolicyModule) -> bool:
+        return module.id not in self.workers.own
+
+    def evaluate(
+        self, module: PolicyModule, shown: MemorySource, limits: Limits
+    ) -> Steps[ForeignRules]:
+        number = self.workers.new_number()
+        whole = _whole(number, module, limits, shown)
+        question = self.workers.ask(number, self.user, lambda _: whole)
+        yield question
+        rows = question.result()["rows"]
+        return _Remote(self, module, number, *({tuple(row) for row in some} for some in rows))
+
+
+def _whole(
+    number: int, module: PolicyModule, limits: Limits, shown: MemorySource
+) -> dict[str, Any]:
+    return {
+        "number": number,
+        "rules": module.text,
+        "limits": asdict(limits),
+        "facts": facts_of(shown),
+    }
+
+
+@dataclass(slots=True)
+class _Remote(ForeignRules):
+    """What a worker has said of the rules of a peer."""
+
+    place: PeerRules
+    module: PolicyModule
+    number: int
+    have: set[Row]
+    advertised: set[Row]
+
+    def rows(self, facet: Predicate) -> AbstractSet[Row]:
+        return self.have if facet == FACETS[0] else self.advertised
+
+    def follow(
+        self,
+        old: MemorySource,
+        new: MemorySource,
+        limits: Limits,
+        whole: Callable[[], MemorySource],
+    ) -> Steps[dict[Predicate, Change]]:
+        change = {
+            "number": self.number,
+            "limits": asdict(limits),
+            "old": facts_of(old),
+            "new": facts_of(new),
+        }
+
+        def content(forgotten: bool) -> dict[str, Any]:
+            # Nothing changes before there is an answer, so that all of it can be had later, too.
+            return _whole(self.number, self.module, limits, whole()) if forgotten else change
+
+        question = self.place.workers.ask(self.number, self.place.user, content)
+        yield question
+        answer = question.result()
+        changes: dict[Predicate, Change] = {}
+        for index, facet in enumerate(FACETS):
+            rows = self.have if facet == FACETS[0] else self.advertised
+            if "changes" in answer:
+                moved: list[list[Row]] = answer["changes"][index] or [[], []]
+                removed, added = ({tuple(row) for row in some} for some in moved)
+            else:
+                now = {tuple(row) for row in answer["rows"][index]}
+                removed, added = rows - now, now - rows
+            rows -= removed
+            rows |= added
+            if removed or added:
+                changes[facet] = Change(removed, added)
+        return changes

@@ -1,0 +1,296 @@
+"""Rules of strangers in processes of their own: the same answers, and they can be stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from meeting import within
+from servers import policy, served
+from wires import notes, store_of
+
+from lace.driving.client import Client
+from lace.errors import Code, LimitExceeded, PolicyError
+from lace.interlace import messages as m
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.executable import ExchangePolicy
+from lace.policy.foreign import finish
+from lace.policy.module import module_from_text
+from lace.policy.origin import Party, label_operands
+from lace.policy.plan import ExchangePlan
+from lace.policy.view import FACETS, Exposure
+from lace.recordstore import MemoryStore
+from lace.rules import LocalFacts
+from lace.selectors import selector
+from lace.serving.workers import Question, Workers
+
+MINE = module_from_text("SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n")
+THEIRS = module_from_text(
+    "Named(P,N) :- Field(P,'Name',_,N), not Field(P,'Hidden',_,_).\n"
+    "SelectHave(P) :- Named(P,_), Cardinality(Named(_,_),'<','30').\n"
+    "SelectHave(P) :- Named(P,N), Advertised(N,_).\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Name',_,N), Named(_,N).\n"
+)
+# Far more than any limit of the engine allows; the limits are lifted where it is used.
+ENDLESS = module_from_text(
+    "Big(P,Q,R,T) :- Have(P), Have(Q), Have(R), Have(T).\n"
+    "SelectHave(P) :- Big(P,_,_,_).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+)
+WITHOUT_LIMITS = Limits(peer_work=1 << 60, work=1 << 60, derived_facts=1 << 60)
+
+
+@pytest.fixture
+def workers() -> Iterator[Workers]:
+    made = Workers(2, seconds=20, mebibytes=512)
+    yield made
+    made.close()
+
+
+def policy_of(
+    theirs: Any,
+    facts: list[tuple[str, ...]],
+    workers: Workers | None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> ExchangePolicy:
+    plan = ExchangePlan(label_operands(Party(index=0, module=MINE), Party(index=1, module=theirs)))
+    foreign = None if workers is None else workers.for_peer("host", 1)
+    source = LocalFacts(facts, limits)
+    made = ExchangePolicy(plan, 0, source, Exposure(default="everything"), limits, foreign)
+    if foreign is not None:
+        finish(made.start())
+    return made
+
+
+def some_facts(chance: random.Random) -> list[tuple[str, ...]]:
+    record, name = f"P{chance.randrange(40)}", f"n{chance.randrange(20)}"
+    return chance.choice(
+        [
+            [("Have", record), ("Field", record, "Name", "0", name)],
+            [("Field", record, "Hidden", "0", "x")],
+            [("Advertised", name, "s")],
+            [("Advertised", record, "s"), ("AdvertisedField", record, "s", "Name", "0", name)],
+        ]
+    )
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_worker_selects_what_this_process_selects(workers: Workers, forgets: bool) -> None:
+    """Whatever comes and goes, and whatever a worker has forgotten in between."""
+    chance = random.Random(7)
+    start = [fact for _ in range(60) for fact in some_facts(chance)]
+    here, there = policy_of(THEIRS, start, None), policy_of(THEIRS, start, workers)
+    for step in range(60):
+        added, removed = some_facts(chance), some_facts(chance)
+        if forgets and step % 7 == 0:
+            for process in workers._processes:
+                process.kill()
+        assert there.apply(added, removed) == here.apply(added, removed)
+        for facet in FACETS:
+            assert set(there.peer_selects(facet)) == set(here.peer_selects(facet))
+    assert workers.started == 61
+    ours, theirs = (p.explainers()[1].evaluation for p in (here, there))
+    assert set(ours.facts()) == set(theirs.facts())
+
+
+def test_limits_hold_in_a_worker_as_they_do_here(workers: Workers) -> None:
+    limits = Limits(peer_work=2_000, peer_work_per_fact=0)
+    facts: list[tuple[str, ...]] = [("Have", f"P{i}") for i in range(100)]
+    reasons = []
+    for place in (None, workers):
+        with pytest.raises(LimitExceeded) as raised:
+            policy_of(ENDLESS, facts, place, limits)
+        reasons.append((raised.value.limit, raised.value.configured, raised.value.observed))
+    assert reasons[0] == reasons[1]
+
+
+def test_rules_of_ones_own_stay_here(workers: Workers) -> None:
+    policy_of(MINE, [("Have", "P0")], workers)
+    assert workers.started == 0
+
+
+needs_limits = pytest.mark.skipif(sys.platform == "win32", reason="it cannot limit a process")
+
+
+@needs_limits
+def test_the_system_ends_what_takes_too_long() -> None:
+    workers = Workers(1, seconds=1, mebibytes=4096)
+    try:
+        with pytest.raises(PolicyError) as raised:
+            policy_of(endless_in_time(), [("Have", f"P{i}") for i in range(3000)], workers,
+                      WITHOUT_LIMITS)  # fmt: skip
+        assert raised.value.code is Code.POLICY_STOPPED
+        assert workers.killed == 1
+        assert not policy_of(THEIRS, [], workers).may_send, "the next one begins anew"
+    finally:
+        workers.close()
+
+
+def endless_in_time() -> Any:
+    return module_from_text(
+        "Big('x') :- Have(P), Have(Q), Have(R), P != Q, Q != R, P != R, Field(P,'A',_,_).\n"
+        "SelectHave(P) :- Have(P), not Big(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+        "Big('x') :- Have(P), Have(Q), Have(R), P != Q, Q != R, P != R.\n"
+    )
+
+
+@needs_limits
+def test_the_system_ends_what_takes_too_much_memory() -> None:
+    workers = Workers(1, seconds=60, mebibytes=48)
+    try:
+        with pytest.raises(PolicyError) as raised:
+            policy_of(ENDLESS, [("Have", f"P{i}") for i in range(100)], workers, WITHOUT_LIMITS)
+        assert raised.value.code is Code.POLICY_STOPPED
+        assert workers.killed == 1
+    finally:
+        workers.close()
+
+
+def test_a_job_that_nobody_waits_for_is_ended_at_once(workers: Workers) -> None:
+    stopped: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            policy_of(ENDLESS, [("Have", f"P{i}") for i in range(300)], workers, WITHOUT_LIMITS)
+        except PolicyError as error:
+            stopped.append(error)
+
+    thread = Thread(target=work)
+    thread.start()
+    question = at_work(workers)
+    question.cancel()
+    thread.join()
+    assert isinstance(stopped[0], PolicyError)
+    assert stopped[0].code is Code.POLICY_STOPPED
+
+
+def at_work(workers: Workers) -> Question:
+    """Return the question that a worker is working on, as soon as there is one."""
+    while True:
+        with workers.lock:
+            for process in workers._processes:
+                if process.question is not None and process.running is not None:
+                    return process.question
+
+
+def test_closing_ends_what_works_and_what_waits() -> None:
+    workers = Workers(1, seconds=60, mebibytes=512)
+    ends: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            policy_of(ENDLESS, [("Have", f"P{i}") for i in range(300)], workers, WITHOUT_LIMITS)
+        except PolicyError as error:
+            ends.append(error)
+
+    threads = [Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    at_work(workers)
+    while workers.waiting < 2:
+        time.sleep(0.01)
+    workers.close()
+    for thread in threads:
+        thread.join()
+    assert len(ends) == 3
+    with pytest.raises(PolicyError, match="stopped"):
+        policy_of(THEIRS, [], workers)
+
+
+def test_who_has_used_least_goes_first() -> None:
+    """Ten questions of one connection do not keep the one of another waiting."""
+    workers = Workers(1, seconds=60, mebibytes=512)
+    begun: list[str] = []
+    go = Event()
+
+    def content(user: str) -> Any:
+        def make(_: bool) -> dict[str, Any]:
+            begun.append(user)
+            if user == "blocks 0":
+                go.wait()
+            raise RuntimeError("no question after all")
+
+        return make
+
+    first = workers.ask(1, "blocks 0", content("blocks 0"))
+    at_once = [workers.ask(9, f"greedy {i % 2}", content(f"greedy {i % 2}")) for i in range(10)]
+    with workers.lock:
+        workers._account("greedy 0", 5)
+        workers._account("greedy 1", 3)
+    last = workers.ask(3, "modest 0", content("modest 0"))
+    go.set()
+    for question in (first, *at_once, last):
+        question.wait()
+    workers.close()
+    assert begun[:3] == ["blocks 0", "modest 0", "greedy 1"]
+
+
+def test_a_worker_knows_neither_store_nor_key_nor_network() -> None:
+    """What it imports is the rule engine and the vocabulary."""
+    listed = subprocess.run(
+        [sys.executable, "-c",
+         "import sys, lace.serving.worker; print(*sys.modules)"],
+        capture_output=True, text=True, check=True, env=os.environ,
+    ).stdout.split()  # fmt: skip
+    for name in ("sqlite3", "socket", "ssl", "asyncio", "lace.keyring", "lace.transport"):
+        assert name not in listed, name
+
+
+# --- a server ---
+
+
+def test_a_server_evaluates_strangers_rules_elsewhere_and_its_own_here() -> None:
+    rules = '[[allow]]\nwho = "anyone"\nsync = ["//g//notes//"]\n'
+    everything = notes(30)
+
+    async def work() -> tuple[int, int]:
+        counts = []
+        async with served(store_of(everything), policy(rules)) as host:
+            for module in (selector("//g//notes//"), THEIRS_OF_NOTES):
+                near = Client(store=MemoryStore(), module=module, exposure=Exposure())
+                ended = await near.sync(host.address)
+                assert isinstance(ended, m.Closed), ended
+                assert near.store.count() == 30
+                counts.append(host.server._workers.started)
+        return counts[0], counts[1]
+
+    own, foreign = within(work())
+    assert own == 0, "it is in the server's own policy"
+    assert foreign > 0
+
+
+THEIRS_OF_NOTES = module_from_text(
+    "SelectHave(P) :- Field(P,'App',_,'notes').\n"
+    "SelectAdvertised(P,S) :- AdvertisedField(P,S,'App',_,'notes').\n"
+)
+
+
+def test_a_peer_that_goes_takes_its_evaluation_with_it() -> None:
+    rules = (
+        '[[allow]]\nwho = "anyone"\nsync = ["//g//notes//"]\n[engine]\n'
+        "peer_work = 1000000000000\nwork = 1000000000000\nderived_facts = 1000000000\n"
+        "[limits]\nrule_mib = 4096\nrule_seconds = 600\n"
+    )
+
+    async def work() -> None:
+        async with served(store_of(notes(3000)), policy(rules)) as host:
+            near = Client(store=MemoryStore(), module=endless_in_time(), exposure=Exposure())
+            exchange = await near.dial(host.address)
+            task = asyncio.create_task(exchange.run())
+            while not any(p.question for p in host.server._workers._processes):
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await host.until("aborted")
+            assert host.server._workers.killed == 1
+
+    within(work())
