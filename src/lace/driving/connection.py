@@ -145,13 +145,16 @@ class Connection:
 
     # --- what comes ---
 
-    def receive_data(self, data: bytes, now: Tai, most: int | None = None) -> None:
+    def receive_data(
+        self, data: bytes, now: Tai, most: int | None = None, *, waits: bool = True
+    ) -> None:
         """Take bytes of the peer, cut anywhere.
 
         With ``most``, only about so many of them are looked at before ``work`` is called again.
+        Unless it ``waits``, whatever has to look at records is left to ``work``, too.
         """
         self._came.append(_Chunk(self._inputs(data), len(data)))
-        self.work(now, most)
+        self.work(now, most, waits=waits)
 
     def _inputs(self, data: bytes) -> Iterator[m.Input]:
         """Yield what bytes amount to, each when the one before was dealt with."""
@@ -221,7 +224,7 @@ class Connection:
         """Whether to hand over nothing more of the peer's before another job is done."""
         return bool(self._came) and self._is_held_up
 
-    def work(self, now: Tai, most: int | None = None) -> None:
+    def work(self, now: Tai, most: int | None = None, *, waits: bool = True) -> None:
         """Go on until nothing is left to do, or until there is something to send before that.
 
         With ``most``, the call ends after about so many bytes of the peer, so that others can have
@@ -236,7 +239,7 @@ class Connection:
                 if given is not None:
                     taken += max(_LEAST, _size(given))
                     self._step(given, now)
-            elif self._pieces:
+            elif self._pieces or not waits:
                 break
             elif (answer := self._next_answer()) is not None:
                 if isinstance(answer, Errand):

@@ -40,7 +40,8 @@ _AHEAD: Final = 2 * CHUNK  # bytes that are read, but not yet handed on
 _PHASES_UNSENT: Final = 2  # ended by us, but not yet taken by the peer
 _WRITE: Final = 1 << 16  # bytes that must be taken before the peer counts as silent
 _LAST_WORD_SECONDS: Final = 1.0
-_GONE_SECONDS: Final = 1.0  # after which nothing is done elsewhere for a peer that has gone
+_SMALL: Final = 1 << 12  # bytes that are sooner looked at than handed to another thread
+_GONE_SECONDS: Final = 0.5  # after which nothing is done elsewhere for a peer that has gone
 _WORKING_SECONDS: Final = 5.0  # of work, after which the peer is told that it goes on
 _VALIDATING: Final = 4  # threads at most: a part of their work is done by one at a time
 
@@ -199,7 +200,7 @@ class Exchange:
         began = loop.time()
         if isinstance(came, _Done) and came.work is not None:
             came.work.result()
-        if self._worker is None:
+        if self._worker is None or (isinstance(came, bytes) and len(came) <= _SMALL):
             self._hand_on(came)
         else:
             self._begin_work()
@@ -217,8 +218,10 @@ class Exchange:
         with collector.paused():
             match came:
                 case None:
-                    with self._pace.measured():
-                        connection.work(now, self._pace.bytes)
+                    connection.work(now, self._pace.bytes)
+                case bytes() if len(came) <= _SMALL:
+                    waits = self._worker is None
+                    connection.receive_data(came, now, self._pace.bytes, waits=waits)
                 case bytes():
                     with self._pace.measured():
                         connection.receive_data(came, now, self._pace.bytes)
@@ -227,8 +230,7 @@ class Exchange:
                 case _Over():
                     connection.receive_eof(now)
                 case _Done():
-                    with self._pace.measured():
-                        connection.receive_done(came.job, now, self._pace.bytes)
+                    connection.receive_done(came.job, now, self._pace.bytes)
                 case m.StreamFailed():
                     connection.receive_failure(came, now)
                 case _:
