@@ -10,7 +10,7 @@ unexport LC_ALL
 endif
 
 .PHONY: demo demo-room test test-quick check-bare lint bench bench-lake docs workbench bundle
-.PHONY: site site-serve screenshots fuzz soak lake-cluster lock release-check clean help
+.PHONY: site site-serve screenshots fuzz soak attack lake-cluster lock release-check clean help
 .DEFAULT_GOAL := help
 
 # $(call set-up,test lint): tools/set_up.py decides what is left to do, and says it.
@@ -116,6 +116,10 @@ SECONDS ?= 60
 soak: ## run seeded exchanges with an adversary for SECONDS seconds (default 60)
 	$(call set-up,test-quick)
 	@"$(BIN)/python" tools/soak.py --seconds $(SECONDS)
+
+attack: ## attack a server in every known way for SECONDS seconds each (default 60), and say what it did
+	$(call set-up,test-quick)
+	@"$(BIN)/python" tools/attack.py --seconds $(SECONDS)
 
 clean: ## remove everything that was set up or built
 	test ! -e "$(VENV)/pyvenv.cfg" || rm -rf "$(VENV)"

@@ -60,7 +60,7 @@ class Limits:
     """Work that the rules of a peer may always do, if `work` is not less."""
     peer_work_per_fact: int = 100
     """And so much more for each fact that they see."""
-    peer_lacegram_bytes: int = 128 * 1024
+    peer_lacegram_bytes: int = 64 * 1024
     """Longest text of rules."""
     peer_atoms: int = 4096
     """Most body atoms of all rules together."""

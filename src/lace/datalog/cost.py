@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lace.datalog.ast import (
+    Atom,
     Cardinality,
     Compare,
     NotEqual,
@@ -28,12 +29,16 @@ from lace.limits import Limits
 def check_size(rules: Sequence[Rule], limits: Limits) -> Iterator[Diagnostic]:
     """Yield what is too large in parsed rules for a program to be made of them."""
     atoms = 0
+    derived = {rule.head.predicate for rule in rules}
     for rule in rules:
         atoms += len(rule.body)
         if atoms > limits.peer_atoms:
             message = f"more than {limits.peer_atoms} body atoms in all rules up to this one"
             yield _at(rule, Code.LACEGRAM_COST, message)
             return
+        joins = sum(isinstance(part, Atom) and part.predicate in derived for part in rule.body)
+        if joins > limits.peer_joins:  # there may be more; these are told at once
+            yield _at(rule, Code.LACEGRAM_COST, f"{joins} joins, at most {limits.peer_joins}")
         names = _variables(rule)
         if len(names) > limits.peer_variables:
             message = f"{len(names)} variables, at most {limits.peer_variables}"

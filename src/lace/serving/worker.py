@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import marshal
+import os
 import signal
 import struct
 import sys
@@ -33,6 +34,7 @@ FACETS: Final = (SELECT_HAVE, SELECT_ADVERTISED)
 Facts = list[tuple[str, int, list[Row]]]
 """Name and arity of a predicate, and its rows."""
 
+_NICE: Final = 10  # what others ask for comes after what the server does itself
 _MOST_KEPT: Final = 400_000  # facts of all evaluations that are kept for the next question
 
 
@@ -138,6 +140,8 @@ def limit_time(seconds: int) -> None:
 def main(arguments: Iterable[str]) -> None:
     seconds, mebibytes = map(int, arguments)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides
+    if sys.platform != "win32":
+        os.nice(_NICE)
     limit_memory(mebibytes)
     worker = Worker(seconds)
     questions, answers = sys.stdin.buffer, sys.stdout.buffer

@@ -16,7 +16,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import count
-from threading import Condition, Event, Thread
+from threading import Condition, Event, Thread, Timer
 from typing import Any, Final, cast
 
 from lace.clock import seconds_now
@@ -29,6 +29,7 @@ from lace.policy.foreign import Foreign, ForeignRules, Job, Steps
 from lace.policy.module import PolicyModule
 from lace.serving.worker import FACETS, facts_of, read, write
 
+_ENDING_SECONDS: Final = 1.0  # for what nobody waits for any more
 _MOST_REMEMBERED: Final = 10_000  # users whose use is added up
 
 _CODES: Final = {str(code): code for code in Code}
@@ -198,14 +199,25 @@ class Workers:
         return next(self._numbers)
 
     def cancel(self, question: Question) -> None:
-        """End a question, and the process that works on it."""
+        """End a question at once, and the process that works on it if it goes on for long.
+
+        To begin another process costs more than what is left of most questions.
+        """
         with self.lock:
             if question in self._waiting:
                 self._waiting.remove(question)
+            elif not question.is_done and not self._closed:
+                ending = Timer(_ENDING_SECONDS, self._kill, (question,))
+                ending.daemon = True
+                ending.start()
+        question.settle(_STOPPED)
+
+    def _kill(self, question: Question) -> None:
+        """End the process that works on a question, if one still does."""
+        with self.lock:
             for process in self._processes:
                 if process.question is question and process.running is not None:
                     process.running.kill()
-        question.settle(_STOPPED)
 
     def close(self) -> None:
         """End everything at once: whoever waits hears that it was stopped."""
@@ -214,8 +226,10 @@ class Workers:
             waiting, self._waiting = self._waiting, []
             working = [p.question for p in self._processes if p.question is not None]
             self.lock.notify_all()
+        for question in working:
+            self._kill(question)
         for question in (*waiting, *working):
-            self.cancel(question)
+            question.settle(_STOPPED)
         for thread in self._threads:
             thread.join()
 

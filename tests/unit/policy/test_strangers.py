@@ -155,8 +155,14 @@ def from_peer(text: str, limits: Limits = DEFAULT_LIMITS) -> PolicyModule:
 
 DEAR = {
     "joins": (shapes(1, 33), "A0/1: 33 joins, at most 32"),
-    "variables": (shapes(1, 70), "A0/1: 71 variables, at most 64"),
-    "atoms": (shapes(80, 60), "more than 4096 body atoms"),
+    "variables": (
+        "A(X0) :- "
+        + ", ".join(f"Field(X{2 * n},_,_,X{2 * n + 1})" for n in range(40))
+        + ".\n"
+        + REST,
+        "A/1: 80 variables, at most 64",
+    ),
+    "atoms": (shapes(140, 30), "more than 4096 body atoms"),
     "all together": (shapes(60, 20), "to prepare all rules takes"),
     "a product": (
         "Big(P) :- Have(P), Have(Q), Have(R), Have(T).\n" + REST,
