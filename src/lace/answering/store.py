@@ -8,7 +8,7 @@ known (it stands since the link was last used, it was followed, it was evaluated
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,11 +16,12 @@ from itertools import chain
 from typing import Final
 
 from lace.answering.apart import ApartAnswers
+from lace.answering.crowd import Crowd, Crowds, Turn, between
 from lace.answering.following import Position, came_since, facts_of, look, lost_since
 from lace.answering.memory import Known, basis_of, change_of, read_known, runtime_of
 from lace.answering.warm import WarmLink, WarmLinks, memory_of
 from lace.datalog.source import Fact, Row
-from lace.errors import Outcome, StoreError
+from lace.errors import LaceError, Outcome, StoreError
 from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, digests_of, gather
@@ -61,6 +62,8 @@ class StoreAnswers:
     parameters: Parameters = DEFAULT_PARAMETERS
     foreign: Foreign | None = None
     """Where rules of the peer are evaluated; None for here."""
+    crowds: Crowds | None = None
+    """Where exchanges that differ in nothing are evaluated together; None if each is alone."""
     policy: ExchangePolicy | None = None
     """The plan made executable; None before anything had to be evaluated."""
     _schema: Schema = None
@@ -107,6 +110,14 @@ class StoreAnswers:
     _fresh: dict[str, Record] = field(default_factory=dict)
     """Records that this exchange has just stored, so that they need not be read again."""
     _fresh_bytes: int = 0
+    _is_kept: bool = False
+    """Whether anything is kept for the link."""
+    _crowd: Crowd | None = None
+    _crowd_key: bytes = b""
+    _turn: Turn = field(default_factory=Turn)
+    """The last turn of the crowd that was told."""
+    _told: tuple[set[Row], set[Row]] | None = None
+    """What may be sent and requested by all that was told before there was a policy."""
 
     @classmethod
     def of(
@@ -117,11 +128,13 @@ class StoreAnswers:
         limits: Limits = DEFAULT_LIMITS,
         warm: WarmLinks | None = None,
         foreign: Foreign | None = None,
+        crowds: Crowds | None = None,
     ) -> StoreAnswers:
         """Return the answers of a store for one side of an exchange."""
         return cls(
-            store, side.index, exposure, limits, warm, side.parameters, foreign, _stays=side.open
-        )
+            store, side.index, exposure, limits, warm, side.parameters, foreign, crowds,
+            _stays=side.open,
+        )  # fmt: skip
 
     # --- records ---
 
@@ -147,6 +160,13 @@ class StoreAnswers:
         """Answer ``Evaluate``, in parts of a bounded size."""
         if self._kept is not None and self._saved_bytes > self.parameters.hold_bytes:
             self._kept[1].hold()  # whoever reads it keeps the log of the store from being emptied
+        if self.crowds is not None and self._known is None:
+            key = self._key_of_crowd(asked)
+            if key is not None and (self._crowd is None or key == self._crowd_key):
+                yield from self._share(asked, key, self.crowds)
+                return
+            if self._crowd is not None:
+                yield from self._leave_crowd(self._crowd)
         now = self._look()
         lost = self._forgotten()
         self._forgets = now.forgets
@@ -234,8 +254,12 @@ class StoreAnswers:
 
     def _begin(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated | Job]:
         """Load what a plan's rules look at, and evaluate it in full."""
-        assert self._snapshot is not None
         plan, known = asked.plan, self._known
+        if self.foreign is not None and self._asks_elsewhere(plan):
+            self._let_go()  # that may take a while
+            yield from self.foreign.admit()
+            now = self._look()
+        assert self._snapshot is not None
         viewer = plan.operands[1 - self.index].viewer
         modules = [operand.module for operand in plan.operands]
         self._mentions = Mentions.of([*modules, *self.exposure.modules_for(viewer)])
@@ -250,11 +274,11 @@ class StoreAnswers:
         self.policy = policy
         send = {row for row in policy.may_send if source.has(("Have", *row))}
         request = {row for row in policy.may_request if not source.has(("Have", *row))}
-        if known is None:
-            yield from self._answer(send, set(), request, set())
-            return
-        sent: set[Row] = {(record,) for record in known.state.own.records("")}
-        wanted: set[Row] = {(record,) for record in known.state.wanted}
+        sent, wanted = self._told or (set(), set())
+        if known is not None:
+            sent = {(record,) for record in known.state.own.records("")}
+            wanted = {(record,) for record in known.state.wanted}
+        self._told = None
         yield from self._answer(send - sent, sent - send, request - wanted, wanted - request)
 
     def _follow(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated | Job]:
@@ -305,6 +329,88 @@ class StoreAnswers:
         )
         for described in self._in_parts({row[0] for row in send}):
             yield m.Evaluated(sendable=digests_of(described, (mine, theirs)), more=True)
+
+    # --- together with others ---
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether the crowd has nothing to tell that was not told; False for one who is alone."""
+        return self._crowd is not None and self._turn.next is None
+
+    def _key_of_crowd(self, asked: m.Evaluate) -> bytes | None:
+        """Return what decides on a crowd, or None if this exchange has to be evaluated alone."""
+        plan = asked.plan
+        if self._is_kept or self.has_looked or asked.advertised:
+            return None
+        if not plan.adverts_stand_alone:
+            return None
+        if self._asks_elsewhere(plan):
+            return None  # what is evaluated elsewhere is not waited for by others
+        return self._basis + runtime_of(plan, self.exposure, asked.runtime)
+
+    def _share(self, asked: m.Evaluate, key: bytes, crowds: Crowds) -> Iterator[m.Evaluated]:
+        """Tell what the crowd was told since the last time, or all of it."""
+        self._let_go()  # what is described next is described as it is by then
+        forgets = self.store.forgets()
+        crowd = self._crowd or crowds.of(key, lambda: self._new_crowd(asked))
+        missed: frozenset[str] = frozenset()
+        try:
+            if self._crowd is None:
+                self._turn, parts = crowd.join(self.parameters.answer_at_once)
+                self._crowd, self._crowd_key = crowd, key
+                yield from parts
+            else:
+                missed = yield from self._catch_up(crowd.advance())
+        except LaceError:
+            crowds.drop(crowd)
+            raise
+        lost = self._lost(missed)
+        self._forgets = forgets
+        yield m.Evaluated(forgotten=lost)
+
+    def _catch_up(self, last: Turn) -> Generator[m.Evaluated, None, frozenset[str]]:
+        """Tell what is new up to a turn of the crowd; return what was forgotten."""
+        forgotten: set[str] = set()
+        for turn in between(self._turn, last):
+            self._turn = turn
+            for part in turn.parts:
+                forgotten |= part.forgotten
+                yield replace(part, forgotten=frozenset())
+        return frozenset(forgotten)
+
+    def _lost(self, missed: frozenset[str]) -> frozenset[str]:
+        """Return what was forgotten since the last time and is not here again.
+
+        The store says it, or else the crowd, if that is too long ago.
+        """
+        assert self._forgets is not None
+        lost = self.store.forgotten(self._forgets)
+        gone = missed if lost is None else lost
+        return frozenset(hash for hash in gone if not self.store.has(RecordHash(hash)))
+
+    def _leave_crowd(self, crowd: Crowd) -> Generator[m.Evaluated, None, None]:
+        """Go on alone, from what was told."""
+        last, sent, wanted = crowd.told()
+        yield from self._catch_up(last)
+        self._crowd = self._apart = None
+        self._told = {(record,) for record in sent}, {(record,) for record in wanted}
+
+    def _new_crowd(self, asked: m.Evaluate) -> Crowd:
+        """Return a crowd with a leader that advertises nothing and is told nothing."""
+        leader = StoreAnswers(
+            self.store, self.index, self.exposure, self.limits, parameters=self.parameters
+        )
+        leader.recall(m.Recall(None, asked.plan, self._schema))
+        question = m.Evaluate(plan=asked.plan, schema=asked.schema, runtime=asked.runtime)
+
+        def lead() -> list[m.Evaluated]:
+            try:
+                answers = leader.evaluate(question)
+                return [part for part in answers if isinstance(part, m.Evaluated)]
+            finally:
+                leader._let_go()
+
+        return Crowd(lead, lambda: Position.of(leader.store), lambda: leader.memory)
 
     # --- advertisements ---
 
@@ -378,6 +484,7 @@ class StoreAnswers:
         self._choice = self._apart is not None and bool(self._apart.told_by)
         self._touched, self._listed, self._unsaid = set(), set(), set()
         self._unknown, self._unkept = set(), set()
+        self._is_kept, self._crowd, self._told = asked.link is not None, None, None
         if self._forgets is None:
             self._forgets = self.store.forgets()
         viewer = asked.plan.operands[1 - self.index].viewer

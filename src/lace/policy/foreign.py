@@ -74,6 +74,9 @@ class Foreign(Protocol):
     def is_needed(self, module: PolicyModule) -> bool:
         """Whether rules are a stranger's; those that are one's own, too, are evaluated here."""
 
+    def admit(self) -> Steps[None]:
+        """Wait until there is time for a stranger's rules, before anything is done for them."""
+
     def evaluate(
         self, module: PolicyModule, shown: MemorySource, limits: Limits
     ) -> Steps[ForeignRules]:

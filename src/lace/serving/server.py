@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from lace.answering.crowd import Crowds
 from lace.answering.following import Position
 from lace.answering.store import StoreAnswers
 from lace.answering.warm import WarmLinks
@@ -67,6 +68,7 @@ class _Peer:
     number: int
     host: str
     exchange: Exchange
+    answers: StoreAnswers | None = None
     idle: asyncio.TimerHandle | None = None
     told: dict[str, Any] = field(default_factory=dict)
     journal: JournalFile | None = None
@@ -107,6 +109,7 @@ class Server:
         self._worker = ThreadPoolExecutor(threads, "lace") if threaded else None
         self._warm = WarmLinks()
         self._quotas = Quotas(store, policy)
+        self._crowds = Crowds()
         self._workers = Workers(
             max(2, os.cpu_count() or 1),
             seconds=policy.limits.rule_seconds,
@@ -277,7 +280,7 @@ class Server:
         connection = Connection.over(
             endpoint,
             module,
-            partial(self._answers, self._workers.for_peer(host, number), meter),
+            partial(self._answers, self._workers.for_peer(host, number), meter, number),
             base=Side(index=0, module=module, open=True, limits=policy.engine),
             limits=policy.engine,
             module_for=lambda proven: self._module_for(proven, meter),
@@ -292,13 +295,15 @@ class Server:
             rate_limit=RateLimit(policy.limits.bytes_per_minute, policy.limits.phases_per_minute),
         )
 
-    def _answers(self, foreign: Foreign, meter: Meter, side: Side) -> StoreAnswers:
+    def _answers(self, foreign: Foreign, meter: Meter, number: int, side: Side) -> StoreAnswers:
         policy = self._policy
         made = MeteredAnswers.of(
-            self._store, side, policy.exposure, policy.engine, self._warm, foreign
+            self._store, side, policy.exposure, policy.engine, self._warm, foreign, self._crowds
         )
         assert isinstance(made, MeteredAnswers)
         made.meter = meter
+        if (peer := self._peers.get(number)) is not None:
+            peer.answers = made
         return made
 
     def _module_for(self, peer: Verifier, meter: Meter) -> PolicyModule:
@@ -397,8 +402,21 @@ class Server:
 
     def _wake(self) -> None:
         self._wake_soon = None
-        for peer in self._peers.values():
-            peer.exchange.give(m.Woken())
+        self._start_task(self._wake_those_concerned())
+
+    async def _wake_those_concerned(self) -> None:
+        """Look at the store once for all that are told the same, then wake whoever has news."""
+        try:
+            if self._worker is None:
+                self._crowds.advance()
+            else:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._worker, self._crowds.advance)
+        except LaceError:
+            self._crowds.clear()  # whoever is woken hears of it
+        for peer in list(self._peers.values()):
+            if peer.answers is None or not peer.answers.is_up_to_date:
+                peer.exchange.give(m.Woken())
 
     def _keep_alive(self, what: str, look: Look, seconds: float) -> None:
         """Look after something for as long as the server runs; begin again whatever ends it."""
@@ -445,6 +463,7 @@ class Server:
         if self._memory() <= limit:
             return
         self._warm.clear()
+        self._crowds.clear()
         standing = [peer for peer in self._peers.values() if not peer.is_ending]
         held = {peer.number: peer.exchange.memory for peer in standing}
         over = sum(held.values()) - limit
@@ -459,7 +478,7 @@ class Server:
 
     def _memory(self) -> int:
         held = sum(peer.exchange.memory for peer in list(self._peers.values()))
-        return held + self._warm.memory
+        return held + self._warm.memory + self._crowds.memory
 
     # --- small things ---
 

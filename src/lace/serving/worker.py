@@ -58,6 +58,8 @@ class Worker:
             return {"failed": [str(error.code), error.message]}
 
     def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        if not question["number"]:
+            return {"ready": True}  # whoever asks wants to know that it is its turn
         number, limits = question["number"], Limits(**question["limits"])
         if "rules" in question:
             self.kept.pop(number, None)

@@ -326,6 +326,11 @@ class PeerRules(Foreign):
     def is_needed(self, module: PolicyModule) -> bool:
         return module.id not in self.workers.own
 
+    def admit(self) -> Steps[None]:
+        question = self.workers.ask(0, self.user, lambda _: {"number": 0})
+        yield question
+        question.result()
+
     def evaluate(
         self, module: PolicyModule, shown: MemorySource, limits: Limits
     ) -> Steps[ForeignRules]:

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 from meeting import within
-from servers import policy, served
+from servers import Served, policy, served
 from wires import notes, store_of
 
+from lace.answering.store import StoreAnswers
 from lace.driving.client import Client
 from lace.errors import Code, LimitExceeded, PolicyError
 from lace.interlace import messages as m
@@ -29,6 +30,7 @@ from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import FACETS, Exposure
 from lace.recordstore import MemoryStore
+from lace.recordstore.memory import MemorySnapshot
 from lace.rules import LocalFacts
 from lace.selectors import selector
 from lace.serving.workers import Question, Workers
@@ -233,6 +235,28 @@ def test_who_has_used_least_goes_first() -> None:
     assert begun[:3] == ["blocks 0", "modest 0", "greedy 1"]
 
 
+def test_nothing_is_loaded_for_rules_before_it_is_their_turn(workers: Workers) -> None:
+    class Watched(MemoryStore):
+        looks = 0
+
+        def snapshot(self) -> MemorySnapshot:
+            self.looks += 1
+            return super().snapshot()
+
+    store = Watched()
+    plan = ExchangePlan(label_operands(Party(index=0, module=MINE), Party(index=1, module=THEIRS)))
+    answers = StoreAnswers(store, 0, foreign=workers.for_peer("host", 1))
+    answers.recall(m.Recall(link=None, plan=plan, schema=None))
+    parts = answers.evaluate(m.Evaluate(plan=plan, schema=None, runtime=()))
+    ticket = next(parts)
+    assert isinstance(ticket, Question)
+    before = store.looks
+    ticket.cancel()
+    with pytest.raises(PolicyError, match="stopped"):
+        next(parts)
+    assert store.looks == before
+
+
 def test_a_worker_knows_neither_store_nor_key_nor_network() -> None:
     """What it imports is the rule engine and the vocabulary."""
     listed = subprocess.run(
@@ -273,6 +297,10 @@ THEIRS_OF_NOTES = module_from_text(
 )
 
 
+def processes(host: Served) -> list[Any]:
+    return list(host.server._workers._processes)
+
+
 def test_a_peer_that_goes_takes_its_evaluation_with_it() -> None:
     rules = (
         '[[allow]]\nwho = "anyone"\nsync = ["//g//notes//"]\n[engine]\n'
@@ -285,7 +313,7 @@ def test_a_peer_that_goes_takes_its_evaluation_with_it() -> None:
             near = Client(store=MemoryStore(), module=endless_in_time(), exposure=Exposure())
             exchange = await near.dial(host.address)
             task = asyncio.create_task(exchange.run())
-            while not any(p.question for p in host.server._workers._processes):
+            while not any(p.question and p.question.number for p in processes(host)):
                 await asyncio.sleep(0.01)
             task.cancel()
             with suppress(asyncio.CancelledError):

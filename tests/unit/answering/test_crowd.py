@@ -1,0 +1,225 @@
+"""Exchanges that differ in nothing are evaluated together: what each is told is the same as alone."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from exchanges import NOTES, note
+from meeting import within
+from servers import policy, served
+
+from lace.answering.crowd import Crowds
+from lace.answering.following import Position
+from lace.answering.store import StoreAnswers
+from lace.driving.client import Client
+from lace.errors import Code, StoreError
+from lace.interlace import messages as m
+from lace.interlace.advertise import advertise
+from lace.policy.module import PolicyModule, module_from_text
+from lace.policy.origin import Party, label_operands
+from lace.policy.plan import ExchangePlan
+from lace.policy.view import Exposure
+from lace.record.facts import fields
+from lace.record.model import Record
+from lace.recordstore import MemoryStore
+from lace.recordstore.memory import MemorySnapshot
+
+OPEN = Exposure(default="selected")
+WISHES = module_from_text(
+    # Selects by other records, and asks for what nobody has advertised.
+    "SelectHave(P) :- Field(P,'App',_,'notes'), Field(Q,'App',_,'open').\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S).\n"
+)
+
+
+def plan_of(module: PolicyModule) -> ExchangePlan:
+    return ExchangePlan(
+        label_operands(Party(index=0, module=module), Party(index=1, module=module))
+    )
+
+
+@dataclass
+class Told:
+    """One exchange's answers, and what follows from all that it was told."""
+
+    answers: StoreAnswers
+    plan: ExchangePlan
+    sendable: dict[str, bytes] = field(default_factory=dict)
+    requestable: set[str] = field(default_factory=set)
+    forgotten: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.answers.recall(m.Recall(link=None, plan=self.plan, schema=None))
+
+    def ask(self, adverts: Iterable[Record] = ()) -> None:
+        source = self.plan.operands[1].source_label
+        listed = tuple(advertise(record.hash, source, fields(record), None) for record in adverts)
+        asked = m.Evaluate(plan=self.plan, schema=None, runtime=(), advertised=listed)
+        parts = [part for part in self.answers.evaluate(asked) if isinstance(part, m.Evaluated)]
+        assert all(part.more for part in parts[:-1])
+        assert not parts[-1].more
+        for part in parts:
+            for record in part.unsendable:
+                self.sendable.pop(record, None)
+            self.sendable.update(part.sendable)
+            self.requestable -= part.unrequestable
+            self.requestable |= part.requestable
+            self.forgotten |= part.forgotten
+
+    @property
+    def state(self) -> tuple[dict[str, bytes], set[str], set[str]]:
+        return self.sendable, self.requestable, self.forgotten
+
+
+def alone(store: MemoryStore, plan: ExchangePlan) -> Told:
+    return Told(StoreAnswers(store, 0, OPEN), plan)
+
+
+def together(store: MemoryStore, plan: ExchangePlan, crowds: Crowds) -> Told:
+    return Told(StoreAnswers(store, 0, OPEN, crowds=crowds), plan)
+
+
+@pytest.mark.parametrize("module", [NOTES, WISHES], ids=["notes", "wishes"])
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_a_member_is_told_what_it_would_be_told_alone(
+    module: PolicyModule, seed: int
+) -> None:
+    chance, plan = random.Random(seed), plan_of(module)
+    store, crowds = MemoryStore(), Crowds()
+    records = [note(i, app=chance.choice(["notes", "open", "tasks"])) for i in range(60)]
+    offers = [note(100 + i) for i in range(20)]
+    store.save(records[:10])
+    pairs: list[tuple[Told, Told]] = []
+    for _ in range(60):
+        match chance.randrange(6):
+            case 0:
+                pairs.append((alone(store, plan), together(store, plan, crowds)))
+                adverts = chance.sample(offers, chance.randrange(2))
+                for told in pairs[-1]:
+                    told.ask(adverts)
+            case 1 | 2:
+                store.save(chance.sample(records, 3))
+            case 3:
+                store.forget([record.hash for record in chance.sample(records, 2)])
+            case 4 if pairs:
+                adverts = chance.sample(offers, chance.randrange(3))
+                for told in chance.choice(pairs):
+                    told.ask(adverts)
+            case _ if pairs:
+                for told in chance.choice(pairs):
+                    told.ask()
+        assert all(one.state == other.state for one, other in pairs)
+    for one, other in pairs:
+        one.ask()
+        other.ask()
+        assert one.state == other.state
+
+
+def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[StoreAnswers]:
+    """Return a list that grows with each look at the records."""
+    done: list[StoreAnswers] = []
+    look = StoreAnswers._look
+
+    def counted(answers: StoreAnswers) -> Position:
+        done.append(answers)
+        return look(answers)
+
+    monkeypatch.setattr(StoreAnswers, "_look", counted)
+    return done
+
+
+def test_a_crowd_evaluates_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = evaluations(monkeypatch)
+    store, crowds, plan = MemoryStore(), Crowds(), plan_of(NOTES)
+    store.save([note(i) for i in range(20)])
+    members = [together(store, plan, crowds) for _ in range(50)]
+    for member in members:
+        member.ask()
+    assert len(done) == 1
+    store.save([note(50)])
+    crowds.advance()
+    assert not any(member.answers.is_up_to_date for member in members)
+    for member in members:
+        member.ask()
+        assert note(50).hash in member.sendable
+    assert len(done) == 2
+    store.save([note(51, app="tasks")])
+    crowds.advance()
+    assert all(member.answers.is_up_to_date for member in members)
+    assert all(member.answers.memory == 0 for member in members)
+    assert crowds.memory > 0
+
+
+def test_others_do_not_join() -> None:
+    store, crowds = MemoryStore(), Crowds()
+    for module in (NOTES, WISHES):
+        together(store, plan_of(module), crowds).ask()
+    assert len(crowds._crowds) == 2
+    kept = together(store, plan_of(NOTES), crowds)
+    kept.answers.recall(m.Recall(link=b"somebody", plan=kept.plan, schema=None))
+    kept.ask()
+    assert not kept.answers.is_up_to_date
+    assert kept.answers.has_looked
+
+
+def test_a_leader_that_fails_is_followed_by_another() -> None:
+    class Failing(MemoryStore):
+        fails = False
+
+        def snapshot(self) -> MemorySnapshot:
+            if self.fails:
+                raise StoreError("no", code=Code.STORE_FAILED)
+            return super().snapshot()
+
+    store, crowds, plan = Failing(), Crowds(), plan_of(NOTES)
+    store.save([note(1)])
+    store.fails = True
+    with pytest.raises(StoreError):
+        together(store, plan, crowds).ask()
+    store.fails = False
+    member = together(store, plan, crowds)
+    member.ask()
+    assert set(member.sendable) == {note(1).hash}
+
+
+def test_a_server_wakes_only_whom_it_concerns() -> None:
+    rules = '[[allow]]\nwho = "anyone"\nsync = ["//notes-demo//notes//"]\n'
+    store = MemoryStore()
+    store.save([note(i) for i in range(5)])
+
+    async def work() -> None:
+        async with served(store, policy(rules)) as host:
+            tasks = []
+            for _ in range(3):
+                near = Client(store=MemoryStore(), module=NOTES, exposure=OPEN)
+                exchange = await near.dial(host.address, stays=True)
+                tasks.append(asyncio.create_task(exchange.run()))
+            await host.until("fixed-point", 3)
+            woken = 0
+
+            def counting(give: Callable[[m.Order | m.StreamFailed], None]) -> Any:
+                def give_and_count(order: m.Order | m.StreamFailed) -> None:
+                    nonlocal woken
+                    woken += 1
+                    give(order)
+
+                return give_and_count
+
+            for peer in host.server._peers.values():
+                peer.exchange.give = counting(peer.exchange.give)  # type: ignore[method-assign]
+            store.save([note(7, app="tasks")])
+            await host.server._wake_those_concerned()
+            assert woken == 0
+            store.save([note(8)])
+            await host.until("fixed-point", 6)
+            assert woken == 3
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    within(work())
