@@ -109,6 +109,7 @@ class Connection:
         self._came: deque[m.Input | _Chunk] = deque()  # what the machine is to be given next
         self._due: deque[Iterator[m.Input | Errand]] = deque()  # answers, which go before that
         self._errand: Errand | None = None
+        self._unkept: deque[m.Remember] = deque()
         self._jobs: list[Job] = []
         self._sent: list[m.Outgoing] = []
         self._pieces: list[bytes] = []
@@ -223,6 +224,11 @@ class Connection:
     def is_full(self) -> bool:
         """Whether to hand over nothing more of the peer's before another job is done."""
         return bool(self._came) and self._is_held_up
+
+    @property
+    def needs_records(self) -> bool:
+        """Whether what ``work`` does next looks at records; else it reads what came."""
+        return bool(self._due) and not self._is_saving
 
     def work(self, now: Tai, most: int | None = None, *, waits: bool = True) -> None:
         """Go on until nothing is left to do, or until there is something to send before that.
@@ -362,10 +368,12 @@ class Connection:
                     self.ended = effect.event
             case m.Close():
                 self._timer = None
+                deque(self._keep(), maxlen=0)
                 if self._answers is not None:
                     self._answers.close()
             case m.Remember():
-                self.answers.remember(effect)
+                self._unkept.append(effect)
+                return self._keep()
             case m.Save() if self.hands_out:
                 saving = Saving.of(effect, self.side)
                 self._jobs += saving.validations
@@ -373,6 +381,12 @@ class Connection:
             case _:
                 return self._answer(effect)
         return None
+
+    def _keep(self) -> Iterator[m.Input]:
+        """Keep what the machine wants to be remembered; that may take a while, and is no answer."""
+        while self._unkept:
+            self.answers.remember(self._unkept.popleft())
+        yield from ()
 
     def _answer(self, question: m.Question) -> Iterator[m.Input | Errand]:
         """Answer a question; a failure is an answer too."""

@@ -15,7 +15,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -90,6 +90,7 @@ class Exchange:
         limits: Limits = DEFAULT_LIMITS,
         listen: Listen | None = None,
         worker: Executor | None = None,
+        reader: Executor | None = None,
         rate_limit: RateLimit | None = None,
         clock: Callable[[], Tai] = tai_now,
         working_seconds: float = _WORKING_SECONDS,
@@ -101,6 +102,7 @@ class Exchange:
         self._limits = limits
         self._listen = listen or (lambda _event: None)
         self._worker = worker
+        self._reader = reader or worker
         self._rate_limit = rate_limit
         self._clock = clock
         self._working_seconds = working_seconds
@@ -200,31 +202,32 @@ class Exchange:
         began = loop.time()
         if isinstance(came, _Done) and came.work is not None:
             came.work.result()
+        # Decided once: a job that ends meanwhile may change what is to be done next.
+        reads = isinstance(came, bytes) or (came is None and not self.connection.needs_records)
+        waits = self._worker is None or not reads
         if self._worker is None or (isinstance(came, bytes) and len(came) <= _SMALL):
-            self._hand_on(came)
+            self._hand_on(came, waits)
         else:
+            thread = self._reader if reads else self._worker
             self._begin_work()
             try:
-                await loop.run_in_executor(self._worker, self._hand_on, came)
+                await loop.run_in_executor(thread, self._hand_on, came, waits)
             finally:
                 self._end_work()
         # This side may not have listened meanwhile: that was no silence of the peer's.
         self._heard = min(loop.time(), self._heard + loop.time() - began)
         self._pass_on()
 
-    def _hand_on(self, came: _Came | None) -> None:
-        """Let the connection do something; it evaluates, reads and stores as it must."""
+    def _hand_on(self, came: _Came | None, waits: bool) -> None:
+        """Let the connection do something; records are looked at only if it ``waits``."""
         connection, now = self.connection, self._clock()
         with collector.paused():
             match came:
                 case None:
-                    connection.work(now, self._pace.bytes)
-                case bytes() if len(came) <= _SMALL:
-                    waits = self._worker is None
-                    connection.receive_data(came, now, self._pace.bytes, waits=waits)
+                    connection.work(now, self._pace.bytes, waits=waits)
                 case bytes():
-                    with self._pace.measured():
-                        connection.receive_data(came, now, self._pace.bytes)
+                    with self._pace.measured() if len(came) > _SMALL else nullcontext():
+                        connection.receive_data(came, now, self._pace.bytes, waits=waits)
                 case Timer():
                     connection.receive_timer(came, now)
                 case _Over():

@@ -107,6 +107,8 @@ class Server:
         # the server works in the thread of its event loop, where nobody else is at the same time.
         threads = policy.limits.workers if isinstance(store, SqliteStore) else 1
         self._worker = ThreadPoolExecutor(threads, "lace") if threaded else None
+        # What is long to read is read apart, so that answers to others do not wait for it.
+        self._reader = ThreadPoolExecutor(1, "lace-reads") if threaded else None
         self._warm = WarmLinks()
         self._quotas = Quotas(store, policy)
         self._crowds = Crowds()
@@ -123,6 +125,7 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._refusing = 0
         self._stopping = False
+        self._is_down = False
         self._wake_soon: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -239,11 +242,15 @@ class Server:
                 while self._peers:  # noqa: ASYNC110 (they end one by one)
                     await asyncio.sleep(_WAKE_SECONDS)
         self._unsubscribe()
+        self._is_down = True
+        if self._wake_soon is not None:
+            self._wake_soon.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._worker is not None:
-            self._worker.shutdown(wait=True, cancel_futures=True)
+        for executor in (self._worker, self._reader):
+            if executor is not None:
+                executor.shutdown(wait=True, cancel_futures=True)
         self._note("stopped")
 
     # --- connections ---
@@ -292,6 +299,7 @@ class Server:
             limits=policy.engine,
             listen=lambda event: self._hear(number, event),
             worker=self._worker,
+            reader=self._reader,
             rate_limit=RateLimit(policy.limits.bytes_per_minute, policy.limits.phases_per_minute),
         )
 
@@ -397,7 +405,7 @@ class Server:
         self._wake_later()
 
     def _wake_later(self) -> None:
-        if self._wake_soon is None and self._loop is not None:
+        if self._wake_soon is None and self._loop is not None and not self._is_down:
             self._wake_soon = self._loop.call_later(_WAKE_SECONDS, self._wake)
 
     def _wake(self) -> None:
