@@ -56,11 +56,11 @@ class ApartAnswers:
     def begin(
         self,
         texts: Mapping[str, bytes],
-        own: Partitions,
+        own: Partitions | None,
         wanted: Iterable[str],
-        runtime: bytes,
+        runtime: bytes | None,
     ) -> None:
-        """Begin with what was kept of the link."""
+        """Begin with what was kept of the link, or what was told together with others."""
         self.texts, self.own, self.runtime = texts, own, runtime
         self.wanted = set(wanted)
 

@@ -13,17 +13,31 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Final
+from weakref import WeakValueDictionary
 
 from lace.answering.following import Position
 from lace.interlace import messages as m
 
-_MOST_CROWDS: Final = 32
+_MOST_KEPT: Final = 4  # without a member, for those who come next
 _ENTRY_BYTES: Final = 200  # of one record and its digests
 
 _NOTHING: Final = m.Evaluated(more=True)
 
 Lead = Callable[[], list[m.Evaluated]]
 """Looks at the records as they are now; returns how decisions changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a member was told in all, and on what that depends."""
+
+    last: Turn
+    sendable: set[str]
+    requestable: set[str]
+    position: Position
+    """How far the leader has followed the store."""
+    apart: bytes | None
+    """What decisions depend on, if the leader decides on each record apart."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,14 +51,18 @@ class Turn:
     next: Turn | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Crowd:
     """What its members were told, and the leader that looks after it."""
 
     lead: Lead
     position: Callable[[], Position]
     """How far the store has come."""
+    standing: Callable[[], tuple[Position, bytes | None]]
+    """How far the leader has come, and what it decides by: see ``Told``."""
     memory_of_leader: Callable[[], int]
+    is_looked_after: bool = True
+    """Whether ``Crowds.advance`` looks at it; else each member has to."""
     sendable: dict[str, bytes] = field(default_factory=dict)
     requestable: set[str] = field(default_factory=set)
     last: Turn = field(default_factory=Turn)
@@ -68,10 +86,10 @@ class Crowd:
         ]
         return turn, parts
 
-    def told(self) -> tuple[Turn, set[str], set[str]]:
-        """Return the newest turn, and what may be sent and requested by all that was told."""
+    def told(self) -> Told:
+        """Return all that was told up to the newest turn."""
         with self.lock:
-            return self.last, set(self.sendable), set(self.requestable)
+            return Told(self.last, set(self.sendable), set(self.requestable), *self.standing())
 
     @property
     def memory(self) -> int:
@@ -108,43 +126,60 @@ def between(turn: Turn, last: Turn) -> Iterator[Turn]:
 
 
 class Crowds:
-    """Crowds by everything that decides on what their members are told."""
+    """Crowds by everything that decides on what their members are told.
+
+    A crowd lives as long as it has a member. A few more are kept for those who come next.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._crowds: OrderedDict[bytes, Crowd] = OrderedDict()
+        self._live: WeakValueDictionary[bytes, Crowd] = WeakValueDictionary()
+        self._kept: OrderedDict[bytes, Crowd] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._live)
 
     def of(self, key: bytes, make: Callable[[], Crowd]) -> Crowd:
         """Return the crowd of a key; those that nobody joined for longest are not kept."""
         with self._lock:
-            crowd = self._crowds.get(key)
+            crowd = self._live.get(key)
             if crowd is None:
-                crowd = self._crowds[key] = make()
-            self._crowds.move_to_end(key)
-            while len(self._crowds) > _MOST_CROWDS:
-                self._crowds.popitem(last=False)
+                crowd = self._live[key] = make()
+            self._kept[key] = crowd
+            self._kept.move_to_end(key)
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
             return crowd
 
     def drop(self, crowd: Crowd) -> None:
         """Forget a crowd whose leader failed: the next one begins another."""
         with self._lock:
-            for key in [key for key, kept in self._crowds.items() if kept is crowd]:
-                del self._crowds[key]
+            crowd.is_looked_after = False
+            for key in [key for key, live in self._live.items() if live is crowd]:
+                del self._live[key]
+                self._kept.pop(key, None)
 
     def advance(self) -> None:
-        """Let every crowd look at what was stored and forgotten, so that no member has to."""
-        with self._lock:
-            crowds = list(self._crowds.values())
-        for crowd in crowds:
-            crowd.advance()
+        """Let every crowd look at what was stored and forgotten, so that no member has to.
+
+        One whose leader fails is dropped: its members look for themselves, and hear of it.
+        """
+        for crowd in self._all():
+            try:
+                crowd.advance()
+            except Exception:  # noqa: BLE001 (whatever it is, each member meets it again)
+                self.drop(crowd)
 
     def clear(self) -> None:
-        """Keep none; members stay where they are."""
+        """Keep none that has no member."""
         with self._lock:
-            self._crowds.clear()
+            self._kept.clear()
 
     @property
     def memory(self) -> int:
-        """About how many bytes are kept."""
+        """About how many bytes all of them take."""
+        return sum(crowd.memory for crowd in self._all())
+
+    def _all(self) -> list[Crowd]:
         with self._lock:
-            return sum(crowd.memory for crowd in self._crowds.values())
+            return list(self._live.values())

@@ -21,7 +21,7 @@ from lace.answering.following import Position, came_since, facts_of, look, lost_
 from lace.answering.memory import Known, basis_of, change_of, read_known, runtime_of
 from lace.answering.warm import WarmLink, WarmLinks, memory_of
 from lace.datalog.source import Fact, Row
-from lace.errors import LaceError, Outcome, StoreError
+from lace.errors import Outcome, StoreError
 from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement, digests_of, gather
@@ -335,7 +335,13 @@ class StoreAnswers:
     @property
     def is_up_to_date(self) -> bool:
         """Whether the crowd has nothing to tell that was not told; False for one who is alone."""
-        return self._crowd is not None and self._turn.next is None
+        crowd = self._crowd
+        return crowd is not None and crowd.is_looked_after and self._turn.next is None
+
+    @property
+    def crowd(self) -> Crowd | None:
+        """The crowd that this exchange is evaluated with."""
+        return self._crowd
 
     def _key_of_crowd(self, asked: m.Evaluate) -> bytes | None:
         """Return what decides on a crowd, or None if this exchange has to be evaluated alone."""
@@ -361,7 +367,7 @@ class StoreAnswers:
                 yield from parts
             else:
                 missed = yield from self._catch_up(crowd.advance())
-        except LaceError:
+        except Exception:
             crowds.drop(crowd)
             raise
         lost = self._lost(missed)
@@ -390,10 +396,18 @@ class StoreAnswers:
 
     def _leave_crowd(self, crowd: Crowd) -> Generator[m.Evaluated, None, None]:
         """Go on alone, from what was told."""
-        last, sent, wanted = crowd.told()
-        yield from self._catch_up(last)
-        self._crowd = self._apart = None
-        self._told = {(record,) for record in sent}, {(record,) for record in wanted}
+        told = crowd.told()
+        yield from self._catch_up(told.last)
+        self._crowd = None
+        self._told = (
+            {(record,) for record in told.sendable},
+            {(record,) for record in told.requestable},
+        )
+        if self._apart is not None:
+            self._apart.begin({}, None, told.requestable, told.apart)
+            self._touched |= told.sendable  # whatever is decided anew was perhaps told
+            if told.apart is not None:
+                self._position, self._decided = told.position, True
 
     def _new_crowd(self, asked: m.Evaluate) -> Crowd:
         """Return a crowd with a leader that advertises nothing and is told nothing."""
@@ -410,7 +424,10 @@ class StoreAnswers:
             finally:
                 leader._let_go()
 
-        return Crowd(lead, lambda: Position.of(leader.store), lambda: leader.memory)
+        def standing() -> tuple[Position, bytes | None]:
+            return leader._position, None if leader._apart is None else leader._apart.runtime
+
+        return Crowd(lead, lambda: Position.of(leader.store), standing, lambda: leader.memory)
 
     # --- advertisements ---
 

@@ -26,8 +26,7 @@ def memory_of(policy: ExchangePolicy | None) -> int:
     """Return about how many bytes a policy takes."""
     if policy is None:
         return 0
-    source = policy.source
-    return _FACT_BYTES * sum(map(source.count_at_most, source.predicates()))
+    return _FACT_BYTES * policy.size_at_most()
 
 
 @dataclass(frozen=True, slots=True)

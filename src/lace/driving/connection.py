@@ -110,6 +110,7 @@ class Connection:
         self._due: deque[Iterator[m.Input | Errand]] = deque()  # answers, which go before that
         self._errand: Errand | None = None
         self._unkept: deque[m.Remember] = deque()
+        self._waits = True  # whether records may be looked at in this call
         self._jobs: list[Job] = []
         self._sent: list[m.Outgoing] = []
         self._pieces: list[bytes] = []
@@ -236,7 +237,7 @@ class Connection:
         With ``most``, the call ends after about so many bytes of the peer, so that others can have
         their turn.
         """
-        taken = 0
+        taken, self._waits = 0, waits
         while self.has_work:
             if not self._due or self._is_saving:
                 if most is not None and taken >= most:
@@ -352,6 +353,7 @@ class Connection:
             self._came.clear()
             self._jobs.clear()
             self._errand = None
+            self._end_answers()
         elif isinstance(given, m.PeerProven):
             self._choose_module(given.verifier)
 
@@ -368,9 +370,6 @@ class Connection:
                     self.ended = effect.event
             case m.Close():
                 self._timer = None
-                deque(self._keep(), maxlen=0)
-                if self._answers is not None:
-                    self._answers.close()
             case m.Remember():
                 self._unkept.append(effect)
                 return self._keep()
@@ -387,6 +386,19 @@ class Connection:
         while self._unkept:
             self.answers.remember(self._unkept.popleft())
         yield from ()
+
+    def _end_answers(self) -> None:
+        """Close the answers, or leave that to ``work`` where nothing may be waited for."""
+        closing = self._closing()
+        if self._waits:
+            deque(closing, maxlen=0)
+        else:
+            self._due.append(closing)
+
+    def _closing(self) -> Iterator[m.Input]:
+        yield from self._keep()
+        if self._answers is not None:
+            self._answers.close()
 
     def _answer(self, question: m.Question) -> Iterator[m.Input | Errand]:
         """Answer a question; a failure is an answer too."""

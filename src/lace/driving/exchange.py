@@ -254,7 +254,7 @@ class Exchange:
 
         self._errand = errand
         errand.when_done(tell)
-        if self._is_over:
+        if self._is_over or self._is_unheard:
             loop.call_later(_GONE_SECONDS, self._cancel_errand)
         self._begin_work()
         try:
@@ -382,6 +382,7 @@ class Exchange:
             self.give(m.StreamFailed(Code.INTERLACE_TIMEOUT, "the peer does not take what is sent"))
         # Nothing can be sent any more; nothing may wait for it either.
         self._is_unheard = True
+        self._cancel_errand()
         self._outbox.clear()
         self._unsent = self._unsent_ends = 0
         self._note()

@@ -156,6 +156,10 @@ class ExchangePolicy:
         """The records that the peer's rules can see."""
         return self._peer.visible
 
+    def size_at_most(self) -> int:
+        """Return how many facts this holds, and what both operands select, or a little more."""
+        return self.source.size_at_most() + self._facets.size_at_most()
+
     def peer_selects(self, facet: Predicate) -> Collection[Row]:
         """Return what the peer's rules select here, through their view."""
         return self._peer.rows(facet)

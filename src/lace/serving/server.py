@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from lace.answering.crowd import Crowds
+from lace.answering.crowd import Crowd, Crowds
 from lace.answering.following import Position
 from lace.answering.store import StoreAnswers
 from lace.answering.warm import WarmLinks
@@ -76,6 +76,10 @@ class _Peer:
     is_told: bool = False
     """Whether it was told that its quota is used up."""
 
+    @property
+    def crowd(self) -> Crowd | None:
+        return None if self.answers is None else self.answers.crowd
+
 
 class Server:
     """Takes connections and runs their exchanges until it is shut down."""
@@ -127,6 +131,8 @@ class Server:
         self._stopping = False
         self._is_down = False
         self._wake_soon: asyncio.TimerHandle | None = None
+        self._waking = False  # a look at the store is under way
+        self._wakes_again = False  # something was stored meanwhile
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
         self._seen = Position.of(store)
@@ -405,23 +411,27 @@ class Server:
         self._wake_later()
 
     def _wake_later(self) -> None:
-        if self._wake_soon is None and self._loop is not None and not self._is_down:
+        if self._waking:
+            self._wakes_again = True
+        elif self._wake_soon is None and self._loop is not None and not self._is_down:
             self._wake_soon = self._loop.call_later(_WAKE_SECONDS, self._wake)
 
     def _wake(self) -> None:
-        self._wake_soon = None
-        self._start_task(self._wake_those_concerned())
+        self._wake_soon, self._waking = None, True
+        self._start_task(self._wake_those_concerned()).add_done_callback(self._have_woken)
+
+    def _have_woken(self, _done: object) -> None:
+        self._waking, again, self._wakes_again = False, self._wakes_again, False
+        if again:
+            self._wake_later()
 
     async def _wake_those_concerned(self) -> None:
         """Look at the store once for all that are told the same, then wake whoever has news."""
-        try:
-            if self._worker is None:
-                self._crowds.advance()
-            else:
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(self._worker, self._crowds.advance)
-        except LaceError:
-            self._crowds.clear()  # whoever is woken hears of it
+        if self._worker is None:
+            self._crowds.advance()
+        else:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._worker, self._crowds.advance)
         for peer in list(self._peers.values()):
             if peer.answers is None or not peer.answers.is_up_to_date:
                 peer.exchange.give(m.Woken())
@@ -473,7 +483,11 @@ class Server:
         self._warm.clear()
         self._crowds.clear()
         standing = [peer for peer in self._peers.values() if not peer.is_ending]
+        members = Counter(peer.crowd for peer in standing)
         held = {peer.number: peer.exchange.memory for peer in standing}
+        for peer in standing:  # each is worth its part of what is held for all of them
+            if peer.crowd is not None:
+                held[peer.number] += peer.crowd.memory // members[peer.crowd]
         over = sum(held.values()) - limit
         for peer in sorted(standing, key=lambda peer: held[peer.number], reverse=True):
             if over <= 0:

@@ -36,6 +36,8 @@ Facts = list[tuple[str, int, list[Row]]]
 
 _NICE: Final = 10  # what others ask for comes after what the server does itself
 _MOST_KEPT: Final = 400_000  # facts of all evaluations that are kept for the next question
+_LEAST_FACTS: Final = 1000  # that an evaluation counts for, whatever it sees
+_BYTES_A_FACT: Final = 4  # of rules: what is made of them takes memory, too
 
 
 @dataclass(slots=True)
@@ -44,18 +46,28 @@ class Worker:
 
     seconds: int
     kept: OrderedDict[int, tuple[Evaluation, int]] = field(default_factory=OrderedDict)
+    dropped: list[int] = field(default_factory=list)
+    """Evaluations that the next answer says are not kept any more."""
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to one question, or why there is none."""
         limit_time(self.seconds)
         try:
             with collector.paused():
-                return self._answer(question)
+                answer = self._answer(question)
         except LimitExceeded as error:
             told = {"limit": error.limit, "configured": error.configured}
-            return {"exceeded": told | {"observed": error.observed}}
+            answer = {"exceeded": told | {"observed": error.observed}}
         except LaceError as error:
-            return {"failed": [str(error.code), error.message]}
+            answer = {"failed": [str(error.code), error.message]}
+        except MemoryError:
+            # What others left behind must not stop this one: it is asked again, with all the room.
+            if not self.kept and "rules" in question:
+                raise
+            self.kept.clear()
+            answer = {"unknown": True}
+        dropped, self.dropped = self.dropped, []
+        return answer | {"dropped": dropped}
 
     def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
         if not question["number"]:
@@ -66,7 +78,7 @@ class Worker:
             shown = source_of(question["facts"])
             program = module_from_text(question["rules"]).program
             made = evaluate(program, shown, outputs=FACETS, limits=limits)
-            self._keep(number, made, shown.size_at_most())
+            self._keep(number, made, _size(made, shown, question["rules"]))
             return {"rows": [list(made.rows(facet)) for facet in FACETS]}
         found = self.kept.pop(number, None)
         if found is None:
@@ -80,8 +92,17 @@ class Worker:
 
     def _keep(self, number: int, made: Evaluation, size: int) -> None:
         self.kept[number] = made, size
-        while sum(size for _, size in self.kept.values()) > _MOST_KEPT and len(self.kept) > 1:
-            self.kept.popitem(last=False)
+        held = sum(size for _, size in self.kept.values())
+        while held > _MOST_KEPT and len(self.kept) > 1:
+            dropped, (_, size) = self.kept.popitem(last=False)
+            self.dropped.append(dropped)
+            held -= size
+
+
+def _size(made: Evaluation, shown: MemorySource, rules: str) -> int:
+    """Return about how many facts an evaluation is worth, by the memory that it takes."""
+    derived = sum(len(made.rows(predicate)) for predicate in made.program.derived)
+    return _LEAST_FACTS + shown.size_at_most() + derived + len(rules) // _BYTES_A_FACT
 
 
 def facts_of(source: MemorySource) -> Facts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import marshal
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -16,6 +17,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import count
+from pathlib import Path
 from threading import Condition, Event, Thread, Timer
 from typing import Any, Final, cast
 
@@ -30,7 +32,12 @@ from lace.policy.module import PolicyModule
 from lace.serving.worker import FACETS, facts_of, read, write
 
 _ENDING_SECONDS: Final = 1.0  # for what nobody waits for any more
-_MOST_REMEMBERED: Final = 10_000  # users whose use is added up
+_SECONDS_FOR_EACH: Final = 12  # that may pass for each second of processor time that is allowed
+_LEAST_SECONDS: Final = 60.0  # that may pass in any case, so that a busy machine ends nobody
+_HALF_SECONDS: Final = 60.0  # after which half of what somebody has used is forgotten
+_LITTLE_SECONDS: Final = 0.01  # of use, which is not worth remembering
+
+_PACKAGE: Final = str(Path(__file__).parents[2])  # the folder that the running package is in
 
 _CODES: Final = {str(code): code for code in Code}
 
@@ -114,24 +121,31 @@ class _Process:
         assert process.stdout is not None
         try:
             write(process.stdin, marshal.dumps(content))
-            answer = read(process.stdout)
+            said = read(process.stdout)
+            answer = None if said is None else cast("dict[str, Any]", json.loads(said))
         except OSError:
             answer = None
+        except BaseException:
+            self.kill()  # nobody knows how far it has read and written
+            raise
         if answer is None:
             self.kill()
             return None
-        return cast("dict[str, Any]", json.loads(answer))
+        self.kept.difference_update(answer.get("dropped", ()))
+        return answer
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.kill()
         # -P: a file in the folder where a server was started must not take part.
         command = [sys.executable, "-P", "-m", "lace.serving.worker"]
         command += [str(self.seconds), str(self.mebibytes)]
+        path = os.pathsep.join(filter(None, (_PACKAGE, os.environ.get("PYTHONPATH"))))
         self.running = subprocess.Popen(  # noqa: S603 (this interpreter and this package)
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONPATH": path},
         )
         return self.running
 
@@ -166,9 +180,12 @@ class Workers:
         """Questions that a worker has begun with."""
         self.killed = 0
         """Workers that were ended over a question."""
+        self.longest = max(_LEAST_SECONDS, float(seconds * _SECONDS_FOR_EACH))
+        """Seconds that may pass before a worker that does not answer is ended, idle or not."""
         self._processes = [_Process(seconds, mebibytes) for _ in range(processes)]
         self._waiting: list[Question] = []
         self._used: dict[User, float] = {}
+        self._aged = seconds_now()
         self._numbers = count(1)
         self._arrivals = count(1)
         self._closed = False
@@ -226,23 +243,21 @@ class Workers:
             waiting, self._waiting = self._waiting, []
             working = [p.question for p in self._processes if p.question is not None]
             self.lock.notify_all()
-        for question in working:
-            self._kill(question)
         for question in (*waiting, *working):
             question.settle(_STOPPED)
         for thread in self._threads:
-            thread.join()
+            while thread.is_alive():  # a process may just have been about to start
+                for question in working:
+                    self._kill(question)
+                thread.join(_ENDING_SECONDS / 10)
 
     # --- one thread for each process, which waits and does nothing else ---
 
     def _start_threads(self) -> None:
-        if not self._threads:
-            self._threads = [
-                Thread(target=self._run, args=(process,), name="lace-rules", daemon=True)
-                for process in self._processes
-            ]
-            for thread in self._threads:
-                thread.start()
+        for process in self._processes[len(self._threads) :]:
+            thread = Thread(target=self._run, args=(process,), name="lace-rules", daemon=True)
+            thread.start()
+            self._threads.append(thread)
 
     def _run(self, process: _Process) -> None:
         while (question := self._take(process)) is not None:
@@ -259,6 +274,7 @@ class Workers:
                     self._waiting.remove(chosen)
                     process.question = chosen
                     self.started += 1
+                    self.lock.notify_all()  # what was left to this process may go to another one
                     return chosen
                 self.lock.wait()
         return None
@@ -279,32 +295,46 @@ class Workers:
 
     def _work(self, process: _Process, question: Question) -> None:
         began, wanted = seconds_now(), not question.is_done
-        answer = _ask(process, question) if wanted else None
+        answer = self._ask(process, question) if wanted else None
         with self.lock:
             process.question = None
             self._account(question.user, seconds_now() - began)
             if answer is not None:
-                process.kept.add(question.number)
+                if question.number:
+                    process.kept.add(question.number)
             elif wanted:
                 self.killed += 1
         question.settle(answer or _STOPPED)
 
+    def _ask(self, process: _Process, question: Question) -> dict[str, Any] | None:
+        """Return the answer of a process, or None if it has ended over the question."""
+        late = Timer(self.longest, self._kill, (question,))
+        late.daemon = True
+        late.start()
+        try:
+            answer = process.ask(question.content(question.number not in process.kept))
+            if answer is not None and answer.get("unknown"):
+                process.kept.clear()  # it has let go of everything, or of more than it said
+                answer = process.ask(question.content(True))
+            if answer is not None and answer.get("unknown"):
+                process.kill()
+                return None
+        except Exception as error:  # noqa: BLE001 (this question fails, and the others go on)
+            return {"failed": [str(Code.POLICY_STOPPED), f"{type(error).__name__}: {error}"]}
+        finally:
+            late.cancel()
+        return answer
+
     def _account(self, user: User, seconds: float) -> None:
-        if len(self._used) > _MOST_REMEMBERED:
-            self._used.clear()
+        """Add up what somebody has used, and forget what was long ago."""
+        now = seconds_now()
+        if now - self._aged > _HALF_SECONDS / 10:
+            left = 0.5 ** ((now - self._aged) / _HALF_SECONDS)
+            aged = ((account, used * left) for account, used in self._used.items())
+            self._used = {account: used for account, used in aged if used > _LITTLE_SECONDS}
+            self._aged = now
         for account in (user, _host(user)):
             self._used[account] = self._used.get(account, 0.0) + seconds
-
-
-def _ask(process: _Process, question: Question) -> dict[str, Any] | None:
-    """Return the answer of a process, or None if it has ended over the question."""
-    try:
-        answer = process.ask(question.content(question.number not in process.kept))
-        if answer is not None and answer.get("unknown"):
-            answer = process.ask(question.content(True))
-    except Exception as error:  # noqa: BLE001 (this question fails, and the process goes on)
-        return {"failed": [str(Code.POLICY_STOPPED), f"{type(error).__name__}: {error}"]}
-    return answer
 
 
 def _host(user: User) -> User:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from wires import End, ends, hashes, notes, run, store_of
+from wires import EVERYTHING, End, ends, hashes, notes, run, store_of
 
+from lace.answering.store import StoreAnswers
 from lace.driving.pace import Pace
 from lace.interlace import messages as m
+from lace.policy.origin import Party, label_operands
+from lace.policy.plan import ExchangePlan
 from lace.recordstore import MemoryStore
 from lace.stream import items as i
 from lace.tai import Tai
 
+PLAN = ExchangePlan(
+    label_operands(Party(index=0, module=EVERYTHING), Party(index=1, module=EVERYTHING))
+)
 NOW = Tai("1700000000:000000000")
 
 
@@ -72,6 +78,27 @@ def test_an_order_waits_for_the_bytes_before_it() -> None:
     here.take(b"")
     assert isinstance(here.last, m.Aborted)
     assert here.last.result.plan, "the module that came before the end was taken"
+
+
+def test_who_may_not_wait_leaves_the_end_of_the_answers_to_others() -> None:
+    """Closing them may write to the store, and that may wait for somebody else who does."""
+    closed: list[bool] = []
+
+    class Noting(StoreAnswers):
+        def close(self) -> None:
+            closed.append(True)
+
+    here = met().connection
+    here._make_answers = lambda side: Noting(MemoryStore(), side.index)
+    here.answers.recall(m.Recall(None, PLAN, None))
+    here.receive_data(b"\n", NOW, waits=False)
+    assert isinstance(here.ended, m.Aborted)
+    assert here.needs_records
+    assert not closed
+    here.data_to_send()
+    here.work(NOW)
+    assert closed == [True]
+    assert not here.has_work
 
 
 def test_the_pace_follows_what_a_turn_takes() -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import pytest
 from meeting import within
-from servers import Served, policy, served
+from servers import Process, Served, policy, process, served
 from wires import notes, store_of
 
 from lace.answering.store import StoreAnswers
@@ -31,8 +34,10 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import FACETS, Exposure
 from lace.recordstore import MemoryStore
 from lace.recordstore.memory import MemorySnapshot
+from lace.recordstore.sqlite import SqliteStore
 from lace.rules import LocalFacts
 from lace.selectors import selector
+from lace.serving.worker import Worker
 from lace.serving.workers import Question, Workers
 
 MINE = module_from_text("SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n")
@@ -92,7 +97,7 @@ def test_a_worker_selects_what_this_process_selects(workers: Workers, forgets: b
     here, there = policy_of(THEIRS, start, None), policy_of(THEIRS, start, workers)
     for step in range(60):
         added, removed = some_facts(chance), some_facts(chance)
-        if forgets and step % 7 == 0:
+        if forgets and step % 20 == 0:
             for process in workers._processes:
                 process.kill()
         assert there.apply(added, removed) == here.apply(added, removed)
@@ -235,6 +240,71 @@ def test_who_has_used_least_goes_first() -> None:
     assert begun[:3] == ["blocks 0", "modest 0", "greedy 1"]
 
 
+def test_what_was_used_long_ago_counts_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = Workers(1, seconds=60, mebibytes=512)
+    workers._account("old 0", 1000)
+    later = time.monotonic() + 3600
+    monkeypatch.setattr("lace.serving.workers.seconds_now", lambda: later)
+    workers._account("new 0", 1)
+    assert workers._used == {"new 0": 1, "new": 1}
+
+
+@needs_limits
+def test_a_worker_that_says_nothing_is_ended() -> None:
+    """It takes no processor time, so that no limit of the system ends it."""
+    workers = Workers(1, seconds=20, mebibytes=512)
+    try:
+        assert not policy_of(THEIRS, [], workers).may_send
+        running = workers._processes[0].running
+        assert running is not None
+        running.send_signal(signal.SIGSTOP)
+        workers.longest = 0.2
+        with pytest.raises(PolicyError) as raised:
+            policy_of(THEIRS, [], workers)
+        assert raised.value.code is Code.POLICY_STOPPED
+        workers.longest = 60
+        assert not policy_of(THEIRS, [], workers).may_send, "the next one begins anew"
+    finally:
+        workers.close()
+
+
+def whole(number: int, facts: int = 0) -> dict[str, Any]:
+    rows = [(f"P{i}",) for i in range(facts)]
+    return {
+        "number": number,
+        "rules": THEIRS.text,
+        "limits": asdict(DEFAULT_LIMITS),
+        "facts": [("Have", 1, rows)],
+    }
+
+
+def test_a_worker_keeps_a_bounded_number_of_evaluations_and_says_what_went() -> None:
+    worker = Worker(seconds=1000)
+    dropped: list[int] = []
+    for number in range(1, 600):
+        dropped += worker.answer(whole(number))["dropped"]
+    assert sorted({*dropped, *worker.kept}) == list(range(1, 600))
+    assert len(worker.kept) < 400
+    assert "rows" in worker.answer(whole(600, 500_000)), "the last one stays, however large"
+    assert list(worker.kept) == [600]
+
+
+def test_what_others_left_in_a_worker_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that is short because of them is given back, and the question put again."""
+    worker = Worker(seconds=1000)
+    worker.answer(whole(1))
+
+    def full(*_: object, **__: object) -> Any:
+        raise MemoryError
+
+    with monkeypatch.context() as short:
+        short.setattr("lace.serving.worker.evaluate", full)
+        assert worker.answer(whole(2))["unknown"]
+        with pytest.raises(MemoryError):
+            worker.answer(whole(2))
+    assert "rows" in worker.answer(whole(2))
+
+
 def test_nothing_is_loaded_for_rules_before_it_is_their_turn(workers: Workers) -> None:
     class Watched(MemoryStore):
         looks = 0
@@ -323,3 +393,72 @@ def test_a_peer_that_goes_takes_its_evaluation_with_it() -> None:
                 await asyncio.sleep(0.01)
 
     within(work())
+
+
+HARD = """[[allow]]
+who = "anyone"
+sync = ["//g//notes//"]
+[engine]
+peer_work = 1000000000000
+work = 1000000000000
+derived_facts = 1000000000
+[limits]
+rule_mib = 4096
+rule_seconds = 600
+grace_seconds = 1
+"""
+
+
+def children(of: int) -> list[int]:
+    return [int(pid) for task in Path(f"/proc/{of}/task").glob("*/children")
+            for pid in task.read_text().split()]  # fmt: skip
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> Iterator[Process]:
+    """Give a server that evaluates rules without end for a stranger."""
+    with SqliteStore(tmp_path / "notes.lace") as store:
+        store.save(notes(600))
+    (tmp_path / "serve.toml").write_text(HARD)
+    arguments = ("notes.lace", "tcp:127.0.0.1:0", "--policy", "serve.toml")
+    with process(tmp_path, *arguments) as server:
+        near = Client(store=MemoryStore(), module=endless_in_time(), exposure=Exposure())
+
+        async def attack() -> m.Closed | m.Aborted:
+            return await near.sync(server.address)
+
+        ends: list[Any] = []
+        thread = Thread(target=lambda: ends.append(asyncio.run(attack())))
+        thread.start()
+        while not any(time_of(pid) > 60 for pid in children(server.process.pid)):
+            time.sleep(0.05)
+        yield server
+        thread.join()
+        assert isinstance(ends[0], m.Aborted)
+
+
+def time_of(pid: int) -> int:
+    """Return the processor time of a process, in ticks; more than it takes to start is work."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().split()[13])
+    return 0
+
+
+needs_proc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it looks at /proc")
+
+
+@needs_proc
+def test_a_server_that_is_told_to_stop_ends_its_workers(busy: Process) -> None:
+    working = children(busy.process.pid)
+    assert busy.stop() == 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid in working)
+
+
+@needs_proc
+def test_a_worker_that_somebody_kills_ends_one_exchange(busy: Process) -> None:
+    for pid in children(busy.process.pid):
+        os.kill(pid, signal.SIGKILL)
+    assert busy.wait_for("aborted")[0]["code"] == Code.POLICY_STOPPED
+    near = Client(store=MemoryStore(), module=THEIRS_OF_NOTES, exposure=Exposure())
+    assert isinstance(within(near.sync(busy.address)), m.Closed)
+    assert near.store.count() == 600

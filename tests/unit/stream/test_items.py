@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from dataclasses import replace
 
 import forge
@@ -226,3 +227,34 @@ def test_nothing_is_read_that_nobody_takes() -> None:
     items = reader.read(b"\n" * 1000 + b"!")
     assert [next(items).offset for _ in range(3)] == [0, 1, 2]
     assert reader.malformed is None
+
+
+def test_packed_lines_are_unpacked_one_block_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk may hold hundreds of blocks of a mebibyte each: nobody has them all at once."""
+    lines = b"Fact('x')\n" * 90_000
+    packed = zlib.compress(lines, 9)
+    head = f"deflate\nData-Length: {len(packed)}\nFull-Length: {len(lines)}\n\n"
+    block = packing.MARK + head.encode() + packed
+    unpacked = 0
+    unpack = packing.unpack
+
+    def counted(packed: bytes, length: int) -> bytes | None:
+        nonlocal unpacked
+        unpacked += 1
+        return unpack(packed, length)
+
+    monkeypatch.setattr(packing, "unpack", counted)
+    reader = i.ItemReader(unpacks=True)
+    items = reader.read(block * 100)
+    for count in (1, 2):
+        taken = 0
+        while taken < len(lines):
+            item = next(items)
+            assert isinstance(item, i.FactLines)
+            taken += len(item.content)
+        assert taken == len(lines)
+        assert unpacked == count
+    rest = list(items)
+    assert isinstance(rest[-1], i.Malformed)
+    assert rest[-1].code is Code.INTERLACE_BLOCK_SIZE
+    assert unpacked == DEFAULT_LIMITS.max_fact_block_size // len(lines)
