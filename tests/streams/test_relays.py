@@ -18,6 +18,7 @@ from lace.recordstore import MemoryStore
 from lace.serving.grants import parse_policy
 from lace.serving.server import Server
 from lace.transport.address import parse_address
+from lace.transport.dial import connect
 from lace.transport.tls import (
     Certificate,
     certificate_channel,
@@ -25,6 +26,7 @@ from lace.transport.tls import (
     development_certificate,
     server_context,
 )
+from lace.transport.websocket import WebSocketStream
 
 ALICE = SigningKey(b"\x0a" * 32)
 SERVER = SigningKey(b"\x0b" * 32)
@@ -82,5 +84,31 @@ def test_who_ends_tls_in_between_cannot_use_a_proof(
             assert isinstance(ended, m.Aborted)
             assert Code.ILTP_PROOF in (ended.code, ended.detail.removeprefix("the peer gave up: "))
             assert near.count() == 0
+
+    within(work())
+
+
+def test_a_page_meets_a_server_that_proves_a_key_over_wss(tmp_path: Path) -> None:
+    """A browser shows it no certificate: all but that is proven and checked, in both directions."""
+    own = development_certificate(tmp_path)
+    rules = parse_policy({"allow": [{"who": [ALICE.verifier], "sync": ["//g//notes//"]}]}, tmp_path)
+
+    async def work() -> None:
+        server = Server(store_of(notes(3)), rules, key=SERVER)
+        await server.start()
+        try:
+            address = parse_address(await server.listen(parse_address("wss:127.0.0.1:0"), own))
+            for channel, ends in ((None, m.Closed), ("", m.Aborted)):
+                near = client(MemoryStore(), key=ALICE, expected=SERVER.verifier)
+                stream = await connect(address, trust=own.chain)
+                assert isinstance(stream, WebSocketStream)
+                stream.channel = channel
+                ended = await near.over(stream, address).run()
+                assert isinstance(ended, ends), ended
+                if channel is None:
+                    assert ended.result.peer == SERVER.verifier
+                    assert near.store.count() == 3
+        finally:
+            await server.shut_down()
 
     within(work())

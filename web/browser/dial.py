@@ -22,13 +22,13 @@ _MESSAGE: Final = 1 << 16
 class PageStream:
     """A stream over the binary messages of a WebSocket of the page."""
 
-    channel = ""  # a browser does not tell a page what its encrypted channel is
-
     def __init__(self, socket: Any, address: str, *, encrypted: bool) -> None:
         self._socket = socket
         self.address = address
         self.peer = address
         self.encrypted = encrypted
+        # The browser has checked the certificate, and does not tell a page which one it was.
+        self.channel = None if encrypted else ""
 
     async def read(self) -> bytes:
         data = await self._socket.read()  # bytes, none at the end, or a text that says why

@@ -56,8 +56,8 @@ class Endpoint:
     """Whom the peer must prove to be."""
     packs: bool = False
     """Whether to offer packed fact lines."""
-    channel: str = ""
-    """What tells the encrypted channel apart, if this process can see it."""
+    channel: str | None = ""
+    """What tells the encrypted channel apart; empty if nothing does, None if nobody can see it."""
 
 
 def farewell(code: Code) -> bytes:

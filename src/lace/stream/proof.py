@@ -45,8 +45,8 @@ class Meeting:
     hello: bytes = b""
     """The lines that this side offered in hello, as they were sent."""
     peer_hello: bytes = b""
-    channel: str = ""
-    """What tells the encrypted channel apart, as far as this side can see it."""
+    channel: str | None = ""
+    """What tells the encrypted channel apart; empty if nothing does, None if nobody can see it."""
 
     def setup(self, *, by_peer: bool) -> str:
         """Return the digest of everything that was said, for a proof of this side or of the peer.
@@ -125,8 +125,9 @@ def _check_extras(extras: Sequence[tuple[str, str]], meeting: Meeting) -> None:
             _refuse("made for another server")
     elif not set(audience) >= set(meeting.addresses):
         _refuse("the server does not call itself by the address that was dialled")
-    # A side that cannot see its channel, such as a page in a browser, leaves it out.
-    if channel and channel != [meeting.channel]:
+    # A side that cannot see its channel, such as a page in a browser, leaves it out, and has
+    # to leave it to the browser that nobody else is at the other end of it.
+    if channel and meeting.channel is not None and channel != [meeting.channel]:
         _refuse("made for another encrypted channel: something between the two sides ends TLS")
     if setup != [meeting.setup(by_peer=True)]:
         _refuse("made for another set-up: something between the two sides has changed it")

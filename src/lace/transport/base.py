@@ -33,8 +33,11 @@ class ByteStream(Protocol):
         """Whether this process itself ends the encryption of the stream."""
 
     @property
-    def channel(self) -> str:
-        """What tells the encrypted channel apart, as both ends see it; empty where nothing does."""
+    def channel(self) -> str | None:
+        """What tells the encrypted channel apart, as both ends see it.
+
+        Empty where nothing does, None where it is encrypted and this end cannot see by what.
+        """
 
     @property
     def peer(self) -> str:

@@ -41,7 +41,7 @@ class WebSocketStream:
         self, opened: Connection, address: str, peer: str, *, encrypted: bool, channel: str = ""
     ) -> None:
         self._socket = opened
-        self.channel = channel
+        self.channel: str | None = channel
         self.address = address
         self.peer = peer
         self.encrypted = encrypted

@@ -100,8 +100,19 @@ def test_over_tls_a_proof_is_for_one_certificate() -> None:
     assert check_proof(make_proof(SERVER, server, NOW), client) == SERVER.verifier
     for other in (replace(server, channel="d"), replace(server, channel="")):
         assert "ends TLS" in refused(make_proof(ALICE, client, NOW), other)
-    # Who cannot see the channel leaves it out.
-    assert check_proof(make_proof(ALICE, CLIENT_SIDE, NOW), server) == ALICE.verifier
+    assert "ends TLS" in refused(make_proof(SERVER, server, NOW), CLIENT_SIDE), (
+        "it is not encrypted"
+    )
+
+
+def test_a_page_that_cannot_see_its_certificate_proves_and_checks_everything_else() -> None:
+    page, server = replace(CLIENT_SIDE, channel=None), replace(SERVER_SIDE, channel="c")
+    assert check_proof(make_proof(ALICE, page, NOW), server) == ALICE.verifier
+    assert check_proof(make_proof(SERVER, server, NOW), page) == SERVER.verifier
+    relayed = make_proof(SERVER, replace(server, hello=b"Other()\n"), NOW)
+    assert "another set-up" in refused(relayed, page)
+    elsewhere = make_proof(SERVER, replace(server, addresses=("wss:other.example",)), NOW)
+    assert "does not call itself" in refused(elsewhere, page)
 
 
 def test_the_earlier_form_is_refused() -> None:
