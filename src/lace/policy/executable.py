@@ -25,6 +25,7 @@ from lace.policy.view import FACETS, Exposure, LocalChange, PeerSelection
 from lace.rules import LocalFacts
 from lace.vocabulary import (
     ADVERTISED,
+    ADVERTISEMENT_FACTS,
     HAVE,
     MAY_REQUEST,
     MAY_SEND,
@@ -93,6 +94,8 @@ class ExchangePolicy:
     If it is given, whoever makes this goes through the steps of ``start`` first.
     """
     _local: OwnRules = field(init=False)
+    _shown: OwnRules = field(init=False)
+    """What this side selects whatever the peer claims: claims decide nothing of its view (G19)."""
     _peer: PeerSelection = field(init=False)
     _facets: MemorySource = field(init=False)
     """What both operands select, and the runtime facts: all that the lowering sees."""
@@ -105,12 +108,17 @@ class ExchangePolicy:
     def start(self) -> Steps[None]:
         """Evaluate everything from scratch."""
         local, peer, limits = self.local, self.peer, self.limits
-        self._local = OwnRules(local.module.program, self.source, FACETS, limits)
+        program = local.module.program
+        self._local = self._shown = OwnRules(program, self.source, FACETS, limits)
+        if local.module.offers_by_adverts and self.exposure.default == "selected":
+            self._shown = OwnRules(
+                program, self.source, (SELECT_HAVE,), limits, ADVERTISEMENT_FACTS
+            )
         foreign = self.foreign
         if foreign and (peer.module.id == local.module.id or not foreign.is_needed(peer.module)):
             foreign = None
         self._peer = PeerSelection(
-            peer.module, self.source, self.exposure, peer.viewer, self._local, limits, foreign
+            peer.module, self.source, self.exposure, peer.viewer, self._shown, limits, foreign
         )
         yield from self._peer.start()
         self._facets, self._lowered = self._lowering()
@@ -185,7 +193,8 @@ class ExchangePolicy:
             swap(self.source, gone=gone, came=came)
             change = LocalChange(self.source, came, gone, PLAIN_SCHEMA)
             mine = self._local.follow(change)
-            theirs = yield from self._peer.follow(change, mine.get(SELECT_HAVE, Change()))
+            shown = mine if self._shown is self._local else self._shown.follow(change)
+            theirs = yield from self._peer.follow(change, shown.get(SELECT_HAVE, Change()))
             return self._lower(mine, theirs, change)
         except BaseException:
             # All of it or nothing: back to the facts before, and to what follows from them.

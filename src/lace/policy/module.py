@@ -125,6 +125,11 @@ class PolicyModule:
         )
 
     @cached_property
+    def offers_by_adverts(self) -> bool:
+        """Whether an advertisement can have a part in what is offered."""
+        return any(True for _ in feedback(self.lacegram.rules))
+
+    @cached_property
     def guards(self) -> frozenset[Guard] | None:
         """How to tell the records that others depend on; None if those may be any records."""
         return guards_of(self.lacegram.rules)

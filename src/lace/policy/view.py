@@ -162,7 +162,7 @@ class VisibleRecords:
     viewer: Viewer
     facts: MemorySource
     selected: OwnRules
-    """What this side selects itself."""
+    """What this side selects itself, whatever the peer claims."""
     limits: Limits = DEFAULT_LIMITS
     records: set[str] = field(init=False)
     _modules: list[OwnRules] = field(init=False)
@@ -230,7 +230,7 @@ class PeerSelection:
     exposure: Exposure
     viewer: Viewer
     selected: OwnRules
-    """What this side selects itself."""
+    """What this side selects itself, whatever the peer claims."""
     limits: Limits = DEFAULT_LIMITS
     foreign: Foreign | None = None
     """Where the peer's rules are evaluated; None for here."""

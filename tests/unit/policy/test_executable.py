@@ -174,6 +174,26 @@ def test_adverts_do_not_reach_exposure() -> None:
     assert set(done.visible) == set()
 
 
+@pytest.mark.req("040-EXP-01")
+def test_adverts_do_not_reach_the_view_of_what_is_selected() -> None:
+    """Whatever a peer claims, at once or later, its rules see no more for it."""
+    mine = (
+        "SelectHave(P) :- Have(P), Field(P,'Group',_,'X').\n"
+        "SelectHave(P) :- Have(P), Advertised(P,_).\n"
+        "SelectAdvertised(P,S) :- Advertised(P,S).\n"
+    )
+    claim = f"Advertised('{Y1}','{ALICE}')\n"
+    shown = Exposure(default="selected")
+    before = policy(mine, EVERYTHING, STORE + claim, shown)
+    assert set(before.visible) == {X1, X2}
+    later = policy(mine, EVERYTHING, STORE, shown)
+    later.apply(parse_facts(claim))
+    assert set(later.visible) == {X1, X2}
+    assert (Y1,) not in set(later.may_send)  # my rules would, and theirs cannot see it
+    later.apply([("Have", "P.new"), ("Field", "P.new", "Group", "0", "X")])
+    assert set(later.visible) == {X1, X2, "P.new"}
+
+
 # --- disclosure ---
 
 
