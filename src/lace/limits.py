@@ -191,6 +191,10 @@ class FixedLimits:
     """Record bytes beyond a quota that are refused before the connection is ended."""
     cached_modules: int = 1000
     """Most peers whose granted rules a server keeps compiled."""
+    kept_crowds: int = 4
+    """Most evaluations that are kept for exchanges to come, while no exchange shares them."""
+    kept_facts: int = 400_000
+    """Most facts of earlier evaluations that a worker process keeps for the next question."""
 
     # What a lace remembers
     links: int = 10_000

@@ -17,8 +17,8 @@ from weakref import WeakValueDictionary
 
 from lace.answering.following import Position
 from lace.interlace import messages as m
+from lace.limits import FIXED
 
-_MOST_KEPT: Final = 4  # without a member, for those who come next
 _ENTRY_BYTES: Final = 200  # of one record and its digests
 
 _NOTHING: Final = m.Evaluated(more=True)
@@ -147,7 +147,7 @@ class Crowds:
                 crowd = self._live[key] = make()
             self._kept[key] = crowd
             self._kept.move_to_end(key)
-            while len(self._kept) > _MOST_KEPT:
+            while len(self._kept) > FIXED.kept_crowds:
                 self._kept.popitem(last=False)
             return crowd
 

@@ -11,7 +11,7 @@ from lace.clock import thread_seconds
 
 _TURN_SECONDS: Final = 0.004
 _LEAST: Final = 1 << 12
-_MOST: Final = 1 << 18
+_FULL_STEP: Final = 1 << 18
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Pace:
         if seconds > _TURN_SECONDS:
             self.bytes = max(_LEAST, self.bytes // 2)
         elif seconds < _TURN_SECONDS / 4:
-            self.bytes = min(_MOST, self.bytes * 2)
+            self.bytes = min(_FULL_STEP, self.bytes * 2)
 
     @contextmanager
     def measured(self) -> Iterator[None]:

@@ -25,7 +25,7 @@ from lace.datalog.evaluate import Evaluation, evaluate
 from lace.datalog.maintain import follow
 from lace.datalog.source import MemorySource, Row
 from lace.errors import LaceError, LimitExceeded
-from lace.limits import MIB, UNCOUNTED, Limits
+from lace.limits import FIXED, MIB, UNCOUNTED, Limits
 from lace.policy.module import module_from_text
 from lace.vocabulary import PLAIN_SCHEMA, SELECT_ADVERTISED, SELECT_HAVE
 
@@ -35,7 +35,6 @@ Facts = list[tuple[str, int, list[Row]]]
 """Name and arity of a predicate, and its rows."""
 
 _NICE: Final = 10  # what others ask for comes after what the server does itself
-_MOST_KEPT: Final = 400_000  # facts of all evaluations that are kept for the next question
 _LEAST_FACTS: Final = 1000  # that an evaluation counts for, whatever it sees
 _BYTES_A_FACT: Final = 4  # of rules: what is made of them takes memory, too
 
@@ -93,7 +92,7 @@ class Worker:
     def _keep(self, number: int, made: Evaluation, size: int) -> None:
         self.kept[number] = made, size
         held = sum(size for _, size in self.kept.values())
-        while held > _MOST_KEPT and len(self.kept) > 1:
+        while held > FIXED.kept_facts and len(self.kept) > 1:
             dropped, (_, size) = self.kept.popitem(last=False)
             self.dropped.append(dropped)
             held -= size
