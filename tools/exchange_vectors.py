@@ -26,6 +26,7 @@ from lace.text import fact_line
 
 KEY, BOB, EVE = forge.KEY, SigningKey(b"b" * 32), SigningKey(b"e" * 32)
 NOW = "1700000000:000000000"
+NONCES = [b64a.encode(bytes([n]) * 32) for n in (1, 2)]
 PLEX = build_plex(group="u", app="ding", name="links/1", tai="1640995200:000000000", data=b"hello")
 
 LINKS = selector("//u//ding//links/")
@@ -114,7 +115,7 @@ class Book:
             told = options | each[index]
             limits = BY_PARTITIONS | options.get("limits", {}) | each[index].get("limits", {})
             sides.append(self.side(stores[index], modules[index], **(told | {"limits": limits})))
-        first = {"do": "start", "clocks": clocks or [NOW, NOW]}
+        first = {"do": "start", "clocks": clocks or [NOW, NOW], "nonces": NONCES}
         case = {"why": why, "sides": sides, "steps": [first, *steps]}
         case |= run_exchange(case, self.records)
         self.exchanges.append(case)

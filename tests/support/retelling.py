@@ -129,7 +129,7 @@ def run_hearing(case: Json, base: Json, pool: Json) -> Json:
     side = make_side(base["sides"][1], 1, pool)
     said = Said()
     clock = Tai(base["steps"][0]["clocks"][1])
-    inputs: list[m.Input] = [m.Started()]
+    inputs: list[m.Input] = [_input(base["steps"][0])]
     for number, phase in enumerate(base["said"][0]):
         items = case["items"] if number == case["phase"] else phase["items"]
         inputs += [*map(heard, items), m.PeerPhaseEnd()]
@@ -149,7 +149,8 @@ def run_hearing(case: Json, base: Json, pool: Json) -> Json:
 def _input(step: Json) -> m.Input:
     match step["do"]:
         case "start":
-            return m.Started()
+            first, second = step["nonces"]
+            return m.Started((first, second))
         case "wake":
             return m.Woken()
         case "timer":

@@ -45,7 +45,7 @@ class Participant(Connection):
         if isinstance(given, INCOMING):
             self.receive(given, now)
         elif isinstance(given, m.Started):
-            self.start(now)
+            self._give(given, now)
         elif isinstance(given, m.TimerFired):
             assert self.timer is not None
             self.receive_timer(self.timer, now)

@@ -100,7 +100,7 @@ class Half:
 
     def __post_init__(self) -> None:
         self.machine = InterlaceMachine(self.side)
-        exposure = Exposure(default="selected")
+        exposure = Exposure(default="everything")
         self.answers = StoreAnswers.of(self.store, self.side, exposure)
 
     def give(self, given: m.Input) -> None:

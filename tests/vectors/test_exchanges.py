@@ -37,7 +37,6 @@ GIVEN = load("exchanges.json")
 EXCHANGES, RECORDS = GIVEN["exchanges"], GIVEN["records"]
 BY_NAME = {case["why"]: case for case in EXCHANGES}
 PLAIN = {"module", "records", "limits"}
-NONCES = [b64a.encode(bytes([n]) * 32) for n in (1, 2)]  # they are not in what crosses
 OVER_A_WIRE = [
     case
     for case in EXCHANGES
@@ -109,7 +108,8 @@ def test_the_same_crosses_a_stream(case: Any) -> None:
     for index, side in enumerate(case["sides"]):
         store = MemoryStore()
         store.save([record_of(RECORDS[hash]) for hash in side["records"]])
-        connection = Endpoint(accepting=index == 0, nonce=NONCES[index], addresses=("tcp:a:1",))
+        nonce = case["steps"][0]["nonces"][index]
+        connection = Endpoint(accepting=index == 0, nonce=nonce, addresses=("tcp:a:1",))
         end = End(
             connection, store, module_from_text(side["module"]), Exposure(default="selected"),
             Limits(**side["limits"]),

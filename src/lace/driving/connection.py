@@ -165,11 +165,11 @@ class Connection:
         for given in binding.inputs(data):
             if binding.has_met and not met:
                 met = True
-                yield m.Started()
+                yield m.Started(binding.nonces)
             silent = False
             yield given
         if binding.has_met and not met:
-            yield m.Started()
+            yield m.Started(binding.nonces)
         if silent:
             yield m.PeerAlive()
 

@@ -317,6 +317,11 @@ def _record(content: Json | None) -> Record | None:
     return None if content is None else validate_record(b64a.decode(content["raw"])).unwrap()
 
 
+def _started(content: Json) -> m.Started:
+    first, second = map(str, content.get("nonces", ("", "")))
+    return m.Started((first, second))
+
+
 def _outcome(content: Json) -> Outcome[Record]:
     code = content["code"]
     return Outcome(
@@ -352,7 +357,7 @@ _INPUTS: Final[dict[str, Callable[[Json], m.Input]]] = {
     "PeerRecord": lambda c: m.PeerRecord(b64a.decode(c["raw"])),
     "PeerPhaseEnd": lambda _: m.PeerPhaseEnd(),
     "PeerAlive": lambda _: m.PeerAlive(),
-    "Started": lambda _: m.Started(),
+    "Started": _started,
     "PeerProven": lambda c: m.PeerProven(Verifier(c["verifier"])),
     "StreamFailed": lambda c: m.StreamFailed(_CODES[c["code"]], c["detail"]),
     "PeerGone": lambda c: m.PeerGone(c["orderly"]),

@@ -48,6 +48,7 @@ class InterlaceMachine:
         self._side = side
         self._phases = Phases()
         self._started = False
+        self._nonces = ("", "")
         self._effects: list[m.Effect] = []
         self._awaiting: deque[m.Question] = deque()  # answers of the driver that are still due
         self._blame = m.Blame.LOCAL  # where an error lies that is raised now
@@ -234,6 +235,7 @@ class InterlaceMachine:
                 if self._started:
                     raise LocalProtocolError("started twice", code=Code.INTERLACE_DRIVER)
                 self._started = True
+                self._nonces = given.nonces
                 self._wait_for_peer()
                 self._say_module()
             case m.Woken():
@@ -468,7 +470,7 @@ class InterlaceMachine:
     def _sketching(self, own: Partitions) -> Sketching:
         """Return the talk about sketches of one loop."""
         most = self._limit("max_sketch_cells")
-        return Sketching(self._opening.sketch_key, self._side.index, own, most)
+        return Sketching(self._opening.sketch_key(self._nonces), self._side.index, own, most)
 
     def _take_state(self, state: m.LinkState) -> None:
         """Begin where the link stood when it was last used."""

@@ -80,7 +80,10 @@ class PeerAlive:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Begin: the connection stands, both nonces are known."""
+    """Begin: the connection stands."""
+
+    nonces: tuple[str, str] = ("", "")
+    """What both sides drew for this connection, side 0 first; empty where nothing was drawn."""
 
 
 @dataclass(frozen=True, slots=True)

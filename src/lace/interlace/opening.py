@@ -218,13 +218,10 @@ class Opening:
             return None
         return link_id(mine, theirs, self.plan.id)
 
-    @property
-    def sketch_key(self) -> bytes:
-        """The key of names in sketches: of this epoch, and neither side could choose it."""
+    def sketch_key(self, nonces: tuple[str, str]) -> bytes:
+        """Return the key of names in sketches: of this epoch, and neither side could choose it."""
         assert self._hellos is not None
-        nonces, hellos = (self._side.nonce, self._side.peer_nonce), self._hellos
-        if self._side.index == 1:
-            nonces, hellos = nonces[::-1], hellos[::-1]
+        hellos = self._hellos[::-1] if self._side.index else self._hellos
         return sketch_key(nonces, hellos, self.plan.id)
 
     @property

@@ -101,6 +101,13 @@ class Binding:
         return self._meeting is not None
 
     @property
+    def nonces(self) -> tuple[str, str]:
+        """The nonces of both prefaces, that of the side that was connected to first."""
+        assert self._meeting is not None
+        mine, theirs = self._meeting.nonce, self._meeting.peer_nonce
+        return (mine, theirs) if self._meeting.accepting else (theirs, mine)
+
+    @property
     def held(self) -> int:
         """Bytes that wait for the rest of their item."""
         return self._reader.held

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from wires import EVERYTHING, OPEN, hashes, nonce, notes
+from wires import EVERYTHING, OPEN, ends, hashes, nonce, notes, run, store_of
 
 from lace.answering.store import StoreAnswers
 from lace.clock import tai_now
@@ -137,3 +137,28 @@ def test_the_docstring_names_what_there_is_to_call() -> None:
         assert f"connection.{name}" in text or f"``{name}``" in text
         assert hasattr(Connection, name) or name == "ended"
     assert "timer.seconds" in text
+
+
+def sketches(*nonces: str) -> list[bytes]:
+    """Return the cells that two laces say who differ a little, on a connection with these nonces."""
+    common = notes(100)
+    stores = [store_of([*common, *notes(3, start=200 + 10 * side)]) for side in (0, 1)]
+    both = ends(
+        stores[0], stores[1],
+        accepting={"nonce": nonces[0]}, connecting={"nonce": nonces[1]},
+    )  # fmt: skip
+    run(*both)
+    assert hashes(stores[0]) == hashes(stores[1])
+    said = bytes(both[0].sent + both[1].sent).splitlines()
+    return [line for line in said if line.startswith(b"AdvertisementSketch(")]
+
+
+def test_the_names_in_sketches_depend_on_the_nonces_of_both_sides() -> None:
+    """Whoever chooses records, or one nonce, cannot choose their names."""
+    first, second, third = nonce(), nonce(), nonce()
+    said = sketches(first, second)
+    assert said
+    assert sketches(first, second) == said
+    assert sketches(first, third) != said
+    assert sketches(third, second) != said
+    assert sketches(second, first) != said
