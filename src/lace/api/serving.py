@@ -14,7 +14,7 @@ from lace.api.interlaces import Exposes, Policy, exposure_of, policy_of
 from lace.errors import Code, UsageError
 from lace.policy.view import Exposure
 from lace.recordstore.sqlite import SqliteStore
-from lace.serving.grants import Grant, ServePolicy, ServerLimits, symmetric_policy
+from lace.serving.grants import Grant, ServePolicy, ServerLimits, selector_policy
 from lace.serving.server import Server
 from lace.tai import Tai
 from lace.transport.address import Scheme, parse_address
@@ -94,6 +94,7 @@ def serve(
     *addresses: str,
     policy: Policy | None = None,
     expose: Exposes | None = None,
+    accept: Sequence[str] = (),
     grants: Sequence[Grant] | None = None,
     limits: ServerLimits | None = None,
     names: Sequence[str] = (),
@@ -105,20 +106,31 @@ def serve(
     """Return a server to be used with ``async with``: others interlace with the lace meanwhile.
 
     An address is ``tcp:host:port``, ``unix:/path``, ``ws:host:port`` or ``wss:host:port``, which
-    needs a certificate; port 0 is any that is free. Anyone gets and gives what ``policy`` selects,
-    by default the selector of the settings; ``grants`` say instead who may see and store what.
+    needs a certificate; port 0 is any that is free. Anyone gets what ``policy`` selects, by default
+    the selector of the settings. Rules that look at signers or peers, as a room's do, say from whom
+    they take. A plain place takes whatever anybody signs: it is served for reading, and ``accept``
+    says who may write too, verifiers or ``"anyone"``; whoever holds the lace's own key may. Instead
+    of all that, ``grants`` say who may see and store what.
     ``names`` are other addresses that it is dialled by. ``journals`` is a folder in which each
     connection gets a journal of its own. What it stores, and what the application
     stores through the same lace, reaches all who are connected and may have it.
     """
     if not addresses:
         raise UsageError("say where to serve, such as tcp:127.0.0.1:0", code=Code.ADDRESS_MALFORMED)
-    if grants is not None and (policy is not None or expose is not None):
-        raise UsageError("give grants, or policy and expose, not both", code=Code.SERVE_POLICY)
+    if grants is not None and (policy is not None or expose is not None or accept):
+        raise UsageError(
+            "give grants, or policy, expose and accept, not both", code=Code.SERVE_POLICY
+        )
+    if isinstance(accept, str):
+        raise UsageError(
+            "accept is a list of those who may write", code=Code.SERVE_POLICY,
+            hint='Write accept=["anyone"], or verifiers.',
+        )  # fmt: skip
     store = store_of(as_lace(local))
     bounds = limits or ServerLimits()
     if grants is None:
-        rules = symmetric_policy(policy_of(local, policy), exposure_of(local, expose))
+        module, exposure = policy_of(local, policy), exposure_of(local, expose)
+        rules = selector_policy(module, exposure, accepted=accept)
     else:
         rules = ServePolicy(grants=tuple(grants), exposure=Exposure(default="selected"))
     rules.limits, rules.engine = bounds, local.limits

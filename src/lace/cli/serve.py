@@ -31,7 +31,7 @@ from lace.serving.grants import (
     ANYONE,
     ServePolicy,
     load_policy,
-    symmetric_policy,
+    selector_policy,
     takes_from_anyone,
 )
 from lace.serving.metrics import serve_metrics
@@ -247,7 +247,7 @@ def _policy(
     if settings is not None and settings.settings.select is not None and not (selectors or file):
         in_room = "the room " if settings.settings.room is not None else ""
         said = (f"{in_room}{settings.settings.select}",)
-        return _one_policy(settings.module(None), said, accepted)
+        return one_policy(settings.module(None), said, accepted)
     if bool(selectors) == bool(file):
         raise click.UsageError("say what is served: give --select or --policy, one of them")
     if file:
@@ -255,30 +255,32 @@ def _policy(
             raise click.UsageError("a policy file says itself who may write: leave --accept out")
         return load_policy(Path(file))
     modules = [read_selector(text) for text in selectors]
-    return _one_policy(any_of(*modules), selectors, accepted)
+    return one_policy(any_of(*modules), selectors, accepted)
 
 
-def _one_policy(
+def one_policy(
     module: PolicyModule, said: tuple[str, ...], accepted: tuple[str, ...]
 ) -> ServePolicy:
-    """Return the policy of one selector: to take whatever anybody signs must be asked for."""
-    if not takes_from_anyone(module):
-        if accepted:
-            raise click.UsageError("the selector says itself from whom it takes: no --accept")
-        by_rules = tuple(f"what the rules of {text} allow" for text in said)
-        return symmetric_policy(module, said={"see": said, "store": by_rules})
-    who = {text if text == ANYONE else read_verifier(text, "--accept") for text in accepted}
-    return symmetric_policy(module, said={"sync": said}, accepted=frozenset(who))
+    """Return the policy of one selector, with those whom --accept names."""
+    if accepted and not takes_from_anyone(module):
+        raise click.UsageError("the selector says itself from whom it takes: no --accept")
+    who = [text if text == ANYONE else read_verifier(text, "--accept") for text in accepted]
+    return selector_policy(module, said=said, accepted=who)
+
+
+def strangers_may(policy: ServePolicy) -> list[str]:
+    """Return two lines on what anybody who connects may do."""
+    reads, writes = policy.for_strangers()
+    limits = policy.limits
+    most = f"; {limits.peer_mib_per_day} MiB and {limits.peer_records_per_day:,} records a day"
+    may_write = f"{', '.join(writes)}{most}" if writes else "nothing"
+    return [f"anyone may read: {', '.join(reads) or 'nothing'}", f"anyone may write: {may_write}"]
 
 
 def _tell_strangers(policy: ServePolicy, places: list[Address], log: _Log) -> None:
     """Say in two lines what anybody who connects may do, and what identity is worth here."""
-    reads, writes = policy.for_strangers()
-    limits = policy.limits
-    log({"event": "strangers", "detail": f"anyone may read: {', '.join(reads) or 'nothing'}"})
-    most = f"; {limits.peer_mib_per_day} MiB and {limits.peer_records_per_day:,} records a day"
-    may_write = f"{', '.join(writes)}{most}" if writes else "nothing"
-    log({"event": "strangers", "detail": f"anyone may write: {may_write}"})
+    for line in strangers_may(policy):
+        log({"event": "strangers", "detail": line})
     if any(place.scheme in {Scheme.TCP, Scheme.WS} for place in places):
         detail = "over tcp and ws, identity holds against strangers, not against who alters traffic"
         log({"event": "identity", "detail": detail})

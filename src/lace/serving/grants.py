@@ -212,6 +212,30 @@ def symmetric_policy(
     return ServePolicy(grants=(grant,), exposure=exposure, accepted=accepted)
 
 
+def selector_policy(
+    module: PolicyModule,
+    exposure: Exposure = _SELECTED,
+    *,
+    said: tuple[str, ...] = (),
+    accepted: Iterable[str] = (),
+) -> ServePolicy:
+    """Return the policy of one selector: to take whatever anybody signs must be asked for.
+
+    ``accepted`` are those who may give it: verifiers, or ``anyone``. ``said`` is the selector as it
+    was written. Rules that look at signers or peers say themselves from whom they take.
+    """
+    who = frozenset(accepted)
+    for name in who:
+        if name != _ANYONE and not is_verifier(name):
+            _refuse(f"who may write: {shown(name)} is neither a verifier nor {_ANYONE}")
+    if takes_from_anyone(module):
+        return symmetric_policy(module, exposure, said={"sync": said}, accepted=who)
+    if who:
+        _refuse("the selector says itself from whom it takes: name nobody who may write")
+    by_rules = tuple(f"what the rules of {text} allow" for text in said)
+    return symmetric_policy(module, exposure, said={"see": said, "store": by_rules})
+
+
 def takes_from_anyone(module: PolicyModule) -> bool:
     """Whether a selector takes whatever anybody signs, as a plain prefix does.
 

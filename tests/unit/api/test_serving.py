@@ -19,6 +19,7 @@ from lace.errors import LaceError
 NOTES = "//g//notes//"
 ALICE, BOB, EVE = map(demo_key, ("alice", "bob", "eve"))
 HERE = "tcp:127.0.0.1:0"
+ROOM = lace.Room(prefix=NOTES, authority=ALICE.verifier).module
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -30,7 +31,8 @@ def test_others_interlace_while_the_application_goes_on(where: str, tmp_path: Pa
     async def test() -> None:
         path = None if where == "memory" else tmp_path / "server.lace"
         async with lace.open(path, records=notes(20), key=ALICE) as local:
-            async with lace.serve(local, HERE, f"unix:{tmp_path}/s", policy=NOTES) as server:
+            places = (HERE, f"unix:{tmp_path}/s")
+            async with lace.serve(local, *places, policy=NOTES, accept=["anyone"]) as server:
                 tcp, unix = server.addresses
                 async with lace.open(key=BOB) as bob:
                     result = await lace.sync(bob, lace.connect(tcp, expected=ALICE.verifier), NOTES)
@@ -79,6 +81,27 @@ def test_grants_say_who_may_see_and_store() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("accept", "writers"),
+    [([], {ALICE}), ([BOB.verifier], {ALICE, BOB}), (["anyone"], {ALICE, BOB, EVE})],
+)
+def test_a_plain_place_is_served_for_reading_unless_somebody_may_write(
+    accept: list[str], writers: set[lace.SigningKey]
+) -> None:
+    async def test() -> None:
+        async with (
+            lace.open(records=notes(5), key=ALICE) as local,
+            lace.serve(local, HERE, policy=NOTES, accept=accept) as server,
+        ):
+            for number, key in enumerate((ALICE, BOB, EVE)):
+                async with lace.open(records=notes(1, start=50 + number), key=key) as other:
+                    result = await lace.sync(other, server.addresses[0], NOTES)
+                    assert len(result.received) >= 5
+                    assert len(result.sent) == (key in writers)
+
+    run(test)
+
+
 def test_a_folder_is_served_as_its_settings_say(tmp_path: Path) -> None:
     room = lace.Room(prefix=NOTES, authority=ALICE.verifier)
     (tmp_path / "lace.toml").write_text(
@@ -106,10 +129,14 @@ def test_a_folder_is_served_as_its_settings_say(tmp_path: Path) -> None:
         (("wss:localhost:0",), {"policy": NOTES}, "certificate"),
         ((HERE,), {}, "which records belong"),
         ((HERE,), {"policy": NOTES, "grants": []}, "not both"),
+        ((HERE,), {"accept": ["anyone"], "grants": []}, "not both"),
+        ((HERE,), {"policy": NOTES, "accept": "anyone"}, "a list"),
+        ((HERE,), {"policy": NOTES, "accept": ["bob"]}, "neither a verifier nor anyone"),
+        ((HERE,), {"policy": ROOM, "accept": ["anyone"]}, "says itself"),
     ],
 )
 def test_what_cannot_be_served_is_said_at_once(
-    addresses: tuple[str, ...], options: dict[str, str], reason: str
+    addresses: tuple[str, ...], options: dict[str, object], reason: str
 ) -> None:
     with lace.open() as local, pytest.raises(LaceError, match=reason):
         lace.serve(local, *addresses, **options)  # type: ignore[arg-type]
