@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -26,9 +26,11 @@ from lace.cli.arguments import (
 from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, open_lake, spark_options
 from lace.cli.output import echo
-from lace.errors import Code
+from lace.cli.serve import one_policy, strangers_may
+from lace.errors import Code, UsageError
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
+from lace.serving.grants import ServePolicy, ServerLimits, load_policy
 from lace.serving.metrics import serve_metrics
 from lace.settings import read_exposure, read_selector
 from lace.transport.address import parse_address
@@ -38,6 +40,11 @@ if TYPE_CHECKING:
     from lace.lake.serve import LakeHost
 
 _WORKERS = 4
+_UNUSED: Final = frozenset({
+    "connections", "connections_per_host", "memory_mib", "idle_seconds", "workers", "grace_seconds",
+})  # fmt: skip
+"""Limits of a policy file that a lake has no use for."""
+_LIMITS: Final = ServerLimits()
 
 
 def exchange_options(
@@ -74,28 +81,48 @@ def exchange_options(
     metavar="PORT",
     help="Answer Prometheus at http://127.0.0.1:PORT/metrics.",
 )
-@exchange_options()
+@click.option(
+    "--policy",
+    "policy_file",
+    metavar="FILE",
+    help="Who may see what and who may store how much (see docs/streams.md).",
+)
+@click.option(
+    "--accept",
+    "accepted_texts",
+    metavar="anyone|NAME|VERIFIER",
+    multiple=True,
+    help="Who may also write, where the selector takes whatever anybody signs; repeatable.",
+)
+@exchange_options(required=False)
 @spark_options
 def serve_command(
     name: str, address: str, cert: str | None, cert_key: str | None, metrics_port: int | None,
+    policy_file: str | None, accepted_texts: tuple[str, ...], select_text: str | None,
     **options: Any,
 ) -> int:  # fmt: skip
     """Let peers interlace with LAKE at ADDRESS, until Ctrl-C or SIGTERM.
 
     Without an ADDRESS it is tcp:127.0.0.1:4790.
 
+    What anyone may read and write is said at the start, as lace serve does: a plain place is served
+    for reading, and --accept says who may write too. How much is taken from whom is counted for as
+    long as this runs.
+
     \b
     Example:
       lace lake serve notes.lake --select //notes-demo//notes//
-      lace lake serve notes.lake tcp:0.0.0.0:4790 --select //notes-demo//notes//
+      lace lake serve notes.lake tcp:0.0.0.0:4790 --select //notes-demo//notes// --accept anyone
+      lace lake serve notes.lake tcp:0.0.0.0:4790 --policy notes.toml --key server.key
     """
+    policy = _policy(select_text, policy_file, accepted_texts)
     if (cert is None) != (cert_key is None):
         raise click.UsageError("--cert and --cert-key go together")
     chain = None
     if cert is not None and cert_key is not None:
         chain = Certificate(chain=Path(cert), key=Path(cert_key))
     with ThreadPoolExecutor(_WORKERS) as worker:
-        host = _host(name, worker, **options)
+        host = _host(name, worker, policy=policy, **options)
 
         async def run() -> None:
             ended = asyncio.Event()
@@ -107,6 +134,8 @@ def serve_command(
                 echo(f"metrics at http://127.0.0.1:{port}/metrics")
             async with host.at(parse_address(address), chain) as real:
                 echo(f"at {real}")
+                for line in strangers_may(policy):
+                    echo(line)
                 await ended.wait()
 
         with suppress(KeyboardInterrupt):
@@ -149,19 +178,43 @@ def how_it_ended(ended: m.Closed | m.Aborted | None) -> Exit:
     return Exit.LIMIT if by_limit else Exit.OK
 
 
+def _policy(select_text: str | None, file: str | None, accepted: tuple[str, ...]) -> ServePolicy:
+    """Return who may read and write what; a setting that a lake cannot honour stops it."""
+    if (select_text is None) == (file is None):
+        raise click.UsageError("say what is served: give --select or --policy, one of them")
+    if select_text is not None:
+        return one_policy(read_selector(select_text), (select_text,), accepted)
+    if accepted:
+        raise click.UsageError("a policy file says itself who may write: leave --accept out")
+    policy = load_policy(Path(str(file)))
+    unused = [n for n in sorted(_UNUSED) if getattr(policy.limits, n) != getattr(_LIMITS, n)]
+    unused += [] if policy.engine == DEFAULT_LIMITS else ["[engine]"]
+    if unused:
+        raise UsageError(
+            f"lace lake serve cannot go by {', '.join(unused)} of {file}",
+            code=Code.SETTINGS_UNUSABLE,
+            hint="Leave it out; --phase-timeout is a flag, and 16 peers are served at once.",
+        )
+    return policy
+
+
 def _host(
     name: str,
     worker: ThreadPoolExecutor,
     *,
-    select_text: str,
+    select_text: str | None = None,
+    policy: ServePolicy | None = None,
     exposed: tuple[str, ...],
     key_text: str | None,
     phase_timeout: int,
     spark: Spark,
 ) -> LakeHost:
-    module = read_selector(select_text)
     exposure = read_exposure(exposed)
     key = None if key_text is None else read_signing_key(key_text)
+    if policy is None:
+        module = read_selector(str(select_text))
+    else:
+        module = policy.module_for(None, None if key is None else key.verifier)
     session = spark.open()
     opened = open_lake(name, session, create=True)
     from lace.lake.peer import LakeStore
@@ -169,8 +222,9 @@ def _host(
 
     limits = replace(DEFAULT_LIMITS, phase_timeout=phase_timeout)
     return LakeHost(
-        LakeStore(opened), module, exposure, key=key, limits=limits, worker=worker, tell=_tell
-    )
+        LakeStore(opened), module, exposure, key=key, limits=limits, worker=worker, tell=_tell,
+        policy=policy,
+    )  # fmt: skip
 
 
 def _tell(peer: str, event: m.Event) -> None:

@@ -36,6 +36,7 @@ from lace.lake.staging import Staging
 from lace.lake.summarize import Advertising, adverts_here, digest_pairs
 from lace.lake.tables import Lake, Snapshot
 from lace.lake.writing import write_here
+from lace.policy.foreign import Foreign
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record.facts import fields
@@ -44,6 +45,7 @@ from lace.record.split import Frame, RecordSplitter
 from lace.record.validate import reread
 from lace.recordstore.base import StoreRecordId
 from lace.recordstore.memory import MemoryStore
+from lace.serving.quota import Meter, MeteredAnswers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -200,6 +202,8 @@ class LakeAnswers:
     records: LakeStore
     index: int
     exposure: Exposure = field(default_factory=Exposure)
+    meter: Meter | None = None
+    """Counts what the peer gives, and says whether anything of it is stored; None takes all."""
     _schema: frozenset[str] | None = None
     _snapshot: Snapshot | None = None
     """What the last evaluation looked at."""
@@ -287,7 +291,7 @@ class LakeAnswers:
             yield m.Evaluated(sendable={hash: self._digests[hash] for hash in part}, more=True)
         yield m.Evaluated(
             unsendable=frozenset(gone),
-            requestable=frozenset(added - here),
+            requestable=frozenset(added - here if self._takes else ()),
             unrequestable=frozenset(removed),
         )
 
@@ -346,7 +350,14 @@ class LakeAnswers:
 
     def save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
         """Write records down and commit them before they are acknowledged."""
+        return self._save(records) if self.meter is None else self.meter.save(self._save, records)
+
+    def _save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
         return self.records.save(records, self._missing, self._snapshot)
+
+    @property
+    def _takes(self) -> bool:
+        return self.meter is None or self.meter.takes
 
     def _load(self, hashes: Sequence[str]) -> Iterator[Record | None]:
         """Yield records in the order asked; None for what is not here."""
@@ -408,16 +419,26 @@ def _parts(hashes: list[str]) -> Iterator[tuple[str, ...]]:
 
 
 def lake_answers(
-    records: LakeStore, side: Side, exposure: Exposure, *, mirror: Mirror | None = None
+    records: LakeStore,
+    side: Side,
+    exposure: Exposure,
+    *,
+    mirror: Mirror | None = None,
+    meter: Meter | None = None,
+    foreign: Foreign | None = None,
 ) -> StoreAnswers | LakeAnswers:
     """Return who answers for a lake in one exchange.
 
-    A lake of few records is mirrored (``mirror`` is one to go on with); a larger one is left where
-    it is, and Spark is asked.
+    A lake of few records is mirrored (``mirror`` is one to go on with, ``foreign`` where rules of
+    the peer are evaluated then); a larger one is left where it is, and Spark is asked. ``meter``
+    counts what the peer gives.
     """
     snapshot = records.lake.snapshot()
     if snapshot.version.rows <= MIRRORED:
         mirror = mirror or Mirror(records)
         mirror.refresh(snapshot)
-        return StoreAnswers.of(mirror, side, exposure, side.limits)
-    return LakeAnswers(records, side.index, exposure)
+        made = MeteredAnswers.of(mirror, side, exposure, side.limits, foreign=foreign)
+        assert isinstance(made, MeteredAnswers)
+        made.meter = meter
+        return made
+    return LakeAnswers(records, side.index, exposure, meter)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,14 +17,20 @@ from lace.crypto.keys import SigningKey
 from lace.driving.client import new_nonce
 from lace.driving.connection import Connection
 from lace.driving.exchange import Exchange
+from lace.driving.ratelimit import RateLimit
 from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.lake.peer import LakeStore, Mirror, lake_answers
+from lace.lake.places import scheme_of
 from lace.limits import DEFAULT_LIMITS, Limits
+from lace.policy.foreign import Foreign
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
+from lace.serving.grants import ServePolicy
 from lace.serving.metrics import Metrics
+from lace.serving.quota import Meter, Quotas
+from lace.serving.workers import Workers
 from lace.stream.binding import Endpoint
 from lace.transport.address import Address
 from lace.transport.base import ByteStream
@@ -56,15 +63,29 @@ class LakeHost:
     """How the exchange that ended last ended."""
     addresses: tuple[str, ...] = ()
     metrics: Metrics = field(default_factory=Metrics)
+    policy: ServePolicy | None = None
+    """Who may read and write how much, for those who connect; None lets anyone do all."""
     _mirror: Mirror | None = None
     _running: dict[Exchange, asyncio.Task[Any]] = field(default_factory=dict)
+    _quotas: Quotas | None = None
+    _workers: Workers | None = None
 
     def __post_init__(self) -> None:
+        policy, root = self.policy, self.records.lake.root
+        if policy is not None:
+            policy.check(self._verifier)
+            folder = None if scheme_of(root) else Path(root)
+            self._quotas = Quotas(None, policy, folder=folder)
+            self._workers = Workers.for_policy(policy)
         log = self.records.lake.records_log
         self.metrics.gauges |= {
             "lace_connections": lambda: len(self._running),
             "lace_store_records": lambda: log.version().rows,
         }
+
+    @property
+    def _verifier(self) -> Verifier | None:
+        return None if self.key is None else self.key.verifier
 
     @asynccontextmanager
     async def at(
@@ -77,6 +98,8 @@ class LakeHost:
             yield listener.address
         finally:
             await listener.close()
+            if self._workers is not None:
+                await asyncio.to_thread(self._workers.close)
             await self._end_exchanges()
 
     async def _end_exchanges(self) -> None:
@@ -122,17 +145,28 @@ class LakeHost:
             key=self.key,
             packs=not stream.encrypted,
         )
-        await self._run(stream, endpoint, index=0)
+        await self._run(stream, endpoint, index=0, guest=self._guest(stream))
+
+    def _guest(self, stream: ByteStream) -> _Guest | None:
+        """Return what holds for whoever has connected."""
+        if self.policy is None or self._quotas is None or self._workers is None:
+            return None
+        host = stream.peer.rpartition(":")[0] or stream.peer
+        number = self.metrics.counts["lace_connections_total"]
+        meter = self._quotas.meter(host, self._verifier)
+        return _Guest(self.policy, meter, self._workers.for_peer(host, number))
 
     async def _run(
-        self, stream: ByteStream, endpoint: Endpoint, *, index: int
+        self, stream: ByteStream, endpoint: Endpoint, *, index: int, guest: _Guest | None = None
     ) -> m.Closed | m.Aborted:
+        module = self.module if guest is None else guest.module_for(None)
         connection = Connection.over(
             endpoint,
-            self.module,
-            self._answers,
-            base=Side(index=index, module=self.module, limits=self.limits),
+            module,
+            partial(self._answers, guest),
+            base=Side(index=index, module=module, limits=self.limits),
             limits=self.limits,
+            module_for=None if guest is None else guest.module_for,
         )
         exchange = Exchange(
             stream,
@@ -140,6 +174,7 @@ class LakeHost:
             limits=self.limits,
             listen=lambda event: self._hear(stream.peer, event),
             worker=self.worker,
+            rate_limit=None if guest is None else guest.rate_limit(),
         )
         task = asyncio.current_task()
         assert task is not None
@@ -163,8 +198,33 @@ class LakeHost:
                 self.metrics.add("lace_fixed_points_total")
         self.tell(peer, event)
 
-    def _answers(self, side: Side) -> Answers:
-        made = lake_answers(self.records, side, self.exposure, mirror=self._mirror)
+    def _answers(self, guest: _Guest | None, side: Side) -> Answers:
+        made = lake_answers(
+            self.records,
+            side,
+            self.exposure,
+            mirror=self._mirror,
+            meter=None if guest is None else guest.meter,
+            foreign=None if guest is None else guest.foreign,
+        )
         if isinstance(made, StoreAnswers) and isinstance(made.store, Mirror):
             self._mirror = made.store
         return made
+
+
+@dataclass(slots=True)
+class _Guest:
+    """What holds for somebody who has connected: what is exchanged, and how much is taken."""
+
+    policy: ServePolicy
+    meter: Meter
+    foreign: Foreign
+
+    def module_for(self, proven: Verifier | None) -> PolicyModule:
+        """Return the selector for the peer, once it is known who that is."""
+        self.meter.peer = proven
+        return self.policy.module_for(proven, self.meter.server)
+
+    def rate_limit(self) -> RateLimit:
+        limits = self.policy.limits
+        return RateLimit(limits.bytes_per_minute, limits.phases_per_minute)

@@ -11,6 +11,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 from threading import Lock
@@ -33,6 +34,10 @@ _DAY: Final = 86_400 * NS_PER_SECOND
 _SITE_BITS: Final = 64
 _EVERYBODY: Final = ""
 _READ_ONLY: Final = b" read-only"
+
+
+Save = Callable[[Sequence[Record]], list[Outcome[Record]]]
+"""Stores records, and says of each what became of it."""
 
 
 @dataclass(slots=True)
@@ -73,10 +78,16 @@ class Quotas:
     """What a server has taken from everybody; used from any thread."""
 
     def __init__(
-        self, store: RecordStore, policy: ServePolicy, clock: Callable[[], Tai] = tai_now
+        self,
+        store: RecordStore | None,
+        policy: ServePolicy,
+        clock: Callable[[], Tai] = tai_now,
+        folder: Path | None = None,
     ) -> None:
+        """Count for a store; without one that is a file, from now on, with the disk of a folder."""
         self.policy = policy
         self._store = store if isinstance(store, SqliteStore) else None
+        self._folder = Path(self._store.path).absolute().parent if self._store else folder
         self._clock = clock
         self._lock = Lock()
         self._accounts: defaultdict[str, _Account] = defaultdict(_Account)
@@ -129,10 +140,10 @@ class Quotas:
         return to_ns(self._clock()) // _DAY
 
     def _disk_is_low(self) -> str | None:
-        if self._store is None:
+        if self._folder is None:
             return None
         floor = self.policy.limits.free_mib
-        free = shutil.disk_usage(Path(self._store.path).absolute().parent).free
+        free = shutil.disk_usage(self._folder).free
         return f"less than {floor} MiB are free on the disk" if free < floor * MIB else None
 
 
@@ -152,14 +163,14 @@ class Meter:
         """Whether anything of the peer is stored."""
         return self.quotas.policy.accepts(self.peer, self.server)
 
-    def save(self, answers: StoreAnswers, records: Sequence[Record]) -> list[Outcome[Record]]:
+    def save(self, save: Save, records: Sequence[Record]) -> list[Outcome[Record]]:
         """Store what there is room for; the rest is refused, and too much of it is a failure."""
         policy = self.quotas.policy
         known = self.peer is not None and policy.names(self.peer)
         who = str(self.peer) if known else f"at {site_of(self.host)}"
         room, why = self.quotas.room_for(who, policy.quota_for(self.peer), records)
         taken, rest = records[:room], records[room:]
-        outcomes = StoreAnswers.save(answers, taken)
+        outcomes = save(taken)
         pairs = zip(taken, outcomes, strict=True)
         new = [record for record, outcome in pairs if outcome.status is Status.ACCEPTED]
         if new:
@@ -180,7 +191,7 @@ class MeteredAnswers(StoreAnswers):
     def save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
         if self.meter is None:
             return StoreAnswers.save(self, records)
-        return self.meter.save(self, records)
+        return self.meter.save(partial(StoreAnswers.save, self), records)
 
     def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated | Job]:
         """Answer, and ask a peer for nothing of whom nothing is stored."""

@@ -7,7 +7,6 @@ phases and memory are bounded in all and for each peer; a peer that is too much 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -116,12 +115,7 @@ class Server:
         self._warm = WarmLinks()
         self._quotas = Quotas(store, policy)
         self._crowds = Crowds()
-        self._workers = Workers(
-            max(2, os.cpu_count() or 1),
-            seconds=policy.limits.rule_seconds,
-            mebibytes=policy.limits.rule_mib,
-            own=(module for g in policy.grants for module in (*g.sync, *g.see, *g.store)),
-        )
+        self._workers = Workers.for_policy(policy)
         self._peers: dict[int, _Peer] = {}
         self._hosts: Counter[str] = Counter()
         self._entered: Counter[str] = Counter()  # by host, with those still in their handshake

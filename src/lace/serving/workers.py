@@ -29,6 +29,7 @@ from lace.errors import Code, LimitExceeded, PolicyError
 from lace.limits import Limits
 from lace.policy.foreign import Foreign, ForeignRules, Job, Steps
 from lace.policy.module import PolicyModule
+from lace.serving.grants import ServePolicy
 from lace.serving.worker import FACETS, facts_of, read, write
 
 _ENDING_SECONDS: Final = 1.0  # for what nobody waits for any more
@@ -190,6 +191,16 @@ class Workers:
         self._arrivals = count(1)
         self._closed = False
         self._threads: list[Thread] = []
+
+    @classmethod
+    def for_policy(cls, policy: ServePolicy) -> Workers:
+        """Return the workers of a server: as many as cores, and two at least (L70)."""
+        return cls(
+            max(2, os.cpu_count() or 1),
+            seconds=policy.limits.rule_seconds,
+            mebibytes=policy.limits.rule_mib,
+            own=(module for g in policy.grants for module in (*g.sync, *g.see, *g.store)),
+        )
 
     def for_peer(self, host: str, connection: int) -> PeerRules:
         """Return the place where the rules of one connection are evaluated."""

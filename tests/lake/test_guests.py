@@ -1,0 +1,123 @@
+"""What a lake lets those do who connect: as much as a server does, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from meeting import client, within
+from servers import policy
+from wires import notes
+
+from lace.cli.root import run
+from lace.crypto import SigningKey
+from lace.errors import Code
+from lace.interlace import messages as m
+from lace.lake.peer import LakeAnswers, LakeStore
+from lace.lake.serve import LakeHost
+from lace.lake.tables import Lake
+from lace.policy.module import module_from_text
+from lace.policy.view import Exposure
+from lace.recordstore import MemoryStore
+from lace.selectors import selector
+from lace.serving.grants import ServePolicy, selector_policy
+from lace.serving.quota import Quotas
+from lace.transport.address import parse_address
+
+SELECTED = Exposure(default="selected")
+PLACE = selector("//g//notes//")
+BOB = SigningKey(b"\x0b" * 32)
+NARROWER = module_from_text(
+    "SelectHave(P) :- Field(P,'App',_,'notes').\n"
+    "SelectAdvertised(P,S) :- AdvertisedField(P,S,'App',_,'notes').\n"
+)
+SOME = """[[allow]]
+who = "anyone"
+sync = ["//g//notes//"]
+[limits]
+peer_records_per_day = 4
+"""
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    made = Lake.open(None, str(tmp_path / "lake"), create=True)
+    LakeStore(made).save(notes(5))
+    return made
+
+
+def met(lake: Lake, rules: ServePolicy, **given: object) -> tuple[m.Closed | m.Aborted, LakeHost]:
+    """Let somebody with seven notes of their own meet a lake."""
+    host = LakeHost(LakeStore(lake), PLACE, SELECTED, policy=rules)
+    near = MemoryStore()
+    near.save(notes(7, start=100))
+    parts: dict[str, object] = {"module": PLACE, "exposure": SELECTED}
+
+    async def meet() -> m.Closed | m.Aborted:
+        async with host.at(parse_address("tcp:127.0.0.1:0")) as address:
+            return await client(near, **(parts | given)).sync(parse_address(address))
+
+    ended = within(meet())
+    assert near.count() == 12, ended
+    return ended, host
+
+
+@pytest.mark.parametrize(
+    ("rules", "stored"),
+    [
+        (lambda: selector_policy(PLACE), 5),
+        (lambda: selector_policy(PLACE, accepted=["anyone"]), 12),
+        (lambda: selector_policy(PLACE, accepted=[BOB.verifier]), 12),
+        (lambda: selector_policy(PLACE, accepted=[SigningKey(b"\x0c" * 32).verifier]), 5),
+        (lambda: policy(SOME), 9),
+    ],
+    ids=["reading", "anyone", "bob", "another", "quota"],
+)
+def test_strangers_write_what_was_granted(
+    lake: Lake, rules: Callable[[], ServePolicy], stored: int
+) -> None:
+    ended, _ = met(lake, rules(), key=BOB)
+    assert isinstance(ended, m.Closed), ended
+    assert len(lake.snapshot().hashes()) == stored
+
+
+def test_rules_of_strangers_run_elsewhere(lake: Lake) -> None:
+    _, host = met(lake, selector_policy(PLACE), module=NARROWER)
+    assert host._workers is not None
+    assert host._workers.started > 0
+
+
+def test_a_lake_that_is_not_in_memory_counts_too(lake: Lake) -> None:
+    meter = Quotas(None, policy(SOME)).meter("host", None)
+    answers = LakeAnswers(LakeStore(lake), 0, SELECTED, meter)
+    codes = [outcome.code for outcome in answers.save(notes(6, start=100))]
+    assert codes == [None] * 4 + [Code.SERVE_QUOTA] * 2
+    assert answers._takes
+    meter.quotas.policy.accepted = frozenset()
+    assert not answers._takes
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ([], "one of them"),
+        (["--select", "//g//notes//", "--policy", "p.toml"], "one of them"),
+        (["--policy", "p.toml", "--accept", "anyone"], "leave --accept out"),
+        (["--policy", "p.toml"], "cannot go by memory_mib"),
+        (["--policy", "absent.toml"], "cannot read"),
+        (["--select", "//g//notes//", "--accept", "nobody"], "is no verifier"),
+    ],
+)
+def test_what_a_lake_cannot_honour_stops_it(
+    options: list[str],
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.toml").write_text(SOME + "memory_mib = 100\n")
+    assert run(["lake", "serve", "x.lake", *options]) != 0
+    assert reason in capsys.readouterr().err
+    assert not Path("x.lake").exists()
