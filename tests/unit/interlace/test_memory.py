@@ -276,7 +276,7 @@ def test_what_rests_makes_room_for_what_comes(stores: Stores) -> None:
     warm = WarmLinks(room=10_000), WarmLinks(room=10)
     Meeting(stores, (OPEN, OPEN), warm=warm).end()
     assert [len(kept) for kept in warm] == [0, 0]
-    warm = WarmLinks(room=40_000), WarmLinks()
+    warm = WarmLinks(room=70_000), WarmLinks()
     Meeting(stores, (EVERYTHING, OPEN), warm=warm).end()
     Meeting(stores, (OPEN, EVERYTHING), warm=warm).end()
     assert [len(kept) for kept in warm] == [1, 2]
