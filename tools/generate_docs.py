@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from copy import copy
-from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -21,6 +20,7 @@ from lace.interlace import phases as table
 from lace.interlace.phases import Occasion, Phase, Phases
 from lace.limits import DEFAULT_LIMITS, FIXED, FixedLimits, Limits
 from pictures import PICTURES
+from protocol_page import notes_of, tables
 from requirements import named_by_tests, requirements, unknown_ids
 from scenario_page import scenario_page
 
@@ -118,23 +118,16 @@ def limits() -> str:
         "",
         *_limit_table(FixedLimits, FIXED, "Value"),
     ]
-    return "\n".join(lines) + "\n"
+    return "
+".join(lines) + "
+"
 
 
 def _limit_table(owner: type, values: object, column: str) -> Iterator[str]:
     yield f"| Limit | {column} | What it bounds |"
     yield "|---|---|---|"
-    for name, note in _notes(owner):
+    for name, note in notes_of(owner):
         yield f"| `{name}` | {getattr(values, name):,} | {note} |"
-
-
-def _notes(owner: type) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a class that say what they are for, each with what it says."""
-    body = ast.parse(inspect.getsource(owner)).body[0]
-    assert isinstance(body, ast.ClassDef)
-    for field, note in pairwise(body.body):
-        if isinstance(field, ast.AnnAssign) and isinstance(note, ast.Expr):
-            yield ast.unparse(field.target), " ".join(ast.literal_eval(note.value).split())
 
 
 def phases() -> str:
@@ -177,7 +170,7 @@ def phases() -> str:
         "",
         "| State | Why |",
         "|---|---|",
-        *(f"| `{name}` | {_cell(_linked(note))} |" for name, note in _notes(Phases)),
+        *(f"| `{name}` | {_cell(_linked(note))} |" for name, note in notes_of(Phases)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -205,6 +198,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/limits.md": limits,
     "reference/phases.md": phases,
     "reference/scenario.md": scenario_page,
+    "protocol/tables.md": tables,
 }
 
 

@@ -20,6 +20,7 @@ import forge  # noqa: E402  (lives with the tests, which use it too)
 
 import exchange_vectors  # noqa: E402
 import sketch_vectors  # noqa: E402
+import stream_vectors  # noqa: E402
 from lace import b64a  # noqa: E402
 from lace.crypto import native, reference  # noqa: E402
 from lace.crypto.provider import CHALLENGE, G, N, P  # noqa: E402
@@ -286,6 +287,7 @@ def main() -> None:
         "proofs.json": proof_cases(),
         **exchange_vectors.files(),
         "sketch.json": sketch_vectors.sketches(),
+        "streams.json": stream_vectors.cases(),
     }
     for name, content in files.items():
         text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"

@@ -133,7 +133,8 @@ def ends(
     """Return the accepting and the connecting end of a wire to ``tcp:here:1``."""
     base = Endpoint(accepting=True, nonce=nonce(), addresses=("tcp:here:1",))
     one = replace(base, **(accepting or {}))  # type: ignore[arg-type]
-    other = replace(base, **{"accepting": False, "nonce": nonce()} | (connecting or {}))  # type: ignore[arg-type]
+    differs = {"accepting": False, "nonce": nonce(), **(connecting or {})}
+    other = replace(base, **differs)  # type: ignore[arg-type]
     return End(one, left), End(other, right)
 
 
