@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import functools
 import inspect
 import re
@@ -21,6 +20,7 @@ from lace.interlace.phases import Occasion, Phase, Phases
 from lace.limits import DEFAULT_LIMITS, FIXED, FixedLimits, Limits
 from pictures import PICTURES
 from protocol_page import notes_of, tables
+from reference_pages import cell, events, metrics, predicates, python_api
 from requirements import named_by_tests, requirements, unknown_ids
 from scenario_page import scenario_page
 
@@ -95,13 +95,9 @@ def codes() -> str:
         "|---|---|---|",
     ]
     lines += [
-        f"| `{code.value}` | {_cell(code.meaning)} | {_cell(code.fix)} |" for code in sorted(Code)
+        f"| `{code.value}` | {cell(code.meaning)} | {cell(code.fix)} |" for code in sorted(Code)
     ]
     return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def limits() -> str:
@@ -118,9 +114,7 @@ def limits() -> str:
         "",
         *_limit_table(FixedLimits, FIXED, "Value"),
     ]
-    return "
-".join(lines) + "
-"
+    return "\n".join(lines) + "\n"
 
 
 def _limit_table(owner: type, values: object, column: str) -> Iterator[str]:
@@ -170,7 +164,7 @@ def phases() -> str:
         "",
         "| State | Why |",
         "|---|---|",
-        *(f"| `{name}` | {_cell(_linked(note))} |" for name, note in notes_of(Phases)),
+        *(f"| `{name}` | {cell(_linked(note))} |" for name, note in notes_of(Phases)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -195,8 +189,12 @@ PAGES: dict[str, Callable[[], str]] = {
     "conformance.md": conformance,
     "reference/cli.md": command_line,
     "reference/codes.md": codes,
+    "reference/events.md": events,
     "reference/limits.md": limits,
+    "reference/metrics.md": metrics,
     "reference/phases.md": phases,
+    "reference/predicates.md": predicates,
+    "reference/python.md": python_api,
     "reference/scenario.md": scenario_page,
     "protocol/tables.md": tables,
 }

@@ -64,7 +64,7 @@ _RANGES: Final = (
     ("`Data-Length` of a resource", "0 to 131,072"),
     ("`Data-Length`, `Full-Length` of packed lines", "1 to 1,048,576"),
     ("fact lines of the first hello", "at most 1,048,576 bytes"),
-    ("addresses in a proof", "1 of the connecting side, up to 64 of the accepting side"),
+    ("addresses in a proof", "1 of the connecting side, any number of the accepting side"),
 )
 
 

@@ -16,8 +16,8 @@ from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.record import grammar
-from lace.stream import binding, items, packing, proof
-from lace.transport import address, websocket
+from lace.stream import items, packing
+from lace.transport import address
 from lace.vocabulary import VOCABULARY
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -89,12 +89,11 @@ def test_numbers_are_those_of_the_code() -> None:
     for page, said in (
         ("streams.md", f"at most {defaults.stream_line_bytes:,} bytes without LF"),
         ("streams.md", f"more than {defaults.peer_lacegram_bytes:,} bytes are refused"),
-        ("streams.md", f"1 to {packing.LARGEST:,}"),
+        ("streams.md", f"1 to {limits.FIXED.packed_bytes:,}"),
         ("streams.md", f"at most {address._LONGEST_UNIX_PATH} bytes"),
         ("streams.md", f"is {address._PORTS[address.Scheme.TCP]} where"),
-        ("streams.md", f"up to\n{websocket.LARGEST_MESSAGE >> 20} MiB"),
-        ("streams.md", f"at most {binding._MOST_HELLO >> 20} MiB"),
-        ("streams.md", f"at most {proof.MOST_ADDRESSES} |"),
+        ("streams.md", f"up to\n{limits.FIXED.websocket_message_bytes >> 20} MiB"),
+        ("streams.md", f"at most {limits.FIXED.hello_bytes >> 20} MiB"),
         ("exchange.md", f"`clock_seconds` ({defaults.clock_seconds};"),
         ("exchange.md", f"`round_seconds` ({defaults.round_seconds},"),
         ("exchange.md", f"after {defaults.transfer_phase_bytes >> 20} MiB"),

@@ -6,6 +6,17 @@ import re
 from functools import lru_cache
 from typing import Final
 
+MEANINGS: Final = {
+    "IntCompare(a,operator,b)": "Both texts are integers and compare so: `<`, `<=`, `>` or `>=`.",
+    "LexCompare(a,operator,b)": "The texts compare so by their UTF-8 bytes.",
+    "TextShape(text,start,delimiters,end)": (
+        "The text begins with start and ends with end, without overlap. With delimiters, one "
+        "non-empty segment stands between them, up to the first delimiter."
+    ),
+    "Cardinality(atom,operator,number)": "So many facts fit the atom.",
+}
+"""What each built-in of the language says, for references."""
+
 _NINES: Final = str.maketrans("0123456789", "9876543210")
 
 IntegerKey = tuple[int, int, str]

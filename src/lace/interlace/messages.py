@@ -391,16 +391,22 @@ class InterlaceResult:
 
 @dataclass(frozen=True, slots=True)
 class RecordSaved:
+    """A record of the peer was validated and stored."""
+
     hash: str
 
 
 @dataclass(frozen=True, slots=True)
 class RecordDuplicate:
+    """A record came that was here already."""
+
     hash: str
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRejected:
+    """Bytes that claimed to be this record were not valid, or were refused; nothing was stored."""
+
     hash: str
     code: Code
     detail: str
@@ -443,6 +449,7 @@ class Aborted:
 
 
 Event = RecordSaved | RecordDuplicate | RecordRejected | FixedPoint | Closed | Aborted
+"""What an exchange tells those who started it."""
 
 Question = Evaluate | Recall | Describe | Serve | Save
 Effect = Outgoing | Question | Remember | SetTimer | Emit | Close

@@ -14,7 +14,7 @@ from lace.limits import FIXED
 
 _REQUEST_SECONDS: Final = 5.0
 
-_HELP: Final = {
+METRICS: Final = {
     "lace_connections": ("gauge", "Connections that stand."),
     "lace_memory_bytes": ("gauge", "Bytes that connections hold: what waits, facts, and tables."),
     "lace_store_records": ("gauge", "Records in the store."),
@@ -59,7 +59,7 @@ class Metrics:
         """Return everything in the text form of Prometheus."""
         values = {name: gauge() for name, gauge in self.gauges.items()} | self.counts
         lines: list[str] = []
-        for name, (kind, help) in _HELP.items():
+        for name, (kind, help) in METRICS.items():
             lines += [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
             found = sorted(key for key in values if key.partition("{")[0] == name)
             lines += [f"{key} {values[key]}" for key in found] or [f"{name} 0"]
