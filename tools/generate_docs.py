@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from cookbook_page import cookbook
 from lace.cli.root import root
 from lace.errors import Code
 from lace.interlace import phases as table
@@ -186,6 +187,7 @@ def _linked(text: str) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "cookbook.md": cookbook,
     "conformance.md": conformance,
     "reference/cli.md": command_line,
     "reference/codes.md": codes,
