@@ -1,4 +1,4 @@
-"""The tutorial and the how-tos do what they say: every block is run, every output compared."""
+"""The tutorial, the how-tos and the pages of examples do what they say: every block is run, every output compared."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from pages import DOCS, matches, run_page
 
 # Pages on the lake speak of clusters and of lakes that are there already; tests/lake runs the like.
 HOWTOS = [page for page in (DOCS / "howto").glob("*.md") if not page.name.startswith("lake-")]
-PAGES = ["tutorial.md", *sorted(f"howto/{page.name}" for page in HOWTOS)]
+EXAMPLES = sorted(f"examples/{page.name}" for page in (DOCS / "examples").glob("*.md"))
+PAGES = ["tutorial.md", *sorted(f"howto/{page.name}" for page in HOWTOS), *EXAMPLES]
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_block_of_a_page_runs(name: str, tmp_path: Path) -> None:
+    # Pages of examples are read in a clone, where they lie in this folder.
+    (tmp_path / "examples").symlink_to(DOCS.parent / "examples")
     assert run_page(DOCS / name, tmp_path) >= 1
 
 
