@@ -12,12 +12,14 @@ from lace.cli.output import echo
 from lace.errors import Code, UsageError
 from lace.extras import require
 from lace.scenario.library import library, scenario_text
+from lace.text import shown
 
 if TYPE_CHECKING:
     from lace.workbench.server import Workbench
 
 
-_FRAGMENT: Final = re.compile(r"[sz]=[\w.~%&=+-]{1,100000}", re.ASCII)
+_PAGE: Final = re.compile(r"https?://[^\s#\"'<>]{1,2000}")
+_FRAGMENT: Final = re.compile(r"[rsz]=[\w.~%&=+-]{1,100000}", re.ASCII)
 
 
 @click.command()
@@ -35,7 +37,13 @@ _FRAGMENT: Final = re.compile(r"[sz]=[\w.~%&=+-]{1,100000}", re.ASCII)
     "--engine", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="BUNDLE",
     help="With --export: a browser bundle, so that the page can change things.",
 )  # fmt: skip
-def workbench(name: str, port: int, host: str, directory: Path | None, engine: Path | None) -> None:
+@click.option(
+    "--links-to", "links", default="", metavar="URL",
+    help="Where links lead that the page makes: an exported page that others can reach.",
+)  # fmt: skip
+def workbench(
+    name: str, port: int, host: str, directory: Path | None, engine: Path | None, links: str
+) -> None:
     """See two laces converge, step by step, in a browser.
 
     Takes a scenario by name or by file, or a link that somebody copied from their workbench. Works
@@ -47,6 +55,11 @@ def workbench(name: str, port: int, host: str, directory: Path | None, engine: P
       lace workbench my-scenario.toml
       lace workbench --export site
     """
+    if links and not _PAGE.fullmatch(links):
+        raise UsageError(
+            f"{shown(links)} is no address of a page", code=Code.INPUT_KEY,
+            hint="It begins with https:// and has no #.",
+        )  # fmt: skip
     fragment = ""
     if directory is None and name.startswith(("http://", "https://")):
         name, fragment = "notes-room", _fragment(name)
@@ -57,14 +70,14 @@ def workbench(name: str, port: int, host: str, directory: Path | None, engine: P
         names = list(library())
         names = [name, *(other for other in names if other != name)]
         with click.progressbar(length=len(names), label="Recording", show_pos=True) as bar:
-            export(directory, names, lambda _name: bar.update(1), engine)
+            export(directory, names, lambda _name: bar.update(1), engine, links)
         echo(f"{directory / 'index.html'}: serve this folder with any web server")
         echo(f"{directory / 'workbench.html'}: all of it in one file, to open or to send")
         return
     require("workbench", "the workbench's server")
     from lace.workbench.server import Workbench, serve
 
-    serve(Workbench(name, port, host, fragment=fragment), _ready)
+    serve(Workbench(name, port, host, fragment=fragment, links=links), _ready)
 
 
 def _fragment(link: str) -> str:

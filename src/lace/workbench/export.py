@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Final
 
@@ -13,9 +14,8 @@ from lace.errors import Code, UsageError
 from lace.scenario.build import load_scenario
 from lace.scenario.library import scenario_text
 from lace.workbench.recording import record_run
-from lace.workbench.single import single_page
+from lace.workbench.single import STATIC, single_page
 
-STATIC: Final = Path(__file__).parent / "static"
 MARK: Final = "lace-workbench-export.json"
 SINGLE: Final = "workbench.html"
 """The same in one file, which opens without any server."""
@@ -26,10 +26,12 @@ def export(
     names: list[str],
     progress: Callable[[str], None] = lambda _name: None,
     engine: Path | None = None,
+    links: str = "",
 ) -> None:
     """Write the page with recordings of the named scenarios; only an empty place is written to.
 
     ``engine`` is a browser bundle: with it the page can change things without any server.
+    ``links`` is where the page will be, for the links that are made in it.
     """
     if engine is not None and not (engine / "lace.mjs").exists():
         raise UsageError(
@@ -53,6 +55,8 @@ def export(
         text = text.replace(
             "script-src 'self'", "script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'", 1
         )
+    if links:
+        text = text.replace("<html ", f'<html data-links="{escape(links)}" ', 1)
     opening = "Opening the workbench…"
     text = text.replace(
         opening, f'{opening} <a href="{SINGLE}">If nothing happens, open the single file.</a>', 1
@@ -73,5 +77,5 @@ def export(
     made["index"] = json.dumps(index, ensure_ascii=False)
     for stem, content in made.items():
         (recordings / f"{stem}.json").write_text(content, encoding="utf-8")
-    (directory / SINGLE).write_text(single_page(STATIC, made), encoding="utf-8")
+    (directory / SINGLE).write_text(single_page(STATIC, made, links), encoding="utf-8")
     (directory / MARK).write_text(json.dumps({"engine": __version__}), encoding="utf-8")

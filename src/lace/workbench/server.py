@@ -92,6 +92,8 @@ class Workbench:
     token: str = field(default_factory=lambda: secrets.token_urlsafe(18))
     fragment: str = ""
     """What the link carries behind its #, from a link that somebody sent."""
+    links: str = ""
+    """Where links lead that others are to open."""
     _sessions: int = 0
 
     @property
@@ -165,7 +167,7 @@ class Workbench:
             return
         self._sessions += 1
         try:
-            await _converse(socket, Session(self.first))
+            await _converse(socket, Session(self.first, self.links))
         except WebSocketDisconnect:
             pass
         except KeyError:  # bytes where text was due

@@ -6,6 +6,7 @@ that a page sends can make a session fail: what cannot be done comes back as a `
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -30,6 +31,7 @@ from lace.workbench.journal import journal_lines
 from lace.workbench.recording import record_run
 from lace.workbench.rules import diagnostic_json, rules_json
 from lace.workbench.sharing import as_commands, as_test
+from lace.workbench.single import STATIC, single_page
 
 PROTOCOL: Final = "lace-workbench/1"
 _MOST_TEXT: Final = SCENARIO.file_bytes
@@ -43,10 +45,13 @@ class Session:
 
     first: str = "notes-room"
     """The scenario to begin with, by name or by file."""
+    links: str = ""
+    """Where links lead that others are to open; without it, to the page itself."""
     _built: Built | None = None
     _text: str | None = None
     """The scenario as its author wrote it, unless it was changed since."""
     _changes: Changes = field(default_factory=Changes)
+    _recording: Json | None = None
 
     def handle(self, command: object) -> list[Json]:
         """Return the answers to one command."""
@@ -76,6 +81,7 @@ class Session:
             "inspect": self._inspect,
             "share": self._share,
             "journal": self._journal,
+            "page": self._page,
         }
 
     # --- commands ---
@@ -94,7 +100,7 @@ class Session:
         return [
             {
                 "type": "hello", "protocol": PROTOCOL, "engine": __version__,
-                "scenarios": scenarios, "first": first,
+                "scenarios": scenarios, "first": first, "links": self.links,
             }
         ]  # fmt: skip
 
@@ -107,7 +113,7 @@ class Session:
         except ScenarioError as error:  # whoever is to mend it needs to see it
             source = {"name": stem, "toml": text}
             return [{"type": "problems", "diagnostics": _diagnostics(error), "source": source}]
-        self._text, self._changes = text, Changes()
+        self._text, self._changes, self._recording = text, Changes(), recording
         return [{"type": "recording", "recording": recording}]
 
     def _run(self, command: Json) -> list[Json]:
@@ -122,6 +128,7 @@ class Session:
         changes = changes_from(command.get("changes"), built)
         recording = record_run(built, changes, text)
         self._built, self._text, self._changes = built, text, changes
+        self._recording = recording
         return [{"type": "recording", "recording": recording}]
 
     def _with_rules(self, scenario: Scenario, rules: object) -> Scenario:
@@ -196,6 +203,23 @@ class Session:
         sides = ["".join(lines) for lines in journal_lines(built, self._changes, scene)]
         return [{"type": "journal", "scene": scene, "sides": sides}]
 
+    def _page(self, _command: Json) -> list[Json]:
+        """Return the workbench with this run in one file."""
+        if not STATIC.is_dir():
+            raise UsageError(
+                "an engine in a page has no page to give away", code=Code.INPUT_FILE,
+                hint="Pass on a link with the run, or use lace workbench.",
+            )  # fmt: skip
+        recording, name = self._recording, self._open_built.scenario.name
+        assert recording is not None
+        name = "scenario" if name == "index" else name  # the list of all has that name
+        listed = [{"name": name, "title": recording["scenario"]["title"]}]
+        made = {
+            "index": _written({"engine": __version__, "scenarios": listed}),
+            name: _written(recording),
+        }
+        return [{"type": "page", "html": single_page(STATIC, made)}]
+
     @property
     def _open_built(self) -> Built:
         if self._built is None:
@@ -226,6 +250,10 @@ def opened(name: str, text: str) -> tuple[Built, Json]:
     """Return a scenario as it was written, with its recording; the same text is run once."""
     built = load_scenario(text, name)
     return built, record_run(built, text=text)
+
+
+def _written(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _text(command: Json, name: str, most: int) -> str:

@@ -18,11 +18,16 @@ from pathlib import Path
 from typing import Final
 
 _IMPORT: Final = re.compile(r'(\bfrom |\bimport |\bimport\()"(\.{1,2}/[^"]+)"')
-_LEFT_OUT: Final = frozenset(("engine-worker.js", "types.js"))
+_LEFT_OUT: Final = frozenset(("engine-worker.js", "lace-scenario.js", "types.js"))
+STATIC: Final = Path(__file__).parent / "static"
+"""The files of the page."""
 
 
-def single_page(static: Path, recordings: Mapping[str, str]) -> str:
-    """Return a page that needs nothing beside it; ``recordings`` are JSON texts by their name."""
+def single_page(static: Path, recordings: Mapping[str, str], links: str = "") -> str:
+    """Return a page that needs nothing beside it; ``recordings`` are JSON texts by their name.
+
+    ``links`` is where links lead that are made in it.
+    """
     icon = _data("image/svg+xml", (static / "icon.svg").read_text(encoding="utf-8"))
     modules = {
         f"lace/{path.relative_to(static).as_posix()}": path.read_text(encoding="utf-8")
@@ -43,8 +48,9 @@ def single_page(static: Path, recordings: Mapping[str, str]) -> str:
         f"style-src {_digest(style)}; img-src data:; base-uri 'none'; form-action 'none'"
     )
     blocks = "\n".join(_block(name, text) for name, text in recordings.items())
+    leading = f' data-links="{escape(links)}"' if links else ""
     return f"""<!doctype html>
-<html lang="en" data-recorded>
+<html lang="en" data-recorded{leading}>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from command import lace_inside
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -366,3 +367,25 @@ def test_what_was_changed_is_changed_in_the_run_to_compare_with_too(
     carl = answer["recording"]["scenes"][1]["audits"][0]
     assert not carl["holds"]
     assert carl["compared"]["text"].startswith("without carls-diary, message")
+
+
+def test_a_run_is_given_away_as_one_page(session: Session) -> None:
+    page = only(session.handle({"do": "page"}))
+    assert page["type"] == "page"
+    for name in ("index", ROOM):
+        assert f'<script type="application/json" id="recording-{name}">' in page["html"]
+    assert only(Session().handle({"do": "page"}))["type"] == "problem"  # nothing is open
+
+
+def test_links_lead_where_the_workbench_was_told() -> None:
+    hello = only(Session(links="https://example.com/").handle({"do": "hello"}))
+    assert hello["links"] == "https://example.com/"
+
+
+@pytest.mark.parametrize(
+    "links", ["javascript:alert(1)", "example.com", 'https://a/"><script>', "https://a/#z"]
+)
+def test_links_lead_to_pages_alone(links: str) -> None:
+    done = lace_inside("workbench", "--links-to", links)
+    assert done.returncode != 0
+    assert b"is no address of a page" in done.stderr

@@ -17,8 +17,10 @@ import { Timeline } from "./parts/timeline.js";
 import { WatchesTab } from "./parts/watches.js";
 import { WhatIfTab } from "./parts/whatif.js";
 import { Why } from "./parts/why.js";
-import { unpack } from "./share.js";
+import { unpack, unpackRun } from "./share.js";
 import * as state from "./state.js";
+
+const DAMAGED = "The link is damaged: what it carried cannot be read.";
 
 /** @type {[string, string, () => any][]} */
 const TABS = [
@@ -78,7 +80,7 @@ async function openAddress(address) {
   const at = { scene: address.scene, step: address.step ?? 0 };
   if (address.shared) {
     const found = await unpack(address.shared);
-    if (found === null) state.notice.value = "The link is damaged: what it carried cannot be read.";
+    if (found === null) state.notice.value = DAMAGED;
     else {
       const answer = await engine.ask({ do: "run", name: found.name, toml: found.toml, rules: null, changes: found.changes });
       if (answer.type === "problems") answer.source = { name: found.name, toml: found.toml };
@@ -90,6 +92,13 @@ async function openAddress(address) {
     }
   }
   return false;
+}
+
+/** Show the run that a link carries. @param {string} text @param {{scene: number, step: number}} at */
+async function openRun(text, at) {
+  const carried = await unpackRun(text);
+  if (carried === null) state.notice.value = DAMAGED;
+  else state.showFromLink(carried, text, at);
 }
 
 /** What a link carries, if this exported page has a recording of just that.
@@ -122,25 +131,30 @@ async function start() {
   } catch { /* private windows keep nothing */ }
   render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));
   document.addEventListener("keydown", onKey);
+  if (state.embedded) document.documentElement.dataset.embedded = "";
   const address = state.readAddress();
   if (address.tab && TABS.some(([name]) => name === address.tab)) state.tab.value = address.tab;
   const at = { scene: address.scene, step: address.step ?? 0 };
   // The recording comes first and waits for nothing; the engine starts beside it.
-  const connected = engine.connect();
-  const first = address.shared
+  const connected = state.embedded ? Promise.resolve(false) : engine.connect();
+  const carried = address.run === null ? null : await unpackRun(address.run);
+  const first = carried ?? (address.shared
     ? await recordedOf(address.shared)
-    : await engine.recorded(address.scenario ?? "notes-room");
-  if (first !== null) state.show(first, at);
+    : await engine.recorded(address.scenario ?? "notes-room"));
+  if (carried !== null) state.showFromLink(carried, address.run ?? "", at);
+  else if (first !== null) state.show(first, at);
   else if (address.shared) await announce(address.shared);
   if (await connected) {
     const hello = await engine.ask({ do: "hello" });
     state.scenarios.value = hello.scenarios;
+    if (hello.links) state.linksTo.value = hello.links;
     state.engine.value = "ready";
     const begun = state.recording.value; // a recording may have been opened while the engine started
     const wanted = begun && begun !== first ? begun.scenario.name : address.scenario ?? hello.first;
     if (address.shared) state.notice.value = "";
-    if (!(await openAddress(address))) {
-      const damaged = state.notice.value;
+    // A run that came in the link stays as it is until something about it is changed.
+    if (carried === null && !(await openAddress(address))) {
+      const damaged = address.run ? DAMAGED : state.notice.value;
       const opened = await engine.open(wanted, begun?.scenario.name === wanted ? "here" : at);
       const said = damaged || (opened ? "" : state.notice.value);
       if (!opened && state.source.value === null) await engine.open(hello.first);
@@ -150,7 +164,8 @@ async function start() {
     state.engine.value = "recorded";
     const list = await engine.recordedList();
     state.scenarios.value = list?.scenarios ?? (first ? [{ name: first.scenario.name, title: first.scenario.title }] : []);
-    if (address.shared && first === null) state.notice.value = "This link carries a scenario of its own, and there is no engine here to run it. Give the whole link to lace workbench.";
+    if (address.run && carried === null) state.notice.value = DAMAGED;
+    else if (address.shared && first === null) state.notice.value = "This link carries a scenario of its own, and there is no engine here to run it. Give the whole link to lace workbench.";
     else if (first === null && address.scenario) state.notice.value = `There is no recording of ${address.scenario} here.`;
     if (state.recording.value === null) {
       const any = await engine.recorded(list?.scenarios[0]?.name ?? "notes-room");
@@ -167,6 +182,7 @@ window.addEventListener("hashchange", () => {
   const at = { scene: address.scene, step: address.step ?? 0 };
   if (address.tab && TABS.some(([name]) => name === address.tab)) state.tab.value = address.tab;
   if (address.scenario && address.scenario !== state.recording.value?.scenario.name) void engine.open(address.scenario, at);
+  else if (address.run && address.run !== state.textOfLink()) void openRun(address.run, at);
   else if (address.shared && address.shared !== state.sharedText.value) void openAddress(address);
   else if (address.step !== null) {
     if (address.scene !== state.sceneNumber.value) state.openScene(address.scene, address.step);

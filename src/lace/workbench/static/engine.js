@@ -51,6 +51,7 @@ async function reconnect() {
   const known = state.sharedText.value === null && name !== undefined;
   state.engine.value = "ready";
   state.notice.value = "";
+  if (state.textOfLink() !== null) return; // nothing of it has been run here
   if (known) await open(name, "here");
   else await run();
 }

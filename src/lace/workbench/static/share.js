@@ -1,7 +1,10 @@
 // Ways to pass on what is on the page. Nothing is sent anywhere: a link carries it in its fragment.
 // @ts-check
 
-const MOST = 2_000_000;
+import { isRecording } from "./sound.js";
+
+const MOST = 4_000_000;
+const MOST_LINK = 90_000; // letters; more do not survive everywhere that links are put
 
 /** @param {ReadableStream<Uint8Array>} stream */
 async function bytesOf(stream) {
@@ -24,12 +27,8 @@ async function bytesOf(stream) {
   return whole;
 }
 
-/** Compress a scenario and its changes into text for an address.
- * @param {import("./types.js").Recording} recording */
-export async function pack(recording) {
-  const text = JSON.stringify({
-    v: 1, name: recording.scenario.name, toml: recording.scenario.toml, changes: recording.changes,
-  });
+/** Compress a text into letters for an address. @param {string} text */
+async function packText(text) {
   const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("deflate-raw"));
   const bytes = await bytesOf(/** @type {ReadableStream<Uint8Array>} */ (stream));
   let binary = "";
@@ -37,16 +36,49 @@ export async function pack(recording) {
   return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
+/** The opposite; whatever is not JSON that was packed so throws. @param {string} text */
+async function unpackJson(text) {
+  const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
+  const bytes = Uint8Array.from(binary, (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  const whole = await bytesOf(/** @type {ReadableStream<Uint8Array>} */ (stream));
+  return JSON.parse(new TextDecoder().decode(whole));
+}
+
+/** Compress a scenario and its changes into text for an address.
+ * @param {import("./types.js").Recording} recording */
+export function pack(recording) {
+  return packText(JSON.stringify({
+    v: 1, name: recording.scenario.name, toml: recording.scenario.toml, changes: recording.changes,
+  }));
+}
+
 /** The opposite of pack; null if the text is not what pack makes.
  * @param {string} text @returns {Promise<{name: string, toml: string, changes: any}|null>} */
 export async function unpack(text) {
   try {
-    const binary = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
-    const bytes = Uint8Array.from(binary, (c) => c.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-    const whole = await bytesOf(/** @type {ReadableStream<Uint8Array>} */ (stream));
-    const value = JSON.parse(new TextDecoder().decode(whole));
+    const value = await unpackJson(text);
     return value.v === 1 && typeof value.toml === "string" ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Compress a whole run into text for an address; null where it is too long for one.
+ * @param {import("./types.js").Recording} recording */
+export async function packRun(recording) {
+  const text = JSON.stringify(recording);
+  if (text.length > MOST) return null;
+  const packed = await packText(text);
+  return packed.length > MOST_LINK ? null : packed;
+}
+
+/** The opposite of packRun; null if the text is no run that can be shown.
+ * @param {string} text @returns {Promise<import("./types.js").Recording|null>} */
+export async function unpackRun(text) {
+  try {
+    const value = await unpackJson(text);
+    return isRecording(value) ? value : null;
   } catch {
     return null;
   }

@@ -323,10 +323,33 @@ export function readAddress() {
   return {
     scenario: wanted.get("s"),
     shared: wanted.get("z"),
+    run: wanted.get("r"),
+    embedded: wanted.has("embed"),
     scene: whole(wanted.get("scene")),
     step: wanted.has("step") ? whole(wanted.get("step")) : null,
     tab: wanted.get("tab"),
   };
+}
+
+/** Whether this page is shown in a frame of another one. */
+export const embedded = readAddress().embedded;
+/** The run that came in the link itself, with that text.
+ * @type {{made: Recording|null, text: string}} */
+const cameInLink = { made: null, text: "" };
+
+/** The text of the link that what is shown came in; null if it came from elsewhere. */
+export function textOfLink() {
+  return recording.value !== null && recording.value === cameInLink.made ? cameInLink.text : null;
+}
+
+/** Where links lead: to this page, unless it was told of another place that others can reach. */
+export const linksTo = signal(document.documentElement.dataset.links ?? "");
+
+/** Show a run that came in a link. @param {Recording} made @param {string} text
+ * @param {{scene?: number, step?: number|null}} at */
+export function showFromLink(made, text, at) {
+  Object.assign(cameInLink, { made, text });
+  show(made, at);
 }
 
 /** Keep the address in line with what is shown, from now on. */
@@ -338,12 +361,16 @@ export function writeAddress() {
     if (document_ === null || quiet) return;
     const address = new URLSearchParams();
     const shared = sharedText.value;
-    if (shared !== null) address.set("z", shared);
+    const carried = textOfLink();
+    if (carried !== null) address.set("r", carried);
+    else if (shared !== null) address.set("z", shared);
     else address.set("s", document_.scenario.name);
+    if (embedded) address.set("embed", "");
     for (const [name, value] of Object.entries(values)) address.set(name, String(value));
     // Back leads through stories, scenes and tabs; each step would be too much of a good thing.
-    const place = `${shared ?? document_.scenario.name} ${values.scene} ${values.tab}`;
-    const moved = lastPlace !== "" && place !== lastPlace;
+    const place = `${carried ?? shared ?? document_.scenario.name} ${values.scene} ${values.tab}`;
+    // Back in a page that this one is part of is none of our business.
+    const moved = lastPlace !== "" && place !== lastPlace && !embedded;
     lastPlace = place;
     if (`#${address}` === location.hash) return;
     history[moved ? "pushState" : "replaceState"](null, "", `#${address}`);

@@ -23,11 +23,23 @@ export function Header() {
       </label>
       <${Transport} />
       <div class="right">
+        ${state.embedded ? html`<a id="whole" href=${alone()} target="_blank" rel="noopener">Open in a page of its own</a>` : null}
         <${EngineState} />
         <button type="button" class="plain" id="theme" onClick=${nextTheme} title="Light, dark, or as the system has it">◐ <span>Theme</span></button>
         <button type="button" class="plain" id="help-button" aria-haspopup="dialog" onClick=${() => { state.help.value = true; }}>? <span>Keys</span></button>
       </div>
     </header>`;
+}
+
+/** This page without the frame around it, where it is now. */
+function alone() {
+  const address = new URL(location.href);
+  const parts = new URLSearchParams(address.hash.slice(1));
+  parts.delete("embed");
+  parts.set("scene", String(state.sceneNumber.value));
+  parts.set("step", String(state.step.value));
+  address.hash = String(parts);
+  return address.href;
 }
 
 function Transport() {

@@ -2,7 +2,7 @@
 // @ts-check
 import { html, useEffect, useState } from "../vendor/preact.js";
 import * as engine from "../engine.js";
-import { copy, download, pack } from "../share.js";
+import { copy, download, pack, packRun } from "../share.js";
 import * as state from "../state.js";
 import { Editor } from "./editor.js";
 import { ProblemList } from "./problems.js";
@@ -90,11 +90,20 @@ function Sharing({ now, can }) {
   const save = async () => {
     download(`${name}.toml`, can ? await asked("toml") : now.scenario.toml, "application/toml");
   };
+  const run = async () => {
+    const text = await packRun(now);
+    if (text !== null) setShown({ what: "a link that carries the run", text: linkWith({ r: text }) });
+    else state.notice.value = "The run is too long for a link: save it as a page instead.";
+  };
   const peers = state.pair.value;
   return html`
     <div class="row" role="group" aria-label="Pass it on">
       <button type="button" id="show-link"
         onClick=${show("a link that carries the scenario", () => link(now))}>As a link</button>
+      <button type="button" id="show-run" title="Longer, and opens without any engine"
+        onClick=${run}>As a link with the run</button>
+      <button type="button" id="save-page" disabled=${!can} title="The workbench with this run, in one file"
+        onClick=${() => page(name)}>Save as a page</button>
       <button type="button" id="show-cli" disabled=${!can}
         onClick=${show("commands for a shell", () => asked("commands"))}>As CLI commands</button>
       <button type="button" id="show-test" disabled=${!can}
@@ -118,13 +127,24 @@ async function asked(part) {
 
 /** @param {import("../types.js").Recording} now */
 async function link(now) {
-  const address = new URL(location.href);
+  return linkWith({ z: await pack(now) });
+}
+
+/** A link to where somebody is now. @param {Record<string, string>} what it carries */
+function linkWith(what) {
+  const address = new URL(state.linksTo.value || location.href);
   address.search = "";
   address.hash = `${new URLSearchParams({
-    z: await pack(now), scene: `${state.sceneNumber.value}`, step: `${state.step.value}`,
-    tab: state.tab.value,
+    ...what, scene: `${state.sceneNumber.value}`, step: `${state.step.value}`, tab: state.tab.value,
   })}`;
   return address.href;
+}
+
+/** @param {string} name */
+async function page(name) {
+  const answer = await engine.ask({ do: "page" });
+  if (answer.type === "page") download(`${name}.html`, answer.html, "text/html");
+  else state.notice.value = answer.message;
 }
 
 /** @param {number} side */

@@ -107,6 +107,7 @@ function keptStop() {
 
 /** What Lace is, and the way into the tour; on the tour, the stop. */
 export function Tour() {
+  if (state.embedded) return null; // there is no room for it, and another page tells its own story
   const at = state.tourStop.value;
   const heading = useRef(/** @type {HTMLElement|null} */ (null));
   useEffect(() => {
