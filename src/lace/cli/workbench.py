@@ -8,22 +8,32 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from lace.cli.files import read_lines
+from lace.cli.names import key_names, verifiers_by_name
 from lace.cli.output import echo
+from lace.cli.place import Place, find
 from lace.errors import Code, UsageError
 from lace.extras import require
+from lace.ids import Verifier
+from lace.keyring import is_key_name
 from lace.scenario.library import library, scenario_text
-from lace.text import shown
+from lace.settings import STORE
+from lace.text import decode_utf8, shown
 
 if TYPE_CHECKING:
+    from lace.workbench.real import RealLace
     from lace.workbench.server import Workbench
+    from lace.workbench.session import Real
 
 
+_JOURNAL: Final = b'{"journal":'
 _PAGE: Final = re.compile(r"https?://[^\s#\"'<>]{1,2000}")
 _FRAGMENT: Final = re.compile(r"[rsz]=[\w.~%&=+-]{1,100000}", re.ASCII)
 
 
 @click.command()
-@click.argument("name", metavar="[SCENARIO|LINK]", default="notes-room")
+@click.argument("name", metavar="[SCENARIO|LINK|LACE|JOURNAL]", default="notes-room")
+@click.argument("other", metavar="[LACE]", required=False)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 takes any free port.")
 @click.option(
     "--host", default="127.0.0.1", show_default=True,
@@ -42,17 +52,25 @@ _FRAGMENT: Final = re.compile(r"[rsz]=[\w.~%&=+-]{1,100000}", re.ASCII)
     help="Where links lead that the page makes: an exported page that others can reach.",
 )  # fmt: skip
 def workbench(
-    name: str, port: int, host: str, directory: Path | None, engine: Path | None, links: str
-) -> None:
+    name: str, other: str | None, port: int, host: str, directory: Path | None,
+    engine: Path | None, links: str,
+) -> None:  # fmt: skip
     """See two laces converge, step by step, in a browser.
 
     Takes a scenario by name or by file, or a link that somebody copied from their workbench. Works
     without any network. Uses demo keys only; never give it a real secret.
 
+    Of two laces on this machine it shows what would happen if they met now; of one, what a newcomer
+    with the same rules would get. They are opened for reading, and nothing is stored or sent.
+
+    Of a journal it shows what really happened; give the lace that kept it too, for the reasons.
+
     \b
     Example:
       lace workbench notes-room
       lace workbench my-scenario.toml
+      lace workbench alice bob
+      lace workbench exchange.jsonl alice
       lace workbench --export site
     """
     if links and not _PAGE.fullmatch(links):
@@ -63,6 +81,13 @@ def workbench(
     fragment = ""
     if directory is None and name.startswith(("http://", "https://")):
         name, fragment = "notes-room", _fragment(name)
+    real = None
+    journal = is_journal(name)
+    if journal or is_lace(name) or other is not None:
+        if directory is not None:
+            raise click.UsageError("--export takes scenarios; the page saves what it shows")
+        real = real_journal(name, other) if journal else real_laces(name, other)
+        name = "notes-room"
     scenario_text(name)  # says now what would go wrong later
     if directory is not None:
         from lace.workbench.export import export
@@ -77,7 +102,70 @@ def workbench(
     require("workbench", "the workbench's server")
     from lace.workbench.server import Workbench, serve
 
-    serve(Workbench(name, port, host, fragment=fragment, links=links), _ready)
+    serve(Workbench(name, port, host, fragment=fragment, links=links, real=real), _ready)
+
+
+def is_lace(name: str) -> bool:
+    """Whether an argument means a lace on this machine: a folder with settings, or a store."""
+    path = Path(name)
+    return name not in library() and (path.is_dir() or (path.suffix == ".lace" and path.exists()))
+
+
+def is_journal(name: str) -> bool:
+    """Whether an argument means a journal: by its first line, whatever it is called."""
+    try:
+        with Path(name).open("rb") as file:
+            return file.read(len(_JOURNAL)) == _JOURNAL
+    except (OSError, ValueError):
+        return False
+
+
+def real_journal(name: str, lace: str | None) -> Real:
+    """Return what a journal tells, with the lace that kept it if it is named."""
+    from lace.workbench.retold import NAME, retold
+    from lace.workbench.session import Real
+
+    lines = (decode_utf8(line) for line in read_lines(name))
+    known = None if lace is None else _opened(lace)
+    return Real(name=NAME, recording=retold(lines, Path(name).stem, known, key_names()))
+
+
+def real_laces(name: str, other: str | None) -> Real:
+    """Return the meeting of two laces as it would be now, or that of one with a newcomer."""
+    from lace.clock import tai_now
+    from lace.workbench.real import NAME, newcomer, rehearsal
+    from lace.workbench.recording import record_run
+    from lace.workbench.session import Real
+
+    here = _opened(name)
+    there = newcomer(here) if other is None else _opened(other)
+    built = rehearsal(here, there, tai_now(), key_names())
+    return Real(name=NAME, recording=record_run(built, text=""), built=built)
+
+
+def _opened(name: str) -> RealLace:
+    from lace.workbench.real import RealLace, read_records
+
+    place = find(name)
+    settings = place.settings
+    return RealLace(
+        title=settings.folder.resolve().name
+        if settings.store.name == STORE
+        else settings.store.stem,
+        records=read_records(settings.store),
+        module=settings.module(),
+        exposure=settings.exposure(),
+        verifier=_verifier_of(place),
+    )
+
+
+def _verifier_of(place: Place) -> Verifier | None:
+    """Return whom a lace proves to be; a sealed keyring need not be opened for that."""
+    key = place.settings.key
+    if key is not None and is_key_name(key):
+        return verifiers_by_name().get(key)
+    found = place.signing_key(None, warns=False)
+    return None if found is None else found.verifier
 
 
 def _fragment(link: str) -> str:

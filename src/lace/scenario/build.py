@@ -6,8 +6,9 @@ demonstrations and nothing else. The same scenario gives the same bytes on every
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from lace.crypto.keys import SigningKey, demo_key
 from lace.crypto.native import digest
@@ -29,12 +30,19 @@ _DEMO_AUX: Final = b"lace-demo-aux/v1\n"
 _NO_PLACES: Final = Places("")
 
 
+class Identity(Protocol):
+    """Whoever can be told from others: a key, or somebody whose key is elsewhere."""
+
+    @property
+    def verifier(self) -> Verifier: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Built:
     """A scenario with everything that follows from it before anything happens."""
 
     scenario: Scenario
-    keys: dict[str, SigningKey]
+    keys: Mapping[str, Identity]
     records: dict[str, Record]
     modules: dict[str, PolicyModule]
     exposures: dict[str, Exposure]

@@ -250,7 +250,7 @@ class Link:
             None if timer is None else add_ns(self.now, round(timer.seconds * NS_PER_SECOND))
         )
         sent, lost = [], []
-        for said, phase in _phases(side.sent(), after):
+        for said, phase in in_phases(side.sent(), after):
             made = self._message(index, as_text(said), phase)
             sent.append(made)
             lost += self._dispatch(made)
@@ -334,7 +334,7 @@ class Link:
         return held
 
 
-def _phases(sent: list[m.Outgoing], after: Phase) -> list[tuple[m.Outgoing, Phase]]:
+def in_phases(sent: list[m.Outgoing], after: Phase) -> list[tuple[m.Outgoing, Phase]]:
     """Say which phase each thing was said in: everything up to an end belongs to what it ends."""
     found = []
     phase = after

@@ -12,13 +12,13 @@ from typing import Any, Final
 from lace._version import __version__
 from lace.ids import RecordHash
 from lace.policy.audit import audit
+from lace.policy.executable import ExchangePolicy
 from lace.policy.module import Facet
 from lace.policy.plan import ExchangePlan
 from lace.record.facts import fields, links
 from lace.record.model import Record
 from lace.scenario.build import Built
 from lace.scenario.expect import Kind, Sentence
-from lace.scenario.link import Link
 from lace.scenario.run import Checked, Meeting, Run, StepRun, World
 from lace.scenario.verdicts import check, check_step, keeps_to_itself
 from lace.scenario.write import write_scenario
@@ -45,6 +45,64 @@ def record_run(built: Built, changes: Changes | None = None, text: str | None = 
     return _Recorder(built, changes or Changes(), written).record()
 
 
+def recording_json(
+    built: Built, text: str, changes: Changes, seen: Seen, scenes: list[Json]
+) -> Json:
+    """Return the whole of scenes that were followed, with everything that they refer to."""
+    return {
+        "format": FORMAT,
+        "engine": __version__,
+        "scenario": _scenario_json(built, text),
+        "changes": changes.to_json(),
+        "records": {hash: _record_json(built, record) for hash, record in seen.records.items()},
+        "policies": seen.policies.values,
+        "tables": seen.tables.values,
+        "scenes": scenes,
+    }
+
+
+def _scenario_json(built: Built, text: str) -> Json:
+    scenario = built.scenario
+    return {
+        "name": scenario.name,
+        "title": scenario.title,
+        "story": scenario.story,
+        "now": scenario.now,
+        "columns": list(scenario.columns),
+        "keys": {id: str(key.verifier) for id, key in built.keys.items()},
+        "toml": text,
+        "peers": [_peer_json(built, peer.id) for peer in scenario.peers],
+        "fields": sorted({n for r in built.records.values() for n, _, _ in fields(r)}),
+    }
+
+
+def _peer_json(built: Built, id: str) -> Json:
+    peer = built.scenario.peer(id)
+    text = built.scenario.rules_text(peer.rules)
+    exposed = [t for t in peer.expose if ":-" in t]
+    return {
+        "id": id,
+        "title": peer.title,
+        "verifier": built.verifier(id),
+        "rules": text,
+        "shared": peer.rules if text != peer.rules else None,
+        "checked": rules_json(text, built.values),
+        "expose": list(peer.expose),
+        "exposed": [rules_json(t, built.values, Facet.EXPOSE) for t in exposed],
+    }
+
+
+def _record_json(built: Built, record: Record) -> Json:
+    return {
+        "id": built.ids.get(str(record.hash)),
+        "type": record.type,
+        "fields": [[name, index, value] for name, index, value in fields(record)],
+        "links": [[link.name, link.data, link.target] for link in links(record)],
+        "data": record.data[:400].decode("utf-8", "backslashreplace"),
+        "inspection": inspection_json(record.raw),
+    }
+
+
 @dataclass(slots=True)
 class _Recorder:
     built: Built
@@ -57,59 +115,7 @@ class _Recorder:
         run = Run(self.built, [], World.begin(self.built), self.changes.play)
         self.seen.records |= {str(record.hash): record for record in self.built.records.values()}
         scenes = [self._scene(run, number) for number in range(len(scenario.steps))]
-        return {
-            "format": FORMAT,
-            "engine": __version__,
-            "scenario": self._scenario(),
-            "changes": self.changes.to_json(),
-            "records": {hash: self._record(record) for hash, record in self.seen.records.items()},
-            "policies": self.seen.policies.values,
-            "tables": self.seen.tables.values,
-            "scenes": scenes,
-        }
-
-    # --- what there is ---
-
-    def _scenario(self) -> Json:
-        built, scenario = self.built, self.built.scenario
-        return {
-            "name": scenario.name,
-            "title": scenario.title,
-            "story": scenario.story,
-            "now": scenario.now,
-            "columns": list(scenario.columns),
-            "keys": {id: str(key.verifier) for id, key in built.keys.items()},
-            "toml": self.text,
-            "peers": [self._peer(peer.id) for peer in scenario.peers],
-            "fields": sorted({n for r in built.records.values() for n, _, _ in fields(r)}),
-        }
-
-    def _peer(self, id: str) -> Json:
-        peer = self.built.scenario.peer(id)
-        text = self.built.scenario.rules_text(peer.rules)
-        exposed = [t for t in peer.expose if ":-" in t]
-        return {
-            "id": id,
-            "title": peer.title,
-            "verifier": self.built.verifier(id),
-            "rules": text,
-            "shared": peer.rules if text != peer.rules else None,
-            "checked": rules_json(text, self.built.values),
-            "expose": list(peer.expose),
-            "exposed": [rules_json(t, self.built.values, Facet.EXPOSE) for t in exposed],
-        }
-
-    def _record(self, record: Record) -> Json:
-        return {
-            "id": self.built.ids.get(str(record.hash)),
-            "type": record.type,
-            "fields": [[name, index, value] for name, index, value in fields(record)],
-            "links": [[link.name, link.data, link.target] for link in links(record)],
-            "data": record.data[:400].decode("utf-8", "backslashreplace"),
-            "inspection": inspection_json(record.raw),
-        }
-
-    # --- what happens ---
+        return recording_json(self.built, self.text, self.changes, self.seen, scenes)
 
     def _scene(self, run: Run, number: int) -> Json:
         world, scenario = run.world, self.built.scenario
@@ -129,7 +135,7 @@ class _Recorder:
             scene["frames"] = tracker.frames(self.changes.steps(meeting, world, number), held_after)
             scene["messages"] = tracker.messages()
             scene["ledger"] = ledger_json(meeting, tracker.words)
-            scene["plan"] = _plan_json(meeting.link)
+            scene["plan"] = plan_json(meeting.link.policy(0) or meeting.link.policy(1))
             scene["stopped"] = stopped_json(meeting)
             scene["cut"] = max(0, len(meeting.deliveries) - MOST_STEPS)
         else:
@@ -199,8 +205,8 @@ def _check_json(check: Checked) -> Json:
     return {"text": check.text, "ok": check.ok, "detail": check.detail}
 
 
-def _plan_json(link: Link) -> Json | None:
-    policy = link.policy(0) or link.policy(1)
+def plan_json(policy: ExchangePolicy | None) -> Json | None:
+    """Return the plan of a policy, once there is one."""
     if policy is None:
         return None
     plan: ExchangePlan = policy.plan

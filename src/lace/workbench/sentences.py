@@ -49,6 +49,10 @@ class Words:
             ),
             ("MayRequest", lambda n: f"asks for {self._listed(facts, 'MayRequest', n)}"),
             ("NotAvailable", lambda n: f"cannot send {self._listed(facts, 'NotAvailable', n)}"),
+            ("AdvertisementTable", lambda _: "sums up everything"),
+            ("AdvertisementDelta", lambda _: "tells what is different since"),
+            ("SketchAdvertisements", lambda _: "asks for a sketch"),
+            ("AdvertisementSketch", lambda _: "sketches what it has"),
             ("TickReady", lambda _: "is ready for a tick"),
         ]
         said = [saying(names[name]) for name, saying in sayings if names[name]]
@@ -88,6 +92,14 @@ class Words:
                 what = f"{me} has waited too long"
             case m.CloseRequested():
                 what = f"{me} is asked to close"
+            case m.PeerProven():
+                what = f"{me} knows by proof who {you} is"
+            case m.OperandChanged():
+                what = f"{me} gets other rules"
+            case m.Woken():
+                what = f"{me} has something new"
+            case m.StreamFailed():
+                what = f"{me} loses the stream"
             case _:
                 said = self.message(delivery.message) if delivery.message else "something"
                 damaged = ", damaged" if delivery.message and delivery.message.original else ""

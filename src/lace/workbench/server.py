@@ -26,7 +26,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from lace.errors import LaceError
 from lace.scenario.model import ScenarioError
 from lace.text import shown
-from lace.workbench.session import Session, name_of, opened, text_of
+from lace.workbench.session import Real, Session, name_of, opened, text_of
 
 STATIC: Final = Path(__file__).parent / "static"
 COOKIE: Final = "lace_workbench"
@@ -94,12 +94,14 @@ class Workbench:
     """What the link carries behind its #, from a link that somebody sent."""
     links: str = ""
     """Where links lead that others are to open."""
+    real: Real | None = None
+    """What to begin with, if it is no scenario."""
     _sessions: int = 0
 
     @property
     def url(self) -> str:
         """The link to open; whoever has it may use the workbench."""
-        name = name_of(self.first)
+        name = name_of(self.first) if self.real is None else self.real.name
         # Another scenario than the one the page begins with by itself is named from the start.
         begun = "" if name == Session().first else f"s={quote(name, safe='')}"
         fragment = f"#{self.fragment or begun}".rstrip("#")
@@ -147,7 +149,7 @@ class Workbench:
         if not file.is_relative_to(STATIC) or not file.is_file():
             recorded = name.removeprefix("recordings/").removesuffix(".json")
             if name == f"recordings/{recorded}.json":
-                content = await to_thread.run_sync(_recording, recorded, self.first)
+                content = await to_thread.run_sync(_recording, recorded, self.first, self.real)
                 if content is not None:
                     return Response(content, headers=SECURITY, media_type="application/json")
             return PlainTextResponse("not here\n", status_code=404, headers=SECURITY)
@@ -167,7 +169,7 @@ class Workbench:
             return
         self._sessions += 1
         try:
-            await _converse(socket, Session(self.first, self.links))
+            await _converse(socket, Session(self.first, self.links, self.real))
         except WebSocketDisconnect:
             pass
         except KeyError:  # bytes where text was due
@@ -176,10 +178,13 @@ class Workbench:
             self._sessions -= 1
 
 
-def _recording(name: str, first: str) -> str | None:
+def _recording(name: str, first: str, real: Real | None) -> str | None:
     """Return what a page shows of a scenario before it has a session; None if there is none."""
     try:
-        recording = opened(*text_of(name, first))[1]
+        if real is not None and name == real.name:
+            recording = real.recording
+        else:
+            recording = opened(*text_of(name, first))[1]
     except ScenarioError:  # it is there and cannot be run; the session says what is wrong
         return "null"
     except LaceError:

@@ -28,6 +28,7 @@ from lace.text import redact, shown
 from lace.workbench.changes import Changes, changes_from
 from lace.workbench.inspector import flip, inspection_json
 from lace.workbench.journal import journal_lines
+from lace.workbench.real import with_rules
 from lace.workbench.recording import record_run
 from lace.workbench.rules import diagnostic_json, rules_json
 from lace.workbench.sharing import as_commands, as_test
@@ -39,6 +40,20 @@ _MOST_TEXT: Final = SCENARIO.file_bytes
 Json = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Real:
+    """Something that exists and is only looked at: a meeting of laces, or what a journal tells."""
+
+    name: str
+    recording: Json
+    built: Built | None = None
+    """What was run; None for what happened elsewhere."""
+
+    @property
+    def title(self) -> str:
+        return str(self.recording["scenario"]["title"])
+
+
 @dataclass(slots=True)
 class Session:
     """One page's conversation with the engine."""
@@ -47,6 +62,8 @@ class Session:
     """The scenario to begin with, by name or by file."""
     links: str = ""
     """Where links lead that others are to open; without it, to the page itself."""
+    real: Real | None = None
+    """What to begin with instead, if it is no scenario."""
     _built: Built | None = None
     _text: str | None = None
     """The scenario as its author wrote it, unless it was changed since."""
@@ -90,7 +107,10 @@ class Session:
         """Say who is here and which scenarios there are, the one it was started with included."""
         first = name_of(self.first)
         scenarios = []
-        for name in dict.fromkeys((*library(), first)):
+        if self.real is not None:
+            first = self.real.name
+            scenarios.append({"name": first, "title": self.real.title})
+        for name in dict.fromkeys((*library(), name_of(self.first))):
             try:
                 parsed = parse_scenario(text_of(name, self.first)[1], name).scenario
             except LaceError:  # a file that is gone by now; opening it says so
@@ -107,6 +127,10 @@ class Session:
     def _open(self, command: Json) -> list[Json]:
         """Run a scenario that comes with Lace, or the one the workbench was started with."""
         name = _text(command, "name", 200)
+        if self.real is not None and name == self.real.name:
+            self._built, self._recording = self.real.built, self.real.recording
+            self._text, self._changes = "", Changes()
+            return [{"type": "recording", "recording": self.real.recording}]
         stem, text = text_of(name, self.first)
         try:
             self._built, recording = opened(stem, text)
@@ -120,6 +144,8 @@ class Session:
         """Run a scenario's text, with other rules and with whatever was changed."""
         name = _text(command, "name", 200)
         given = _text(command, "toml", _MOST_TEXT)
+        if self.real is not None and name == self.real.name:
+            return self._run_real(self.real, command)
         built = load_scenario(given, name)
         text: str | None = given
         if command.get("rules") is not None:
@@ -131,13 +157,25 @@ class Session:
         self._recording = recording
         return [{"type": "recording", "recording": recording}]
 
+    def _run_real(self, real: Real, command: Json) -> list[Json]:
+        """Let real laces meet again, in memory, with other rules or with something changed."""
+        if real.built is None:
+            raise UsageError(
+                "a journal tells what happened; it cannot be run in another way",
+                code=Code.INPUT_KEY, hint="Open the laces themselves: lace workbench FOLDER.",
+            )  # fmt: skip
+        mine = self._recording is not None and self._recording["scenario"]["name"] == real.name
+        built = self._built if mine and self._built is not None else real.built
+        if command.get("rules") is not None:
+            built = with_rules(built, _rules_of(built.scenario, command["rules"]))
+        changes = changes_from(command.get("changes"), built)
+        recording = record_run(built, changes, "")
+        self._built, self._text, self._changes = built, "", changes
+        self._recording = recording
+        return [{"type": "recording", "recording": recording}]
+
     def _with_rules(self, scenario: Scenario, rules: object) -> Scenario:
-        peers = {peer.id for peer in scenario.peers}
-        if not isinstance(rules, dict) or not set(rules) <= peers:
-            raise UsageError("rules name peers of the scenario", code=Code.INPUT_KEY)
-        for peer, text in rules.items():
-            if not isinstance(text, str) or len(text) > _MOST_TEXT:
-                raise UsageError("rules are text", code=Code.INPUT_KEY)
+        for peer, text in _rules_of(scenario, rules).items():
             scenario = scenario.with_rules(peer, text)
         return scenario
 
@@ -179,6 +217,11 @@ class Session:
     def _share(self, _command: Json) -> list[Json]:
         """Return what is open as a file, as commands and as a test."""
         built = self._open_built
+        if self.real is not None and built.scenario.name == self.real.name:
+            raise UsageError(
+                "real laces are no scenario", code=Code.INPUT_KEY,
+                hint="Pass on a link with the run, or save it as a page; both hold the records.",
+            )  # fmt: skip
         scenario = self._changes.into(built.scenario)
         text = write_scenario(scenario)  # in our layout: what is run holds no surprises
         kept = self._text if scenario == built.scenario else None
@@ -210,8 +253,10 @@ class Session:
                 "an engine in a page has no page to give away", code=Code.INPUT_FILE,
                 hint="Pass on a link with the run, or use lace workbench.",
             )  # fmt: skip
-        recording, name = self._recording, self._open_built.scenario.name
-        assert recording is not None
+        recording = self._recording
+        if recording is None:
+            raise UsageError("open a scenario first", code=Code.INPUT_KEY)
+        name = recording["scenario"]["name"]
         name = "scenario" if name == "index" else name  # the list of all has that name
         listed = [{"name": name, "title": recording["scenario"]["title"]}]
         made = {
@@ -222,9 +267,21 @@ class Session:
 
     @property
     def _open_built(self) -> Built:
+        if self._built is None and self._recording is not None:
+            raise UsageError("a journal can only be looked at", code=Code.INPUT_KEY)
         if self._built is None:
             raise UsageError("open a scenario first", code=Code.INPUT_KEY)
         return self._built
+
+
+def _rules_of(scenario: Scenario, rules: object) -> dict[str, str]:
+    """Return the rules that a page gives for some of the peers."""
+    peers = {peer.id for peer in scenario.peers}
+    if not isinstance(rules, dict) or not set(rules) <= peers:
+        raise UsageError("rules name peers of the scenario", code=Code.INPUT_KEY)
+    if not all(isinstance(text, str) and len(text) <= _MOST_TEXT for text in rules.values()):
+        raise UsageError("rules are text", code=Code.INPUT_KEY)
+    return rules
 
 
 def text_of(name: str, first: str) -> tuple[str, str]:

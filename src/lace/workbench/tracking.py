@@ -189,25 +189,37 @@ class Tracker:
         self._heard[index].clear()
         explained = sorted(held)[:_EXPLAINED], sorted(advertised - held)[:_EXPLAINED]
         mine, theirs = policy.explainers()
+        may_send, may_request = self._allowed(index)
+        verdicts = verdicts_json(policy, set(explained[0]), set(explained[1]))
+        self._correct(index, verdicts)
         return self.seen.policies.number(
             {
-                "may_send": sorted(row[0] for row in policy.may_send),
-                "may_request": sorted(row[0] for row in policy.may_request),
+                "may_send": sorted(may_send),
+                "may_request": sorted(may_request),
                 "visible": sorted(set(policy.visible) & held),
                 "viewer": policy.peer.viewer,
-                "verdicts": verdicts_json(policy, set(explained[0]), set(explained[1])),
+                "verdicts": verdicts,
                 "hits": hits(mine.evaluation),
                 "peer_hits": hits(theirs.evaluation),
                 "unexplained": max(0, len(held) + len(advertised - held) - 2 * _EXPLAINED),
             }
         )
 
+    def _correct(self, index: int, verdicts: Json) -> None:
+        """Let verdicts be what really was decided; here they are."""
+
+    def _allowed(self, index: int) -> tuple[set[str], set[str]]:
+        """Return what one side may send and what it may ask for."""
+        policy = self.link.policy(index)
+        if policy is None:
+            return set(), set()
+        return {row[0] for row in policy.may_send}, {row[0] for row in policy.may_request}
+
     def _rows(self, index: int) -> int:
         """Return the number of the table that one side shows now."""
         store = self.world.stores[self.pair[index]]
         policy = self.link.policy(index)
-        sendable = {row[0] for row in policy.may_send} if policy else set()
-        requestable = {row[0] for row in policy.may_request} if policy else set()
+        sendable, requestable = self._allowed(index)
         visible = set(policy.visible) if policy else None
         held: list[tuple[Record, Json]] = []
         for stored in store.read(StoreRecordId(0), _READ):

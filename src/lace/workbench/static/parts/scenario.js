@@ -16,6 +16,12 @@ export function ScenarioTab() {
   const draft = state.draftOf("toml");
   useEffect(() => judge(draft ?? state.broken.value?.toml), [draft, source]);
   if (!source) return null;
+  if (now && source.toml === "" && !state.broken.value) {
+    return html`
+      <div class="panel scenario"><${Sharing} now=${now} can=${false} saves=${state.engine.value === "ready"} />
+        <p>This is real, and no scenario: there is no text to change. What is passed on holds the
+          records that you see.</p></div>`;
+  }
   const text = draft ?? source.toml;
   const can = state.engine.value === "ready";
   const fresh = state.broken.value !== null;
@@ -34,7 +40,7 @@ export function ScenarioTab() {
         <label class="file">Open TOML <input type="file" id="open-toml" accept=".toml"
           disabled=${!can} onChange=${(/** @type {any} */ e) => open(e.target)} /></label>
       </div>
-      ${now && !fresh ? html`<${Sharing} now=${now} can=${can} />` : null}
+      ${now && !fresh ? html`<${Sharing} now=${now} can=${can} saves=${can} />` : null}
       <p class="keys-notice">⚠ Demo keys only. The keys of a scenario are made from words that
         everybody can read; never put a real secret into one. A real secret is refused.</p>
       <${Editor} id="toml" document=${`${source.name}/toml`} text=${text}
@@ -75,8 +81,8 @@ async function open(input) {
 }
 
 /** What is copied is shown first: it may come from a link that somebody else made.
- * @param {{now: import("../types.js").Recording, can: boolean}} properties */
-function Sharing({ now, can }) {
+ * @param {{now: import("../types.js").Recording, can: boolean, saves: boolean}} properties */
+function Sharing({ now, can, saves }) {
   const [shown, setShown] = useState({ what: "", text: "" });
   useEffect(() => setShown({ what: "", text: "" }), [now]);
   /** @param {string} what @param {() => Promise<string>} make */
@@ -98,17 +104,17 @@ function Sharing({ now, can }) {
   const peers = state.pair.value;
   return html`
     <div class="row" role="group" aria-label="Pass it on">
-      <button type="button" id="show-link"
+      <button type="button" id="show-link" disabled=${!now.scenario.toml}
         onClick=${show("a link that carries the scenario", () => link(now))}>As a link</button>
       <button type="button" id="show-run" title="Longer, and opens without any engine"
         onClick=${run}>As a link with the run</button>
-      <button type="button" id="save-page" disabled=${!can} title="The workbench with this run, in one file"
+      <button type="button" id="save-page" disabled=${!saves} title="The workbench with this run, in one file"
         onClick=${() => page(name)}>Save as a page</button>
       <button type="button" id="show-cli" disabled=${!can}
         onClick=${show("commands for a shell", () => asked("commands"))}>As CLI commands</button>
       <button type="button" id="show-test" disabled=${!can}
         onClick=${show("a test", () => asked("test"))}>As a test</button>
-      <button type="button" onClick=${save}>Save TOML</button>
+      <button type="button" disabled=${!now.scenario.toml} onClick=${save}>Save TOML</button>
       ${peers.map((peer, side) => peer ? html`
         <button type="button" id=${`save-journal-${side}`} disabled=${!can || !state.frame.value}
           title="Run it again with lace plumb journal replay"

@@ -1,0 +1,71 @@
+"""Real laces and journals on the page: the same timeline, tables and reasons."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from bench_page import workbench
+from command import lace
+from playwright.sync_api import Page, expect
+
+
+def run(*arguments: str) -> None:
+    done = lace(*arguments)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def laces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LACE_KEYRING", str(tmp_path / "keyring"))
+    for who in ("alice", "bob"):
+        run("keyring", "new", who)
+        run("init", who, "--key", who, "--select", "//notes-demo//notes//")
+        run("add", f"//notes-demo//notes/message//of-{who}", "--text", "Hi", "--lace", who)
+    run("add", "//other//notes/message//secret", "--text", "Hi", "--lace", "bob")
+    return tmp_path
+
+
+def test_two_laces_are_shown_as_if_they_met_and_other_rules_can_be_tried(
+    page: Page, laces: Path
+) -> None:
+    with workbench(str(laces / "alice"), str(laces / "bob")) as link:
+        page.goto(link)
+        page.wait_for_selector("html[data-ready=ready]")
+        expect(page.locator(".story h2")).to_have_text("alice and bob")
+        page.locator("#to-end").click()
+        expect(page.locator("#outcome")).to_have_text("✓ fixed point")
+        for side in (0, 1):
+            for name in ("of-alice", "of-bob"):
+                expect(page.locator(f".side-{side} th button", has_text=name)).to_be_visible()
+        page.locator(".side-1 th button", has_text="secret").click()
+        expect(page.locator(".why h3").first).to_have_text("Why secret?")
+        page.locator("#tab-scenario").click()
+        expect(page.locator(".panel.scenario")).to_contain_text("This is real, and no scenario")
+        expect(page.locator("#show-link")).to_be_disabled()
+        page.locator("#lace-1-rules").click()
+        page.locator("#editor-1 .cm-content").click()
+        page.keyboard.press("Control+A")
+        page.keyboard.insert_text("//other//notes//")
+        page.keyboard.press("Control+Enter")
+        page.locator("#tab-compare").click()
+        expect(page.locator("#compared")).to_contain_text("2 records no longer")
+
+
+def test_a_journal_is_shown_message_by_message(page: Page, laces: Path) -> None:
+    run("sync", "bob", "--lace", "alice", "--journal", "met.jsonl")
+    with workbench(str(laces / "met.jsonl"), str(laces / "alice")) as link:
+        page.goto(link)
+        page.wait_for_selector("html[data-ready=ready]")
+        expect(page.locator(".story h2")).to_have_text("met")
+        page.locator("#to-end").click()
+        expect(page.locator("#outcome")).to_have_text("✓ fixed point")
+        page.locator("section.lace th button", has_text="of-bob").first.click()
+        expect(page.locator(".why h3").first).to_have_text("Why of-bob?")
+        expect(page.locator("#diagram .arrow.bad")).to_have_count(0)  # nothing seems lost
+        page.locator("#tab-scenario").click()
+        with page.expect_download() as saved:
+            page.locator("#save-page").click()
+        assert re.fullmatch(r"journal\.html", saved.value.suggested_filename)
