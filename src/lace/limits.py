@@ -193,6 +193,8 @@ class FixedLimits:
     """Most peers whose granted rules a server keeps compiled."""
     kept_crowds: int = 4
     """Most evaluations that are kept for exchanges to come, while no exchange shares them."""
+    shared_advertisements: int = 1000
+    """Most advertisements that exchanges which share an evaluation keep for each other."""
     kept_facts: int = 400_000
     """Most facts of earlier evaluations that a worker process keeps for the next question."""
 

@@ -9,7 +9,7 @@ was told.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Final
@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from lace.answering.following import Position
 from lace.interlace import messages as m
+from lace.interlace.advertise import Advertisement
 from lace.limits import FIXED
 
 _ENTRY_BYTES: Final = 200  # of one record and its digests
@@ -25,6 +26,8 @@ _NOTHING: Final = m.Evaluated(more=True)
 
 Lead = Callable[[], list[m.Evaluated]]
 """Looks at the records as they are now; returns how decisions changed."""
+Describe = Callable[[Sequence[str]], Iterable[Advertisement]]
+"""Makes the advertisements of those records that are here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +71,41 @@ class Crowd:
     last: Turn = field(default_factory=Turn)
     lock: Lock = field(default_factory=Lock)
     _at: Position | None = None
+    _described: dict[str, Advertisement] = field(default_factory=dict)
+    """Advertisements that a member had to make, for the others who tell the same next."""
 
-    def advance(self) -> Turn:
-        """Look at the records if anything was stored or forgotten; return the newest turn."""
+    def advance(self) -> tuple[Turn, Position]:
+        """Look at the records if anything was stored or forgotten.
+
+        Returns the newest turn, and how far the store had come before that.
+        """
         with self.lock:
             return self._advance()
 
-    def join(self, most: int) -> tuple[Turn, list[m.Evaluated]]:
-        """Return the newest turn, and all that a new member has to be told, in parts."""
+    def join(self, most: int) -> tuple[Turn, Position, list[m.Evaluated]]:
+        """Return the same, and all that a new member has to be told, in parts."""
         with self.lock:
-            turn = self._advance()
+            turn, at = self._advance()
             parts = [m.Evaluated(requestable=frozenset(self.requestable), more=True)]
             records = list(self.sendable.items())
         parts += [
             m.Evaluated(sendable=dict(records[start : start + most]), more=True)
             for start in range(0, len(records), most)
         ]
-        return turn, parts
+        return turn, at, parts
+
+    def describe(self, records: Sequence[str], make: Describe) -> dict[str, Advertisement]:
+        """Return advertisements of those records that are here; ``make`` makes what is not known.
+
+        They are kept until anything is stored or forgotten, if they are few.
+        """
+        with self.lock:
+            found = {hash: self._described[hash] for hash in records if hash in self._described}
+            left = [hash for hash in records if hash not in found]
+            fresh = {advert.record: advert for advert in make(left)} if left else {}
+            if len(self._described) + len(fresh) <= FIXED.shared_advertisements:
+                self._described |= fresh
+        return found | fresh
 
     def told(self) -> Told:
         """Return all that was told up to the newest turn."""
@@ -96,15 +117,16 @@ class Crowd:
         """About how many bytes it takes, for all members together."""
         return self.memory_of_leader() + _ENTRY_BYTES * len(self.sendable)
 
-    def _advance(self) -> Turn:
+    def _advance(self) -> tuple[Turn, Position]:
         now = self.position()
         if now != self._at:
+            self._described = {}
             parts = [part for part in map(self._take, self.lead()) if part != _NOTHING]
             self._at = now  # what was stored meanwhile is seen the next time
             if parts:
                 self.last.next = Turn(parts)
                 self.last = self.last.next
-        return self.last
+        return self.last, now
 
     def _take(self, part: m.Evaluated) -> m.Evaluated:
         """Take note of a part; return what of it is new to members."""

@@ -348,6 +348,8 @@ class StoreAnswers:
         plan = asked.plan
         if self._is_kept or self.has_looked or asked.advertised:
             return None
+        if self._crowd is not None and asked.runtime == self._runtime:
+            return self._crowd_key
         if not plan.adverts_stand_alone:
             return None
         if self._asks_elsewhere(plan):
@@ -357,21 +359,22 @@ class StoreAnswers:
     def _share(self, asked: m.Evaluate, key: bytes, crowds: Crowds) -> Iterator[m.Evaluated]:
         """Tell what the crowd was told since the last time, or all of it."""
         self._let_go()  # what is described next is described as it is by then
-        forgets = self.store.forgets()
         crowd = self._crowd or crowds.of(key, lambda: self._new_crowd(asked))
         missed: frozenset[str] = frozenset()
         try:
             if self._crowd is None:
-                self._turn, parts = crowd.join(self.parameters.answer_at_once)
+                self._turn, at, parts = crowd.join(self.parameters.answer_at_once)
                 self._crowd, self._crowd_key = crowd, key
                 yield from parts
             else:
-                missed = yield from self._catch_up(crowd.advance())
+                last, at = crowd.advance()
+                missed = yield from self._catch_up(last)
         except Exception:
             crowds.drop(crowd)
             raise
-        lost = self._lost(missed)
-        self._forgets = forgets
+        self._runtime = asked.runtime
+        lost = frozenset[str]() if at.forgets == self._forgets else self._lost(missed)
+        self._forgets = at.forgets
         yield m.Evaluated(forgotten=lost)
 
     def _catch_up(self, last: Turn) -> Generator[m.Evaluated, None, frozenset[str]]:
@@ -434,7 +437,10 @@ class StoreAnswers:
     def describe(self, asked: m.Describe) -> m.Described:
         """Answer ``Describe``, from the store as it was at the last evaluation."""
         mine = asked.plan.operands[self.index].source_label
-        made = {advert.record: advert for advert in self._describe(asked.records, mine)}
+        if self._crowd is not None:
+            made = self._crowd.describe(asked.records, lambda some: self._describe(some, mine))
+        else:
+            made = {advert.record: advert for advert in self._describe(asked.records, mine)}
         return m.Described(tuple(made[hash] for hash in asked.records if hash in made))
 
     def _in_parts(self, records: AbstractSet[str]) -> Iterator[list[FieldsOf]]:

@@ -76,11 +76,11 @@ class PolicyModule:
     facet: Facet
     lacegram: Lacegram
 
-    @property
+    @cached_property
     def id(self) -> LacegramId:
         return self.lacegram.id
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The canonical text, as it is exchanged and hashed."""
         return self.lacegram.text
@@ -136,11 +136,12 @@ class PolicyModule:
 
     def mentions(self, name: str) -> bool:
         """Whether any rule looks at a predicate of this name."""
-        return any(
-            atom is not None and atom.name == name
-            for rule in self.lacegram.rules
-            for atom in map(atom_of, rule.body)
-        )
+        return name in self._mentioned
+
+    @cached_property
+    def _mentioned(self) -> frozenset[str]:
+        atoms = (atom_of(part) for rule in self.lacegram.rules for part in rule.body)
+        return frozenset(atom.name for atom in atoms if atom is not None)
 
     def viewers(self) -> frozenset[str] | None:
         """Return the viewers an expose module speaks of; None if it speaks of any (A18)."""
