@@ -7,11 +7,11 @@ that rules look at, or when nobody knows what went. An answer may say again what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Final
+from typing import Final, Protocol
 
 from lace.crypto.native import digest
 from lace.datalog.source import Fact
@@ -27,6 +27,16 @@ from lace.record.model import Record
 from lace.recordstore.base import FieldsOf, Snapshot
 
 _FACT_BYTES: Final = 400  # as Python holds one
+
+
+class Moment(Protocol):
+    """What has to be known of the records of a moment to decide on some of them."""
+
+    def having(self, values: Mapping[str, str]) -> Iterator[Record]:
+        """Yield the records that have a field of each of these names with this value."""
+
+    def present(self, hashes: Sequence[str]) -> set[str]:
+        """Return those of some records that were there, by name."""
 
 
 @dataclass(slots=True)
@@ -72,7 +82,7 @@ class ApartAnswers:
 
     # --- guards ---
 
-    def look_at_guards(self, snapshot: Snapshot) -> None:
+    def look_at_guards(self, snapshot: Moment) -> None:
         """Read the guards of a moment."""
         found = {
             record.hash: self.rules.entry(record, self._names)
@@ -153,11 +163,11 @@ class ApartAnswers:
             yield self._told(e for e in part if e.record not in known or e.record in doubtful)
         yield m.Evaluated(unsendable=frozenset((known | doubtful) - sendable), more=True)
         yield self._gone(record for record in self.wanted if self.advert(record) is None)
-        yield from self._decide_offers(snapshot, self.adverts(), runtime)
+        yield from self.decide_offers(snapshot, self.adverts(), runtime)
 
     def decide_some(
         self,
-        snapshot: Snapshot,
+        snapshot: Moment,
         came: Iterable[Record],
         lost: AbstractSet[str],
         asked: m.Evaluate,
@@ -174,10 +184,10 @@ class ApartAnswers:
         silent = {record for record in (*asked.withdrawn, *gone) if self.advert(record) is None}
         yield self._gone(silent)
         again = filter(None, map(self.advert, sorted(gone)))
-        yield from self._decide_offers(snapshot, chain(asked.advertised, again), asked.runtime)
+        yield from self.decide_offers(snapshot, chain(asked.advertised, again), asked.runtime)
 
-    def _decide_offers(
-        self, snapshot: Snapshot, offers: Iterable[Advertisement], runtime: tuple[Fact, ...]
+    def decide_offers(
+        self, snapshot: Moment, offers: Iterable[Advertisement], runtime: tuple[Fact, ...]
     ) -> Iterator[m.Evaluated]:
         """Decide on what may be requested.
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from lace import b64a
 from lace._version import __version__
@@ -145,6 +145,13 @@ class _KeptTable:
     whole: bytes | None
     entry: int
     memory: LinkMemory
+    stays: ClassVar[bool] = False
+
+    def expected(self) -> None:
+        """Have it made from the runs."""
+
+    def names(self, key: bytes, column: int) -> None:
+        """Have them made from the runs."""
 
     @classmethod
     def of(cls, kind: bytes, whole: Any, digests: int, memory: LinkMemory) -> _KeptTable:

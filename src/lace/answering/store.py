@@ -478,7 +478,7 @@ class StoreAnswers:
         for advert in asked.advertised:
             yield from advert.facts()
         if not asked.plan.adverts_stand_alone:
-            for advert in self._describe(asked.adopted, self._peer_label(asked.plan)):
+            for advert in self._describe(tuple(asked.adopted), self._peer_label(asked.plan)):
                 yield from advert.facts()
 
     def _withdrawn_facts(self, records: Iterable[str], source: SourceLabel) -> Iterator[Fact]:

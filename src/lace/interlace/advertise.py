@@ -95,11 +95,12 @@ def advertise(
 ) -> Advertisement:
     """Return the advertisement of a record with the fields that were negotiated (None: all)."""
     chosen = [field for field in fields if schema is None or field[0] in schema]
-    chosen.sort(key=_order)
+    chosen.sort(key=advert_order)
     return Advertisement(record, source, tuple(chosen))
 
 
-def _order(field: FieldValue) -> tuple[bytes, int]:
+def advert_order(field: FieldValue) -> tuple[bytes, int]:
+    """Return by what the fields of an advertisement are in order."""
     return field[0].encode(), field[1]
 
 

@@ -465,7 +465,8 @@ class InterlaceMachine:
         self._own = OwnAdverts(agreement.limits, parameters, own, sketching)
         self._peers = PeerAdverts(source, agreement.limits, parameters, own, peers, sketching)
         self._transfer = self._transfer.next_epoch(self._limit("max_total_transferred_bytes"))
-        self._do(m.Recall(opening.link, opening.plan, agreement.fields))
+        runtime = opening.runtime_facts(self._ticks.now)
+        self._do(m.Recall(opening.link, opening.plan, agreement.fields, runtime))
 
     def _sketching(self, own: Partitions) -> Sketching:
         """Return the talk about sketches of one loop."""
@@ -582,8 +583,8 @@ class InterlaceMachine:
         self._woken = False
         changes = self._adverts.take_changes()
         opening = self._opening
-        fresh = [*(advert.record for advert in changes.advertised), *changes.adopted]
-        self._transfer.advertised_anew(fresh, frozenset(changes.named))
+        fresh = (advert.record for advert in changes.advertised)
+        self._transfer.advertised_anew(fresh, frozenset(changes.named), changes.adopted)
         self._do(
             m.Evaluate(
                 plan=opening.plan,

@@ -8,7 +8,7 @@ and all of them before it hands over what the peer says after its end of a phase
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -271,8 +271,8 @@ class Evaluate:
     withdrawn: tuple[str, ...] = ()
     """Records that the peer no longer advertises as it did."""
     advertised: tuple[Advertisement, ...] = ()
-    adopted: tuple[str, ...] = ()
-    """Records that the peer advertises exactly as this side would."""
+    adopted: Collection[str] = ()
+    """Records that the peer advertises exactly as this side would; many may be read one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +286,8 @@ class Recall:
     """None if nothing is kept for this link."""
     plan: ExchangePlan
     schema: frozenset[str] | None
+    runtime: tuple[Fact, ...] = ()
+    """All runtime facts with which the epoch begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Protocol
 
 from lace import b64a
@@ -15,6 +16,7 @@ from lace.datalog.source import Fact
 from lace.errors import Code, ProtocolError
 from lace.ids import is_record_hash
 from lace.interlace.facts import decimal
+from lace.interlace.sketch import Names, NamesHere, add_cells
 
 STANDARD_PREFIX: Final = 2
 GROUP: Final = 64  # standard partitions that have one digest together
@@ -113,6 +115,19 @@ class Kept(Protocol):
     def odd(self) -> Mapping[str, bytes]:
         """What is kept aside."""
 
+    @property
+    def stays(self) -> bool:
+        """Whether it can be read at any time; else what was read is held for as long as the table.
+
+        Such a table may be too large to hold. It then makes ``expected`` and ``names`` itself.
+        """
+
+    def expected(self) -> Kept | None:
+        """Return the table of the last digests; None if it has to be made from the runs."""
+
+    def names(self, key: bytes, column: int) -> Names | None:
+        """Return the names for sketches; None if they have to be made from the runs."""
+
     def roots(self, group: int) -> Sequence[_Root]:
         """Return count and root of each partition of a group."""
 
@@ -193,7 +208,11 @@ class Partitions:
     @property
     def memory(self) -> int:
         """About how many bytes this takes."""
-        return self._bytes + _ODD_BYTES * len(self._odd)
+        odd = _ODD_BYTES * len(self._odd)
+        if self._kept is None or not self._kept.stays:
+            return self._bytes + odd
+        held = chain(self._before.values(), filter(None, self._runs))
+        return sum(map(len, held)) + odd
 
     def __contains__(self, record: object) -> bool:
         return isinstance(record, str) and self.find(record) is not None
@@ -279,17 +298,28 @@ class Partitions:
         found = self._runs[number]
         if found is None:
             assert self._kept is not None
-            found = self._runs[number] = self._kept.run(number)
+            found = self._kept.run(number)
+            if not self._kept.stays:
+                self._runs[number] = found
         return found
+
+    def _size(self, number: int) -> int:
+        """Return how many bytes the entries of a partition have."""
+        found = self._runs[number]
+        return self.root(number)[0] * self._entry if found is None else len(found)
 
     def differing(self, before: Partitions) -> list[int]:
         """Return the standard partitions that differ from those of a table it was made from."""
-        pairs = enumerate(zip(self._runs, before._runs, strict=True))
-        return [
-            number
-            for number, (now, then) in pairs
-            if now is not then and self.run(number) != before.run(number)
-        ]
+        return [n for n in range(len(self._runs)) if self._differs(n, before)]
+
+    def _differs(self, number: int, before: Partitions) -> bool:
+        now, then = self._runs[number], before._runs[number]
+        if now is then and (now is not None or self._kept is before._kept):
+            return False
+        if self._kept is not None and self._kept.stays:
+            # What has the same digests by one side has the same by the other.
+            return self.root(number) != before.root(number)
+        return self.run(number) != before.run(number)
 
     def moved(self, run: int, before: bytes) -> tuple[list[str], list[str]]:
         """Return the records of a partition whose entries are new, and those that are gone."""
@@ -298,16 +328,36 @@ class Partitions:
 
     def expected(self) -> Partitions:
         """Return the table of a peer that says of the same records what it would say of them."""
-        made = Partitions(standard=self._standard)
-        for number in range(len(self._runs)):
-            data = self.run(number)
-            if data:
-                cut = self._cut(data)
-                run = b"".join([entry[:_KEY] + entry[-_DIGEST:] for entry in cut])
-                made._runs[number] = run
-                made._roots[number] = made._groups[number // GROUP] = None
-                made._bytes += len(run)
+        kept = None if self._kept is None else self._kept.expected()
+        if kept is None:
+            made = Partitions(standard=self._standard)
+            runs = [(number, self.run(number)) for number in range(len(self._runs))]
+            held = [(number, run) for number, run in runs if run]
+        else:
+            made = Partitions.from_kept(1, self._standard, kept)
+            held = [(number, run) for number, run in enumerate(self._runs) if run is not None]
+        made.set_runs({number: last_digests(run, self.columns) for number, run in held})
         return made
+
+    def set_runs(self, runs: Mapping[int, bytes]) -> None:
+        """Set all entries of some standard partitions; nothing of it counts as a change."""
+        for number, run in runs.items():
+            self._bytes += len(run) - self._size(number)
+            self._runs[number] = run
+            self._roots[number] = self._groups[number // GROUP] = None
+        if runs:
+            self._made = {}
+
+    def names(self, key: bytes, column: int) -> Names:
+        """Return the names of all records for sketches with a key, by one of their digests."""
+        kept = None if self._kept is None else self._kept.names(key, column)
+        if kept is None:
+            return NamesHere(key, self.items(column))
+        assert self._kept is not None
+        other = [n for n, held in enumerate(self._runs) if held is not None]
+        gone = (e for n in other for e in self._items(self._kept.run(n), column))
+        come = (e for n in other for e in self._items(self.run(n), column))
+        return _ChangedNames(kept, NamesHere(key, gone), NamesHere(key, come))
 
     def mark(self) -> None:
         """Look for changes from now on."""
@@ -361,10 +411,13 @@ class Partitions:
 
     def items(self, column: int = 0) -> list[tuple[str, bytes]]:
         """Return all records with one of their digests."""
-        start = _KEY + _DIGEST * column
-        found = [(_record(entry), entry[start : start + _DIGEST]) for entry in self._within("")]
-        start -= _KEY
+        runs = map(self.run, range(len(self._runs)))
+        found = [item for run in runs for item in self._items(run, column)]
+        start = _DIGEST * column
         return [*found, *((r, d[start : start + _DIGEST]) for r, d in self._odd.items())]
+
+    def _items(self, run: bytes, column: int) -> list[tuple[str, bytes]]:
+        return run_items(run, self.columns, column)
 
     def leaves(self, prefix: str, column: int = 0) -> dict[str | bytes, bytes]:
         """Return the digests of a partition, by what stands for the record inside tables."""
@@ -400,7 +453,7 @@ class Partitions:
     def summaries(self, length: int) -> Iterator[Summary]:
         """Yield the summaries of all non-empty partitions of this prefix length, in order."""
         if length <= self._standard:
-            runs = [self.standard_prefix(run) for run in range(len(self._runs)) if self.run(run)]
+            runs = [self.standard_prefix(run) for run in range(len(self._runs)) if self._size(run)]
             prefixes = {run[:length] for run in runs} | {payload(r)[:length] for r in self._odd}
         else:
             prefixes = {payload(record)[:length] for record in self.records("")}
@@ -490,6 +543,45 @@ class Partitions:
         entry = self._entry
         entries = range(len(run) // entry)
         return bisect_left(entries, key, key=lambda i: run[i * entry : i * entry + _KEY])
+
+
+def last_digests(run: bytes, columns: int) -> bytes:
+    """Return the entries of a partition with the last of so many digests alone."""
+    size = entry_size(columns)
+    cut = (run[at : at + size] for at in range(0, len(run), size))
+    return b"".join([entry[:_KEY] + entry[-_DIGEST:] for entry in cut])
+
+
+def run_items(run: bytes, columns: int, column: int) -> list[tuple[str, bytes]]:
+    """Return the records of a partition with one of so many digests."""
+    size, start = entry_size(columns), _KEY + _DIGEST * column
+    cut = (run[at : at + size] for at in range(0, len(run), size))
+    return [(_record(entry), entry[start : start + _DIGEST]) for entry in cut]
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangedNames:
+    """The names of a kept table of which some partitions are others now."""
+
+    kept: Names
+    gone: NamesHere
+    """Of these partitions as they were kept."""
+    come: NamesHere
+    """Of these partitions as they are."""
+
+    def __len__(self) -> int:
+        return len(self.kept) - len(self.gone) + len(self.come)
+
+    def cells(self, start: int, stop: int) -> bytes:
+        cells = self.kept.cells(start, stop)
+        if len(self.gone):
+            cells = add_cells(cells, self.gone.cells(start, stop), sign=-1)
+        return add_cells(cells, self.come.cells(start, stop)) if len(self.come) else cells
+
+    def find(self, names: Collection[int]) -> dict[int, str]:
+        found = self.come.find(names)
+        left = set(names) - found.keys() - self.gone.find(names).keys()
+        return found | (self.kept.find(left) if left else {})
 
 
 def _record(entry: bytes) -> str:

@@ -8,7 +8,7 @@ listed if it is small, and narrowed if it is not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,12 +39,29 @@ class AdvertChanges:
 
     withdrawn: tuple[str, ...] = ()
     advertised: tuple[Advertisement, ...] = ()
-    adopted: tuple[str, ...] = ()
+    adopted: Collection[str] = ()
     named: tuple[str, ...] = ()
     """Partitions that the peer spoke of, changed or not: what is in them is advertised anew."""
 
     def __bool__(self) -> bool:
         return bool(self.withdrawn or self.advertised or self.adopted)
+
+
+@dataclass(frozen=True, slots=True)
+class Alike(Collection[str]):
+    """The records of a table but for a few: read from it when somebody wants to know."""
+
+    table: Partitions
+    without: frozenset[str]
+
+    def __len__(self) -> int:
+        return len(self.table) - len(self.without)
+
+    def __iter__(self) -> Iterator[str]:
+        return (record for record in self.table.records("") if record not in self.without)
+
+    def __contains__(self, record: object) -> bool:
+        return record in self.table and record not in self.without
 
 
 @dataclass(slots=True)
@@ -69,6 +86,8 @@ class PeerAdverts:
     _withdrawn: list[str] = field(default_factory=list)
     _advertised: list[Advertisement] = field(default_factory=list)
     _adopted: list[str] = field(default_factory=list)
+    _alike: Alike | None = None
+    """What was adopted at one go, if that is too much to hold."""
     _named: list[str] = field(default_factory=list)
     _has_changed: bool = False
     _told: Told | None = None
@@ -211,11 +230,14 @@ class PeerAdverts:
 
     def take_changes(self) -> AdvertChanges:
         """Return what changed since this was last asked."""
+        adopted: Collection[str] = tuple(self._adopted)
+        if self._alike is not None:
+            adopted = self._alike if not adopted else (*self._alike, *adopted)
         changes = AdvertChanges(
-            tuple(self._withdrawn), tuple(self._advertised), tuple(self._adopted),
-            tuple(self._named),
-        )  # fmt: skip
+            tuple(self._withdrawn), tuple(self._advertised), adopted, tuple(self._named)
+        )
         self._withdrawn, self._advertised, self._adopted, self._named = [], [], [], []
+        self._alike = None
         self._has_changed |= bool(changes)
         return changes
 
@@ -375,6 +397,12 @@ class PeerAdverts:
 
     def _become(self, table: Partitions, listed: Listing) -> None:
         """Take a table for the peer's; what was not listed it says as this side does."""
+        if not len(self.table) and len(table) > self.parameters.list_at_once:
+            known = [record for record in listed if record in table]
+            self._advertised += [listed[record][0] for record in known]
+            self._alike = Alike(table.copy(), frozenset(known))
+            self.table = table
+            return
         for record in table.odd.keys() | self.table.odd.keys():
             self._move(record, self.table.odd.get(record), table.odd.get(record), listed)
         for run in table.differing(self.table):

@@ -206,6 +206,56 @@ def _numpy_for(names: int) -> Any:
     return np
 
 
+def add_cells(one: bytes, other: bytes, sign: int = 1) -> bytes:
+    """Return the cells of both sets together; with -1, of the first without the second."""
+    made = []
+    for mine, more in zip(_CELL.iter_unpack(one), _CELL.iter_unpack(other), strict=True):
+        check = (mine[1] << 16) + mine[2] + sign * ((more[1] << 16) + more[2]) & _CHECK
+        count, name = mine[0] + sign * more[0] & _COUNT, mine[3] + sign * more[3] & _NAME
+        made.append(_CELL.pack(count, check >> 16, check & 0xFFFF, name))
+    return b"".join(made)
+
+
+def whole_blocks(cells: int) -> int:
+    """Return how many cells there are up to the end of the block that the last of some is in."""
+    return 0 if not cells else _STARTS[_block_of(cells - 1)] + _SIZES[_block_of(cells - 1)]
+
+
+class Names(Protocol):
+    """The names of all that a side advertises: summed up in cells, and back to records."""
+
+    def __len__(self) -> int: ...
+
+    def cells(self, start: int, stop: int) -> bytes:
+        """Return the cells from ``start`` to before ``stop``."""
+
+    def find(self, names: Collection[int]) -> dict[int, str]:
+        """Return the records of those names that are here."""
+
+
+class NamesHere:
+    """Names that are held in memory."""
+
+    __slots__ = ("_records", "_sketch")
+
+    def __init__(self, key: bytes, items: Iterable[tuple[str, bytes]]) -> None:
+        found = list(items)
+        names = item_names(key, found)
+        self._records = dict(zip(names, (record for record, _ in found), strict=True))
+        self._sketch: Sketch | None = None
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def cells(self, start: int, stop: int) -> bytes:
+        if self._sketch is None:
+            self._sketch = Sketch(self._records)
+        return self._sketch.cells(start, stop)
+
+    def find(self, names: Collection[int]) -> dict[int, str]:
+        return {name: self._records[name] for name in names if name in self._records}
+
+
 # --- differences ---
 
 
@@ -223,7 +273,8 @@ class Decoder:
     """Finds the difference between one's own names and a peer's from the peer's cells.
 
     ``most`` is how many cells may come. ``at_least`` is a number of differences that is known
-    beforehand, such as how many more names one side has.
+    beforehand, such as how many more names one side has. Without ``own_names``, whoever asked looks
+    up afterwards whether what seems to be one's own is, and what seems to be new is not.
 
     Cells may be anything: ``decode`` takes at most 30 steps for each. A difference that it returns
     explains all cells, and no more than that is known: hold it against a digest of the peer's set.
@@ -234,12 +285,17 @@ class Decoder:
     )  # fmt: skip
 
     def __init__(
-        self, own: Sketch, own_names: Collection[int], *, most: int, at_least: int = 0
+        self,
+        own: Sketch | Names,
+        own_names: Collection[int] | None,
+        *,
+        most: int,
+        at_least: int = 0,
     ) -> None:
         self._own = own
-        if not isinstance(own_names, AbstractSet):
+        if not isinstance(own_names, AbstractSet | None):
             own_names = frozenset(own_names)  # each name is looked up
-        self._own_names: Collection[int] = own_names
+        self._own_names = own_names
         self._most = min(most, MOST_CELLS)
         self._at_least = at_least
         # What came, minus one's own, cell by cell.
@@ -275,6 +331,7 @@ class Decoder:
         blocks = list(zip(_STARTS, _FACTORS, _SHIFTS, strict=True))[: _blocks_in(size)]
         theirs: set[int] = set()
         ours: set[int] = set()
+        own = self._own_names
         waiting = [place for place, count in enumerate(counts) if count in _SINGLE]
         self.steps += size
         while waiting:
@@ -291,7 +348,7 @@ class Decoder:
             # could come back for ever.
             if (
                 name in found
-                or (name in self._own_names) != (found is ours)
+                or (own is not None and (name in own) != (found is ours))
                 or len(theirs) + len(ours) == size
             ):
                 return None

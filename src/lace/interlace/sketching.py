@@ -18,7 +18,7 @@ from lace.datalog.source import Fact
 from lace.errors import EncodingError, LimitExceeded, ProtocolError
 from lace.interlace.facts import decimal
 from lace.interlace.partition import Partitions
-from lace.interlace.sketch import CELL_BYTES, MOST_CELLS, Decoder, Difference, Sketch, item_names
+from lace.interlace.sketch import CELL_BYTES, MOST_CELLS, Decoder, Difference, Names
 
 ASKS: Final = frozenset(("SketchAdvertisements", "ListAdvertisementItems"))
 _CELLS_AT_ONCE: Final = 56  # a value of a fact has at most 1,024 bytes
@@ -36,8 +36,9 @@ class Sketching:
     own: Partitions
     most: int
     """Most cells of a sketch, as both sides agreed; 0 for none."""
-    _names: dict[int, str] | None = None
-    _sketch: Sketch | None = None
+    _names: Names | None = None
+    _asked_for: dict[int, str] = field(default_factory=dict)
+    """Records of this side by the names by which the peer asks for them."""
     # What the peer asks.
     _given: int = 0
     """So many cells were given."""
@@ -73,7 +74,7 @@ class Sketching:
     def _decode(self, count: int) -> list[Fact]:
         names = self._own_names()
         differ = abs(count - len(names))
-        self._decoder = Decoder(self._own_sketch(), names.keys(), most=self.most, at_least=differ)
+        self._decoder = Decoder(names, None, most=self.most, at_least=differ)
         return self._ask_for_cells()
 
     def _ask_for_cells(self) -> list[Fact]:
@@ -101,12 +102,15 @@ class Sketching:
         for start, content in cells:
             self._decoder.add(start, content)
             self._have += len(content) // CELL_BYTES
-        self._found = self._decoder.decode()
-        if self._found is None:
+        found = self._decoder.decode()
+        if found is None:
             return self._ask_for_cells() if cells else self._give_up()
-        names = self._own_names()
-        self._to_list = sorted(names[name] for name in self._found.ours)
-        return list(_items(sorted(self._found.theirs)))
+        here = self._own_names().find(found.ours | found.theirs)
+        if here.keys() != found.ours:  # cells that lie
+            return self._give_up()
+        self._found = found
+        self._to_list = sorted(here.values())
+        return list(_items(sorted(found.theirs)))
 
     def _wait(self, count: int, *, asked: bool) -> list[Fact]:
         """Wait for the peer to find out the difference; if it does not, find it out here."""
@@ -119,6 +123,13 @@ class Sketching:
         return []
 
     # --- being asked ---
+
+    def look_up(self, asks: list[Fact]) -> None:
+        """Look up all that a phase asks for by name: at one go, since there may be much to read."""
+        texts = [_decoded(ask[1]) for ask in asks if ask[0] == "ListAdvertisementItems"]
+        names = [name for text in texts for name in _cut(text)]
+        if names and self.most and self._given:
+            self._asked_for = self._own_names().find(names)
 
     def answer(self, ask: Fact) -> tuple[list[Fact], list[str]]:
         """Return cells, or records whose advertisements are to be listed."""
@@ -135,7 +146,7 @@ class Sketching:
         if last > min(self.most, MOST_CELLS):
             raise LimitExceeded("max_sketch_cells", configured=self.most, observed=last)
         self._given, self._peer_asked, self._peer_ever_asked = last, True, True
-        cells = self._own_sketch().cells(first, last)
+        cells = self._own_names().cells(first, last)
         size = _CELLS_AT_ONCE * CELL_BYTES
         return [
             (
@@ -150,9 +161,8 @@ class Sketching:
         """Return the records that a peer lacks, by their names."""
         names = _decoded(text)
         rest = len(names) % _NAME_BYTES
-        cut = [names[at : at + _NAME_BYTES] for at in range(0, len(names), _NAME_BYTES)]
-        known = self._own_names()
-        found = [known.get(int.from_bytes(name, "big")) for name in cut]
+        cut = _cut(names)
+        found = [self._asked_for.get(name) for name in cut]
         lacks = self._peer_lacks or set()
         records = {record for record in found if record is not None and record not in lacks}
         if rest or len(records) != len(cut) or not self._given:
@@ -170,16 +180,10 @@ class Sketching:
 
     # --- names ---
 
-    def _own_names(self) -> dict[int, str]:
+    def _own_names(self) -> Names:
         if self._names is None:
-            items = self.own.items(self.column)
-            self._names = dict(zip(item_names(self.key, items), (r for r, _ in items), strict=True))
+            self._names = self.own.names(self.key, self.column)
         return self._names
-
-    def _own_sketch(self) -> Sketch:
-        if self._sketch is None:
-            self._sketch = Sketch(self._own_names())
-        return self._sketch
 
 
 def _cells(facts: list[Fact]) -> Iterator[tuple[int, bytes]]:
@@ -197,6 +201,12 @@ def _items(names: list[int]) -> Iterator[Fact]:
         some = names[at : at + _ITEMS_AT_ONCE]
         text = b"".join(name.to_bytes(_NAME_BYTES, "big") for name in some)
         yield "ListAdvertisementItems", b64a.encode(text)
+
+
+def _cut(text: bytes) -> list[int]:
+    """Return the names that a text has, one after another."""
+    starts = range(0, len(text), _NAME_BYTES)
+    return [int.from_bytes(text[at : at + _NAME_BYTES], "big") for at in starts]
 
 
 def _decoded(text: str) -> bytes:

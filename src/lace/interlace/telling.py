@@ -172,6 +172,7 @@ class OwnAdverts:
         """Return what a peer asked for, and nothing else."""
         facts: list[Fact] = []
         listing: list[str] = []
+        self.sketching.look_up(asks)
         for ask in asks:
             if ask[0] in ASKS:
                 cells, records = self.sketching.answer(ask)

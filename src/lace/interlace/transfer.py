@@ -111,11 +111,13 @@ class Transfer:
         """What rules ask for, and is not here."""
         return frozenset(self._wanted)
 
-    def advertised_anew(self, records: Iterable[str], named: Collection[str]) -> None:
+    def advertised_anew(
+        self, records: Iterable[str], named: Collection[str], adopted: Container[str] = ()
+    ) -> None:
         """Allow to ask again for records, and for what is in the partitions that were named."""
         fresh = set(records)
-        self._rejected -= fresh
-        self._unavailable -= fresh
+        for refused in (self._rejected, self._unavailable):
+            refused -= {record for record in refused if record in fresh or record in adopted}
         lengths = {len(prefix) for prefix in named}
         self._unavailable = {
             record
