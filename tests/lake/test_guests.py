@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from meeting import client, within
@@ -14,7 +15,9 @@ from lace.cli.root import run
 from lace.crypto import SigningKey
 from lace.errors import Code
 from lace.interlace import messages as m
-from lace.lake.peer import LakeAnswers, LakeStore
+from lace.lake import peer
+from lace.lake.answers import LakeAnswers
+from lace.lake.peer import LakeStore
 from lace.lake.serve import LakeHost
 from lace.lake.tables import Lake
 from lace.policy.module import module_from_text
@@ -25,9 +28,12 @@ from lace.serving.grants import ServePolicy, selector_policy
 from lace.serving.quota import Quotas
 from lace.transport.address import parse_address
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 SELECTED = Exposure(default="selected")
 PLACE = selector("//g//notes//")
-BOB = SigningKey(b"\x0b" * 32)
+ALICE, BOB = SigningKey(b"\x0a" * 32), SigningKey(b"\x0b" * 32)
 NARROWER = module_from_text(
     "SelectHave(P) :- Field(P,'App',_,'notes').\n"
     "SelectAdvertised(P,S) :- AdvertisedField(P,S,'App',_,'notes').\n"
@@ -49,7 +55,7 @@ def lake(tmp_path: Path) -> Lake:
 
 def met(lake: Lake, rules: ServePolicy, **given: object) -> tuple[m.Closed | m.Aborted, LakeHost]:
     """Let somebody with seven notes of their own meet a lake."""
-    host = LakeHost(LakeStore(lake), PLACE, SELECTED, policy=rules)
+    host = LakeHost(LakeStore(lake), PLACE, SELECTED, policy=rules, key=ALICE)
     near = MemoryStore()
     near.save(notes(7, start=100))
     parts: dict[str, object] = {"module": PLACE, "exposure": SELECTED}
@@ -82,6 +88,24 @@ def test_strangers_write_what_was_granted(
     assert len(lake.snapshot().hashes()) == stored
 
 
+def test_of_a_lake_that_is_not_in_memory_too(
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link on which nothing may be written says nothing of one on which something may."""
+    monkeypatch.setattr(peer, "MIRRORED", 0)
+    large = Lake(spark, lake.root)
+    for rules, stored in (
+        (selector_policy(PLACE), 5),
+        (selector_policy(PLACE), 5),
+        (policy(SOME), 9),
+        (selector_policy(PLACE, accepted=["anyone"]), 12),
+    ):
+        ended, _ = met(large, rules, key=BOB)
+        assert isinstance(ended, m.Closed), ended
+        assert ended.result.link is not None
+        assert len(large.snapshot().hashes()) == stored
+
+
 def test_rules_of_strangers_run_elsewhere(lake: Lake) -> None:
     _, host = met(lake, selector_policy(PLACE), module=NARROWER)
     assert host._workers is not None
@@ -90,7 +114,7 @@ def test_rules_of_strangers_run_elsewhere(lake: Lake) -> None:
 
 def test_a_lake_that_is_not_in_memory_counts_too(lake: Lake) -> None:
     meter = Quotas(None, policy(SOME)).meter("host", None)
-    answers = LakeAnswers(LakeStore(lake), 0, SELECTED, meter)
+    answers = LakeAnswers(LakeStore(lake), 0, SELECTED, meter=meter)
     codes = [outcome.code for outcome in answers.save(notes(6, start=100))]
     assert codes == [None] * 4 + [Code.SERVE_QUOTA] * 2
     assert answers._takes

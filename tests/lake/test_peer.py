@@ -20,10 +20,16 @@ from lace.driving.pair import interlace
 from lace.interlace import messages as m
 from lace.interlace.advertise import advertise
 from lace.interlace.machine import Side
+from lace.interlace.parameters import Parameters
+from lace.lake import answers as answers_module
 from lace.lake import facts as facts_module
 from lace.lake import peer as peer_module
+from lace.lake.answers import LakeAnswers
+from lace.lake.forget import forget
 from lace.lake.ingest import ingest
-from lace.lake.peer import LakeAnswers, LakeStore, Mirror, lake_answers
+from lace.lake.maintain import maintain
+from lace.lake.packed import PackedTable, pack
+from lace.lake.peer import LakeStore, Mirror, lake_answers
 from lace.lake.plan import PeerAdverts, PlanOverLake
 from lace.lake.serve import LakeHost
 from lace.lake.tables import Lake, local_frame
@@ -145,7 +151,7 @@ def test_a_large_lake_answers_with_spark_and_a_spool(
     split: tuple[slice, slice],
 ) -> None:
     monkeypatch.setattr(peer_module, "MIRRORED", 0)
-    monkeypatch.setattr(peer_module, "_DIRECT", 10)
+    monkeypatch.setattr(answers_module, "_DIRECT", 10)
     here, there = RECORDS[split[0]], RECORDS[split[1]]
     lake = lake_of(spark, tmp_path / "lake", here)
     given = Side(index=0, module=modules[0])
@@ -282,3 +288,114 @@ def test_over_tcp_with_a_sqlite_lace(spark: SparkSession, tmp_path: Path) -> Non
     assert f"lace_store_records {len(stored(left))}\n" in text
     assert 'lace_ended_total{code="",how="closed"} 1\n' in text
     assert "lace_connections_total 1\n" in text
+
+
+# --- large lakes that meet again ---
+
+SMALL = Parameters(list_up_to=2, sketch_from=4, list_at_once=8, answer_at_once=20)
+
+
+def meet(
+    lake: Lake, store: MemoryStore, module: PolicyModule, link: bytes | None
+) -> tuple[m.InterlaceResult, LakeAnswers]:
+    sides = [Side(index=n, module=module, link=link, parameters=SMALL) for n in (0, 1)]
+    answers = lake_answers(LakeStore(lake), sides[0], SELECTED)
+    assert isinstance(answers, LakeAnswers)
+    here = Connection(sides[0], lambda _side: answers)
+    interlace(here, Participant(store, sides[1], SELECTED), NOW)
+    return fixed_point(here), answers
+
+
+@pytest.mark.parametrize("link", [b"link", None], ids=["a link", "strangers"])
+@pytest.mark.parametrize(
+    "module", [selector(PREFIX), FLAT, ROOM], ids=["apart", "a room", "delegation"]
+)
+def test_a_large_lake_follows_what_changed(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: PolicyModule,
+    link: bytes | None,
+) -> None:
+    """However it is found out: both sides end up as two laces would, and ask Spark once."""
+    monkeypatch.setattr(peer_module, "MIRRORED", 0)
+    lake = lake_of(spark, tmp_path / "lake", RECORDS[:80])
+    store, left, right = MemoryStore(), MemoryStore(), MemoryStore()
+    store.save(RECORDS[:75] + RECORDS[85:95])
+    left.save(RECORDS[:80])
+    right.save(RECORDS[:75] + RECORDS[85:95])
+
+    def check(result: m.InterlaceResult) -> None:
+        sides = [
+            Participant(s, Side(index=n, module=module), SELECTED)
+            for n, s in enumerate((left, right))
+        ]
+        interlace(sides[0], sides[1], NOW)
+        assert hashes(lake) == stored(sides[0])
+        assert {e.hash for e in store.read(0, 10**6)} == stored(sides[1])  # type: ignore[arg-type]
+        assert set(result.received) == set(fixed_point(sides[0]).received)
+
+    check(meet(lake, store, module, link)[0])
+    made: list[int] = []
+
+    def counted(frame: DataFrame, folder: str, records: int, standard: int) -> PackedTable:
+        made.append(records)
+        return pack(frame, folder, records, standard)
+
+    monkeypatch.setattr(answers_module, "pack", counted)
+    check(meet(lake, store, module, link)[0])
+    made.clear()  # rules that are asked by Spark are asked again if something was received
+    check(meet(lake, store, module, link)[0])
+    assert made == []
+    for one in (store, right):
+        one.save(RECORDS[95:100])
+    ingest(lake, [str(write_bundle(tmp_path / "more.records", RECORDS[100:110]))])
+    left.save(RECORDS[100:110])
+    check(meet(lake, store, module, link)[0])
+    if module is not ROOM:
+        assert made == []  # what came was decided on here
+    # Whoever is forgotten does not come back, and files that are merged are the same records.
+    forgotten = RECORDS[60].hash
+    forget(lake, [forgotten])
+    maintain(lake, retain_hours=0)
+    result, answers = meet(lake, store, module, link)
+    assert result.received == ()
+    assert forgotten not in hashes(lake)
+    answers.close()
+    assert not list(tmp_path.glob("lake/spool/*"))
+
+
+def test_an_exchange_that_broke_off_is_taken_up(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was stored by then is not sent again, on either side."""
+    monkeypatch.setattr(peer_module, "MIRRORED", 0)
+    lake = lake_of(spark, tmp_path / "lake", RECORDS[:90])
+    with SqliteStore(tmp_path / "phone.db") as store, ThreadPoolExecutor(2) as worker:
+        store.save(RECORDS[60:])
+        host = LakeHost(LakeStore(lake), selector(PREFIX), SELECTED, worker=worker)
+        guest = client(store, module=selector(PREFIX), exposure=SELECTED, worker=worker)
+
+        async def twice() -> tuple[m.Closed | m.Aborted, m.Closed | m.Aborted]:
+            async with host.at(parse_address("tcp:127.0.0.1:0")) as address:
+
+                def hear(event: m.Event) -> None:
+                    if isinstance(event, m.RecordSaved):
+                        first.give(m.CloseRequested())
+
+                first = await guest.dial(parse_address(address), listen=hear)
+                broken = await first.run()
+                return broken, await guest.sync(parse_address(address))
+
+        broken, ended = within(twice(), 120)
+        assert isinstance(broken, m.Closed)
+        assert broken.ending is m.Ending.ASKED
+        assert isinstance(ended, m.Closed), ended
+        assert ended.ending is m.Ending.FIXED_POINT
+        assert not set(ended.result.received) & set(broken.result.received)
+        left = embedded(0, RECORDS[:90], selector(PREFIX), SELECTED)
+        right = embedded(1, RECORDS[60:], selector(PREFIX), SELECTED)
+        interlace(left, right, NOW)
+        assert {e.hash for e in store.read(0, 10**6)} == stored(right)  # type: ignore[arg-type]
+    assert hashes(lake) == stored(left)
+    assert lake.snapshot().version.rows == len(stored(left))

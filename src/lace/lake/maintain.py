@@ -21,6 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace.clock import unix_ms
 from lace.errors import Code, LakeError
+from lace.lake import keeping
 from lace.lake.delta import DATA, Conflict, DataFile, DeltaLog
 from lace.lake.jobs import carried, job
 from lace.lake.places import filesystem
@@ -81,6 +82,7 @@ def maintain(
         report(f"{log.name}: merging small files")
         done += _compact(lake, name, log, target_bytes, dry_run)
     done += _tidy_drafts(lake, now, min(retain_hours, _GRACE_HOURS), dry_run)
+    done += _tidy_exchanges(lake, now, min(retain_hours, _GRACE_HOURS), dry_run)
     for log in _logs(lake):
         report(f"{log.name}: removing what no version needs")
         done += _vacuum(lake, log, now, retain_hours, dry_run)
@@ -226,6 +228,19 @@ def _tidy_drafts(lake: Lake, now: int, hours: int, dry_run: bool) -> list[Chore]
     if not count:
         return []
     return [Chore(what="tidy", table="drafts", files=count, bytes=size)]
+
+
+def _tidy_exchanges(lake: Lake, now: int, hours: int, dry_run: bool) -> list[Chore]:
+    """Remove what exchanges have kept and no longer go by."""
+    system, root = filesystem(f"{lake.root}/{keeping.FOLDER}")
+    plans = system.get_file_info(fs.FileSelector(root, allow_not_found=True))
+    places = [f"{lake.root}/{keeping.FOLDER}/{plan.base_name}" for plan in plans]
+    gone = [keeping.tidy(place, now - hours * _HOUR, dry_run=dry_run) for place in places]
+    count = sum(files for files, _ in gone)
+    if not count:
+        return []
+    size = sum(size for _, size in gone)
+    return [Chore(what="tidy", table="exchanges", files=count, bytes=size)]
 
 
 def _age_ms(now: int) -> Callable[[Any], int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from lace.b64a import encode
 from lace.crypto.native import digest
 from lace.errors import Code, LakeError
-from lace.interlace.advertise import Advertisement, FieldValue, advertise
+from lace.interlace.advertise import Advertisement, FieldValue, advert_order, digests_of
 from lace.interlace.partition import STANDARD_PREFIX, Summary, merkle_root
 from lace.lake.delta import DATA, Conflict, DeltaLog, TableVersion
 from lace.lake.jobs import job
@@ -232,8 +232,15 @@ def digests(records: DataFrame, advertising: Advertising) -> DataFrame:
 
 def digest_pairs(records: DataFrame, mine: Advertising, theirs: Advertising) -> DataFrame:
     """Return hash and two digests, one after the other: as this side and as the peer says it."""
-    source = SourceLabel(theirs.source)
-    return _each(records, mine, DIGESTS, lambda a: a.digest() + replace(a, source=source).digest())
+    labels = [SourceLabel(side.source) for side in (mine, theirs)]
+
+    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            made = digests_of(_described(batch, mine), labels)
+            values = [pa.array(list(made), pa.string()), pa.array(list(made.values()), pa.binary())]
+            yield pa.RecordBatch.from_arrays(values, schema=DIGESTS)
+
+    return records.select(*_columns(mine)).mapInArrow(each, from_arrow_schema(DIGESTS))
 
 
 def advertisements(records: DataFrame, advertising: Advertising) -> DataFrame:
@@ -275,6 +282,15 @@ def _columns(advertising: Advertising) -> list[str]:
 
 def _adverts(rows: pa.RecordBatch | pa.Table, advertising: Advertising) -> Iterator[Advertisement]:
     source = SourceLabel(advertising.source)
+    for record, fields in _described(rows, advertising):
+        yield Advertisement(record, source, tuple(fields))
+
+
+def _described(
+    rows: pa.RecordBatch | pa.Table, advertising: Advertising
+) -> Iterator[tuple[str, list[FieldValue]]]:
+    """Yield hashes with what is advertised of them, in the order of an advertisement."""
+    schema = advertising.schema
     promoted = [(n, rows.column(c).to_pylist()) for n, c in _promoted(advertising).items()]
     extras = rows.column("extras").to_pylist() if "extras" in rows.schema.names else None
     for number, record in enumerate(rows.column("hash").to_pylist()):
@@ -284,8 +300,10 @@ def _adverts(rows: pa.RecordBatch | pa.Table, advertising: Advertising) -> Itera
             if values[number] is not None
         ]
         if extras is not None:
-            fields += [(e["name"], e["index"], e["value"]) for e in extras[number]]
-        yield advertise(record, source, fields, advertising.schema)
+            more = ((e["name"], e["index"], e["value"]) for e in extras[number])
+            fields += [one for one in more if schema is None or one[0] in schema]
+        fields.sort(key=advert_order)
+        yield record, fields
 
 
 def _roots(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -7,9 +7,9 @@ Everything that is read together is read from one ``Snapshot``, so that a writer
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from lace.errors import Code, LakeError
 from lace.lake.delta import DeltaLog, TableVersion
 from lace.lake.places import filesystem, scheme_of, spark_place
 from lace.lake.rows import FORGOTTEN_SCHEMA, PROMOTED, QUARANTINE_SCHEMA, RECORDS_SCHEMA
+from lace.record.facts import fields
 from lace.record.model import Record
 from lace.record.validate import reread_intact
 
@@ -33,6 +34,7 @@ FORMAT: Final = 1
 _MARKER: Final = "lake.json"
 _MARKER_BYTES: Final = 65536
 _ARROW_ROWS: Final = 4096
+_HASHES_AT_ONCE: Final = 65_536
 TABLES: Final = ("records", "wide", "fields", "links", "embedded", "quarantine")
 
 
@@ -233,6 +235,42 @@ class Snapshot:
             table = pq.read_table(filesystem(uri)[1], columns=["hash"], filesystem=system)
             found |= set(table.column("hash").to_pylist())
         return found
+
+    def present(self, hashes: Collection[str]) -> set[str]:
+        """Return those of some hashes that are here, read straight from the files."""
+        system, _ = filesystem(self.version.root)
+        wanted = pa.array(sorted(hashes), pa.string())
+        found: set[str] = set()
+        for uri in self.version.uris() if hashes else ():
+            with pq.ParquetFile(filesystem(uri)[1], filesystem=system) as file:
+                for batch in file.iter_batches(_HASHES_AT_ONCE, columns=["hash"]):
+                    column = batch.column("hash")
+                    found.update(column.filter(pc.is_in(column, wanted)).to_pylist())
+        return found
+
+    def having(self, values: Mapping[str, str]) -> Iterator[Record]:
+        """Yield the records that have a field of each of these names with this value.
+
+        At least one of them must be a field with a column of its own.
+        """
+        system, _ = filesystem(self.version.root)
+        columns = {PROMOTED[name]: value for name, value in values.items() if name in PROMOTED}
+        wanted = set(values.items())
+        for uri in self.version.uris():
+            with pq.ParquetFile(filesystem(uri)[1], filesystem=system) as file:
+                for group in range(file.num_row_groups):
+                    table = file.read_row_group(group, columns=list(columns))
+                    found = reduce(pc.and_, (
+                        pc.equal(table.column(name).cast(pa.string()), value)
+                        for name, value in columns.items()
+                    ))  # fmt: skip
+                    if not pc.any(found).as_py():
+                        continue
+                    raws = file.read_row_group(group, columns=["raw"]).column("raw")
+                    for raw in raws.filter(found).to_pylist():
+                        record = _intact(raw, uri)
+                        if wanted <= {(name, value) for name, _, value in fields(record)}:
+                            yield record
 
     def load(self, hashes: Collection[str]) -> Iterator[Record]:
         """Yield the records of these hashes that are here, read straight from the files.

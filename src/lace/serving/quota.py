@@ -33,7 +33,8 @@ from lace.tai import NS_PER_SECOND, Tai, to_ns
 _DAY: Final = 86_400 * NS_PER_SECOND
 _SITE_BITS: Final = 64
 _EVERYBODY: Final = ""
-_READ_ONLY: Final = b" read-only"
+READ_ONLY: Final = b" read-only"
+"""What the link is told apart by on which nothing was asked for."""
 
 
 Save = Callable[[Sequence[Record]], list[Outcome[Record]]]
@@ -213,7 +214,7 @@ class MeteredAnswers(StoreAnswers):
 
     def _link(self, link: bytes | None) -> bytes | None:
         """Keep apart how a link stood when nothing was asked for."""
-        return link if link is None or self._takes else link + _READ_ONLY
+        return link if link is None or self._takes else link + READ_ONLY
 
 
 def site_of(host: str) -> str:

@@ -1,0 +1,324 @@
+"""A lake and a SQLite lace of a real size that differ here and there, over TCP: what does it cost?
+
+    .venv/bin/python bench/lake_peer.py                          # 200,000 records in common
+    .venv/bin/python bench/lake_peer.py 1000000 --differences 1000
+    .venv/bin/python bench/lake_peer.py 1000000 --folder FOLDER  # keep what was made for next time
+
+The lake, whose driver has 2 GiB, and the lace run in processes of their own and have all but some
+records in common. They interlace until both have everything, which is checked; then when nothing is
+new, and then when a little is. ``--cut N`` breaks the first exchange off when the lace has received
+so many records, and takes it up again. The floor is the same exchange between two SQLite laces
+(``exchange_sizes.py``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final
+
+from lace.crypto.keys import SigningKey
+from lace.driving.client import Client
+from lace.interlace import messages as m
+from lace.policy.view import Exposure
+from lace.record.build import build_plex
+from lace.record.model import Record
+from lace.recordstore.base import StoreRecordId
+from lace.recordstore.sqlite import SqliteStore
+from lace.selectors import selector
+from lace.transport.address import parse_address
+
+_SIZE: Final = 200_000
+_DIFFERENCES: Final = 1000
+_LITTLE: Final = 10
+_MODULE: Final = selector("//g//notes//")
+_EXPOSURE: Final = Exposure(default="selected")
+_BATCH: Final = 5000
+_DATA: Final = b"x" * 200
+_EVERYTHING: Final = 1 << 40
+
+Json = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("size", type=int, nargs="?", default=_SIZE, help="records in common")
+    parser.add_argument("--differences", type=int, default=_DIFFERENCES, help="on each side")
+    parser.add_argument("--memory", default="2g", help="heap of Spark's driver")
+    parser.add_argument("--cut", type=int, default=0, help="break off after so many records")
+    parser.add_argument("--folder", type=Path, help="keep the lake and the lace here")
+    parser.add_argument("--part", choices=("lake", "lace"), help=argparse.SUPPRESS)
+    parser.add_argument("--address", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.part == "lake":
+        asyncio.run(_serve(options.folder, options.memory))
+    elif options.part == "lace":
+        asyncio.run(_sync(options.folder, options.address))
+    elif options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
+        _measure(options.folder, options)
+    else:
+        with tempfile.TemporaryDirectory(prefix="lace-lake-peer-") as folder:
+            _measure(Path(folder), options)
+
+
+def _measure(folder: Path, options: argparse.Namespace) -> None:
+    size, differences = options.size, options.differences
+    print(f"{size:,} records in common, {differences:,} more on each side, 0.3 KB each")
+    _make(folder, size)
+    # What is new has numbers that no earlier run over the same folder has used.
+    start = max(size, int(time.time()) * 100_000)
+    expected = size + 2 * differences + 2 * _LITTLE
+    expected += _count(folder / "lace.db") - size
+    with _process("lake", folder, "--memory", options.memory) as lake:
+        address = _hear(lake)["address"]
+        with _process("lace", folder, "--address", address) as lace:
+            _tell(lake, "add", start, 0)  # Spark has started
+            _add(folder / "lace.db", start, differences)
+            added = _tell(lake, "add", start + differences, differences)
+            print(f"  ingest of {differences:,} records: {added['seconds']:.1f} s")
+            if options.cut:
+                _report("broken off", lake, lace, options.cut)
+            _report("everything", lake, lace)
+            _report("nothing new", lake, lace)
+            start += 2 * differences
+            _add(folder / "lace.db", start, _LITTLE)
+            _tell(lake, "add", start + _LITTLE, _LITTLE)
+            _report(f"{_LITTLE} new each", lake, lace)
+            ends = _tell(lake, "hashes")["hashes"], _tell(lace, "hashes")["hashes"]
+    if ends[0] != ends[1] or ends[0][0] != expected:
+        sys.exit(f"the lake and the lace differ, or are not whole: {ends}, expected {expected}")
+    print(f"  both have the same {expected:,} records")
+
+
+def _report(name: str, lake: _Process, lace: _Process, cut: int = 0) -> None:
+    before = _tell(lake, "usage")
+    met = _tell(lace, "sync", cut)
+    after = _tell(lake, "usage")
+    cpu, java = (after[name] - before[name] for name in ("cpu", "java_cpu"))
+    print(
+        f"  {name:12} {met['seconds']:6.1f} s by the clock; CPU s:"
+        f" lake {cpu:.1f}, Spark {java:.1f},"
+        f" lace {met['cpu']:.1f}; {met['loops']} loops; {met['received']:,} received;"
+        f" {met['out']:,} bytes to the lake, {met['in']:,} back\n"
+        f"               at most {after['peak']:,.0f} MiB in the lake's Python"
+        f" ({before['peak']:,.0f} before), {after['java_peak']:,.0f} in Java,"
+        f" {met['peak']:,.0f} in the lace",
+        flush=True,
+    )
+
+
+# --- records ---
+
+
+def _make(folder: Path, size: int) -> None:
+    """Make the bundle of what both have, and the lace; the lake takes the bundle in itself."""
+    bundle, database = folder / "common.records", folder / "lace.db"
+    if database.exists():
+        return
+    begin = time.perf_counter()
+    with bundle.open("wb") as file, SqliteStore(folder / "making.db") as store:
+        for start in range(0, size, _BATCH):
+            records = _records(start, min(_BATCH, size - start))
+            file.writelines(record.raw for record in records)
+            store.save(records)
+    (folder / "making.db").rename(database)
+    print(f"  making the records took {time.perf_counter() - begin:.0f} s", flush=True)
+
+
+def _add(database: Path, start: int, count: int) -> None:
+    with SqliteStore(database) as store:
+        store.save(_records(start, count))
+
+
+def _count(database: Path) -> int:
+    with SqliteStore(database, read_only=True) as store:
+        return store.count()
+
+
+def _records(start: int, count: int) -> list[Record]:
+    """Return unsigned records; their hashes are scattered, so what differs is everywhere."""
+    return [
+        build_plex(
+            group="g", app="notes", name=f"n/{number}",
+            tai=f"{1_700_000_000 + number % 1_000_000_000}:000000000", data=_DATA,
+        )
+        for number in range(start, start + count)
+    ]  # fmt: skip
+
+
+# --- both sides, each in a process of its own ---
+
+_Process = tuple[IO[str], IO[str]]
+
+
+@contextmanager
+def _process(part: str, folder: Path, *more: str) -> Iterator[_Process]:
+    command = [sys.executable, __file__, "--part", part, "--folder", str(folder), *more]
+    with subprocess.Popen(  # noqa: S603 (ours)
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield process.stdin, process.stdout
+        finally:
+            process.stdin.close()  # and it ends
+
+
+def _tell(process: _Process, *words: object) -> Json:
+    process[0].write(" ".join(map(str, words)) + "\n")
+    process[0].flush()
+    return _hear(process)
+
+
+def _hear(process: _Process) -> Json:
+    line = process[1].readline()
+    if not line:
+        sys.exit("a side ended; what it said stands above")
+    answer: Json = json.loads(line)
+    return answer
+
+
+async def _answer(ways: dict[str, Callable[..., Awaitable[Json]]]) -> None:
+    """Answer each line of the standard input with one line of JSON."""
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        name, *numbers = line.split()
+        print(json.dumps(await ways[name](*map(int, numbers))), flush=True)
+
+
+async def _serve(folder: Path, memory: str) -> None:
+    # Spark is loaded by the lake's process alone: it would count as the lace's memory.
+    from lace.lake.ingest import ingest
+    from lace.lake.peer import LakeStore
+    from lace.lake.serve import LakeHost
+    from lace.lake.session import SparkOptions, open_session
+    from lace.lake.tables import Lake
+
+    spark = open_session(SparkOptions(master="local[2]", memory=memory))
+    lake = Lake.open(spark, str(folder / "lake"), create=True)
+    begin = time.perf_counter()
+    rows = lake.snapshot().version.rows
+    if not rows:
+        ingest(lake, [str(folder / "common.records")])
+        rows = lake.snapshot().version.rows
+        print(f"  ingest of {rows:,}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+    key = SigningKey(b"\x09" * 32)
+    with ThreadPoolExecutor(2) as worker:
+        host = LakeHost(LakeStore(lake), _MODULE, _EXPOSURE, key=key, worker=worker)
+
+        async def add(start: int, count: int) -> Json:
+            begin = time.perf_counter()
+            if count:
+                path = folder / f"{start}.records"
+                path.write_bytes(b"".join(record.raw for record in _records(start, count)))
+                ingest(lake, [str(path)])
+                path.unlink()
+            return {"seconds": time.perf_counter() - begin}
+
+        async def usage() -> Json:
+            while host.metrics.gauges["lace_connections"]():  # noqa: ASYNC110 (it soon ends)
+                await asyncio.sleep(0.05)
+            java = _java()
+            return {
+                "cpu": time.process_time(),
+                "peak": _peak_mib("self"),
+                "java_cpu": _cpu(java),
+                "java_peak": _peak_mib(java),
+            }
+
+        async def hashes() -> Json:
+            column = lake.snapshot().columns("hash").toArrow().column("hash").to_pylist()
+            return {"hashes": _sum_up(column)}
+
+        async with host.at(parse_address("tcp:127.0.0.1:0")) as address:
+            print(json.dumps({"address": address}), flush=True)
+            await _answer({"add": add, "usage": usage, "hashes": hashes})
+    spark.stop()
+
+
+async def _sync(folder: Path, address: str) -> None:
+    with SqliteStore(folder / "lace.db") as store, ThreadPoolExecutor(1) as worker:
+        client = Client(
+            store=store,
+            module=_MODULE,
+            exposure=_EXPOSURE,
+            key=SigningKey(b"\x08" * 32),
+            worker=worker,
+        )
+
+        async def sync(cut: int = 0) -> Json:
+            cpu, clock, got = time.process_time(), time.perf_counter(), 0
+
+            def hear(event: m.Event) -> None:
+                nonlocal got
+                got += isinstance(event, m.RecordSaved)
+                if cut and got == cut:
+                    exchange.give(m.CloseRequested())
+
+            exchange = await client.dial(parse_address(address), listen=hear)
+            ended = await exchange.run()
+            if not cut and (not isinstance(ended, m.Closed) or ended.reason != "fixed point"):
+                raise RuntimeError(f"the exchange ended: {ended}")
+            return {
+                "cpu": time.process_time() - cpu,
+                "seconds": time.perf_counter() - clock,
+                "peak": _peak_mib("self"),
+                "in": exchange.traffic.bytes_in,
+                "out": exchange.traffic.bytes_out,
+                "loops": ended.result.loops,
+                "received": len(ended.result.received),
+            }
+
+        async def hashes() -> Json:
+            found = store.read(StoreRecordId(0), _EVERYTHING)
+            return {"hashes": _sum_up([stored.hash for stored in found])}
+
+        await _answer({"sync": sync, "hashes": hashes})
+
+
+def _sum_up(hashes: list[Any]) -> list[int]:
+    """Return how many there are, and a number that hardly any other set has."""
+    total = sum(int.from_bytes(hash[2:18].encode(), "big") for hash in hashes)
+    return [len(hashes), total % (1 << 128)]
+
+
+def _java() -> str:
+    """Return the process of Java that this one started."""
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            command = (status.parent / "cmdline").read_bytes()
+            if f"PPid:\t{os.getpid()}\n" in status.read_text() and b"java" in command:
+                return status.parent.name
+        except OSError:
+            continue
+    raise RuntimeError("there is no Java")
+
+
+def _cpu(process: str) -> float:
+    """Return the CPU seconds of a process and of what it has started and waited for."""
+    fields = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def _peak_mib(process: str) -> float:
+    """Return the most memory that a process has had so far."""
+    status = Path("/proc", process, "status").read_text("utf-8")
+    return next(
+        int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM:")
+    )
+
+
+if __name__ == "__main__":
+    main()
