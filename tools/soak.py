@@ -12,10 +12,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
+from liars import LIARS
 from simulator import SIMULATIONS as EXCHANGES
 from stories import STORIES
 
-SIMULATIONS = EXCHANGES | STORIES
+SIMULATIONS = EXCHANGES | STORIES | LIARS
 _AT_ONCE = 10
 _SHOW_SECONDS = 10
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from effort import examples
+from liars import LIARS
 from simulator import SIMULATIONS
 
 
@@ -35,3 +36,8 @@ def test_three_laces_converge_in_open_exchanges(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_what_crosses_does_not_depend_on_hidden_records(seed: int) -> None:
     SIMULATIONS["hidden"](seed)
+
+
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_a_server_that_lies_gets_nothing_and_leaves_nothing(seed: int) -> None:
+    LIARS["lying"](seed)
