@@ -95,6 +95,10 @@ site-serve: ## show the site on this machine and follow changes (SITE_PORT=8000)
 	$(call set-up,site)
 	@"$(BIN)/python" tools/make_site.py serve --port "$(SITE_PORT)"
 
+matrix: ## try this engine with its own conformance kit; write docs/protocol/matrix.md
+	$(call set-up,test-quick)
+	@"$(BIN)/python" tools/kit_matrix.py
+
 workbench: ## see laces converge, step by step, in a browser
 	$(call set-up,workbench)
 	@"$(BIN)/python" -m lace workbench

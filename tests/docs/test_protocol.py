@@ -12,6 +12,7 @@ from lace import b64a, limits
 from lace.datalog.ast import BUILTINS
 from lace.errors import Code
 from lace.interlace import facts, negotiate, parameters, partition, sketch, sketching
+from lace.kit import hostile, playing
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
@@ -119,7 +120,7 @@ def test_numbers_are_those_of_the_code() -> None:
 def test_every_vector_that_a_page_names_exists() -> None:
     named = set(re.findall(r"`(?:vectors/)?([a-z0-9-]+\.json)`", ALL))
     there = {path.name for path in (DOCS.parent / "vectors").glob("*.json")}
-    assert named <= there
+    assert named - {"expected.json"} <= there  # which the kit writes
     assert there - named == {"independent.json"}
 
 
@@ -136,3 +137,23 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert there.is_file(), target
         if anchor:
             assert anchor in anchors(there.read_text(encoding="utf-8")), target
+
+
+def test_the_matrix_has_every_kind_and_nothing_is_wrong() -> None:
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", TEXT["matrix.md"], flags=re.MULTILINE)
+    assert {name for name, _, _ in rows} >= {*hostile.kinds(), "an honest contact", "seed 29"}
+    assert [row for row in rows if row[1:] != ("yes", "yes")] == []
+
+
+def test_the_page_on_the_kit_names_every_check() -> None:
+    source = (Path(playing.__file__)).read_text(encoding="utf-8")
+    checks = set(re.findall(r'"check": "([a-z ]+)"|_compared\("([a-z]+)"', source))
+    named = {one or other for one, other in checks}
+    assert len(named) == 5
+    assert named == set(
+        re.findall(
+            r"^\| `([a-z ]+)` \| (?:the|your|each|at) ",
+            TEXT["conformance-kit.md"],
+            flags=re.MULTILINE,
+        )
+    ) - {"ok"}

@@ -20,6 +20,7 @@ from lace.cli.output import echo, write_text
 from lace.cli.plumbing_advert import advert_group
 from lace.cli.plumbing_iltp import iltp
 from lace.cli.plumbing_journal import journal_group
+from lace.cli.plumbing_kit import hostile, matrix, peer
 from lace.cli.plumbing_lacegram import lacegram_group
 from lace.cli.plumbing_plan import plan_group
 from lace.cli.render import print_json, print_line
@@ -209,6 +210,9 @@ plumb.add_command(plan_group)
 plumb.add_command(advert_group)
 plumb.add_command(journal_group)
 plumb.add_command(iltp)
+plumb.add_command(peer)
+plumb.add_command(hostile)
+plumb.add_command(matrix)
 
 
 @plumb.group("urc")

@@ -25,6 +25,7 @@ from lace.errors import (
 from lace.interlace import messages as m
 from lace.interlace.facts import check_facts, read_block
 from lace.interlace.listing import Listing, read_listing
+from lace.interlace.negotiate import Agreement
 from lace.interlace.opening import Epoch, Opening
 from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
 from lace.interlace.partition import Partitions
@@ -35,6 +36,7 @@ from lace.interlace.telling import OwnAdverts, Saying
 from lace.interlace.tick import Ticking
 from lace.interlace.transfer import Transfer
 from lace.policy.module import PolicyModule
+from lace.policy.origin import SourceLabel
 from lace.tai import NS_PER_SECOND, Tai, add_ns, difference_ns
 
 _FACT_BYTES: Final = 400  # as Python holds one
@@ -117,6 +119,16 @@ class InterlaceMachine:
     def phase_timeout(self) -> int:
         """Seconds for which a side may say nothing: as agreed, or this side's own before that."""
         return self._limit("phase_timeout")
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """What both sides hold to, once both have said hello."""
+        return self._opening.agreement if self._opening.has_agreement else None
+
+    @property
+    def peer_source(self) -> SourceLabel | None:
+        """Whom the peer's advertisements have to name, once both have said hello."""
+        return self._opening.theirs.source_label if self._opening.has_agreement else None
 
     @property
     def tables(self) -> tuple[Partitions, Partitions]:

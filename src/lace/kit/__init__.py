@@ -1,0 +1,1 @@
+"""The conformance kit: scripted peers, honest and hostile, that try another implementation."""

@@ -1,0 +1,211 @@
+"""Play one side of a case against another implementation, and say what differed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from lace.answering.store import StoreAnswers
+from lace.datalog.source import parse_facts
+from lace.driving.client import new_nonce
+from lace.driving.connection import Connection
+from lace.driving.exchange import Exchange
+from lace.errors import LaceError
+from lace.interlace import messages as m
+from lace.interlace.advertise import advertise, gather
+from lace.interlace.machine import Side
+from lace.kit.cases import SHOWN, Case, hashes, store_of
+from lace.record.facts import fields
+from lace.recordstore.memory import MemoryStore
+from lace.stream import items as i
+from lace.stream.binding import Endpoint
+from lace.transport.base import ByteStream
+
+Finding = dict[str, Any]
+"""One line of a report: what was looked at, whether it is right, and what was found if not."""
+
+_MOST_NAMED: Final = 10
+_CLOSING: Final = b"# closing: "
+_LONGEST_CODE: Final = 60
+_ADVERTS: Final = frozenset(("Advertised", "AdvertisedField"))
+
+
+class Tapped:
+    """A stream that keeps what came over it: fact lines by phase, and the last word."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._reader = i.ItemReader(unpacks=True)
+        self.blocks: list[bytearray] = [bytearray()]
+        """The fact lines of each phase."""
+        self.closing: str | None = None
+        """What the peer said when it gave up."""
+        self.malformed: str | None = None
+
+    @property
+    def address(self) -> str:
+        return self._stream.address
+
+    @property
+    def encrypted(self) -> bool:
+        return self._stream.encrypted
+
+    @property
+    def channel(self) -> str | None:
+        return self._stream.channel
+
+    @property
+    def peer(self) -> str:
+        return self._stream.peer
+
+    async def read(self) -> bytes:
+        chunk = await self._stream.read()
+        for item in self._reader.feed(chunk):
+            match item:
+                case i.FactLines():
+                    self.blocks[-1] += item.content
+                case i.PhaseEnd():
+                    self.blocks.append(bytearray())
+                case i.Comments():
+                    for line in item.content.splitlines():
+                        if line.startswith(_CLOSING):
+                            word = line.removeprefix(_CLOSING)[:_LONGEST_CODE]
+                            self.closing = word.decode("ascii", "replace")
+                case i.Malformed():
+                    self.malformed = f"{item.detail}, at byte {item.offset}"
+        return chunk
+
+    async def write(self, data: bytes) -> None:
+        await self._stream.write(data)
+
+    async def finish(self) -> None:
+        await self._stream.finish()
+
+    def abort(self) -> None:
+        self._stream.abort()
+
+
+@dataclass(slots=True)
+class Player:
+    """One side of a case, over any number of connections."""
+
+    case: Case
+    index: int
+    """0 plays the accepting side, 1 the connecting one."""
+    patience: int = 30
+    """Seconds for which the other side may say nothing."""
+    store: MemoryStore = field(init=False)
+    contacts: int = 0
+
+    def __post_init__(self) -> None:
+        self.store = store_of(self.case.parts[self.index].records)
+
+    async def meet(self, stream: ByteStream, dialled: str) -> list[Finding]:
+        """Meet the other side over a stream; return what was found, right or not."""
+        tapped = Tapped(stream)
+        connection = self._connection(tapped, dialled)
+        exchange = Exchange(tapped, connection, limits=connection.side.limits)
+        ended = await exchange.run()
+        self.contacts += 1
+        common = {"case": self.case.name, "contact": self.contacts}
+        found = [common | finding for finding in self._judge(ended, connection, tapped)]
+        return [_tidy(finding) for finding in found]
+
+    def _connection(self, stream: ByteStream, dialled: str) -> Connection:
+        part = self.case.parts[self.index]
+        limits = replace(part.limits, phase_timeout=min(part.limits.phase_timeout, self.patience))
+        endpoint = Endpoint(
+            accepting=self.index == 0,
+            nonce=new_nonce(),
+            addresses=(dialled,),
+            transport=stream.address,
+            encrypted=stream.encrypted,
+            channel=stream.channel,
+            key=part.key,
+            packs=part.packs,
+        )
+        side = Side(index=self.index, module=part.module, coarse=part.coarse, limits=limits)
+        return Connection.over(
+            endpoint,
+            part.module,
+            lambda made: StoreAnswers.of(self.store, made, SHOWN, limits),
+            base=side,
+            limits=limits,
+        )
+
+    # --- what is right and what is not ---
+
+    def _judge(
+        self, ended: m.Closed | m.Aborted, connection: Connection, tapped: Tapped
+    ) -> Iterator[Finding]:
+        yield _end(ended, tapped)
+        other = self.case.parts[1 - self.index]
+        verifier = other.key and str(other.key.verifier)
+        proven = ended.result.peer
+        yield _compared("identity", verifier, None if proven is None else str(proven))
+        if connection.machine.agreement is None:
+            return
+        yield self._advertised(connection, tapped)
+        mine, has = self.case.stores[self.index], hashes(self.store)
+        yield {"check": "received", "ok": mine == has, "missing": mine - has, "extra": has - mine}
+        if self.contacts > 1:
+            sent, received = set(ended.result.sent), set(ended.result.received)
+            again = sent | received
+            yield {"check": "nothing new", "ok": not again, "sent": sent, "received": received}
+
+    def _advertised(self, connection: Connection, tapped: Tapped) -> Finding:
+        """Hold what was advertised against the records that are behind it."""
+        agreement, source = connection.machine.agreement, connection.machine.peer_source
+        assert agreement is not None
+        assert source is not None
+        records = self.case.records
+        listed: set[str] = set()
+        wrong: set[str] = set()
+        try:
+            for block in tapped.blocks:
+                facts = [fact for fact in parse_facts(bytes(block)) if fact[0] in _ADVERTS]
+                for name, said in gather(facts, source).items():
+                    listed.add(name)
+                    if name in records:
+                        true = advertise(name, source, fields(records[name]), agreement.fields)
+                        wrong |= set() if said == true else {name}
+        except LaceError as error:
+            return {"check": "advertised", "ok": False, "detail": error.message}
+        # What both sides select, both have in the end.
+        hidden = listed - (self.case.stores[0] & self.case.stores[1])
+        ok = not (wrong or hidden)
+        return {"check": "advertised", "ok": ok, "other_words": wrong, "too_much": hidden}
+
+
+def _end(ended: m.Closed | m.Aborted, tapped: Tapped) -> Finding:
+    found: Finding = {"check": "end", "ok": isinstance(ended, m.Closed) and ended.code is None}
+    if isinstance(ended, m.Aborted):
+        found |= {"code": str(ended.code), "detail": ended.detail, "blame": str(ended.blame)}
+    elif not found["ok"]:
+        found |= {"code": str(ended.code), "detail": ended.reason}
+    if tapped.closing is not None:
+        found["peer_said"] = tapped.closing
+    return found | {"loops": ended.result.loops}
+
+
+def _compared(check: str, expected: object, found: object) -> Finding:
+    return {"check": check, "ok": expected == found, "expected": expected, "found": found}
+
+
+def _tidy(finding: Finding) -> Finding:
+    """Return a finding as it is printed: what is right says no more, and lists are short."""
+    kept: Finding = {}
+    for name, value in finding.items():
+        if isinstance(value, set | frozenset):
+            if value:
+                kept[name] = sorted(value)[:_MOST_NAMED]
+                kept[f"{name}_count"] = len(value)
+        elif value is not None:
+            kept[name] = value
+    return kept
+
+
+def verdict(findings: Iterable[Finding]) -> bool:
+    """Whether everything was right."""
+    return all(finding["ok"] for finding in findings)

@@ -1,0 +1,296 @@
+"""The conformance kit: this engine passes it, and a peer that is broken on purpose does not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from command import lace
+from meeting import within
+from servers import Process, process, served
+from wires import OPEN
+
+from lace.answering.store import StoreAnswers
+from lace.cli.plumbing import plumb
+from lace.driving.client import Client, new_nonce
+from lace.driving.exchange import Exchange
+from lace.errors import UsageError
+from lace.interlace import messages as m
+from lace.interlace import reconcile
+from lace.interlace.partition import Summary, is_prefix
+from lace.interlace.phases import Phase
+from lace.kit import hostile
+from lace.kit.cases import SHOWN, Case, read_vectors, seeded, store_of
+from lace.kit.hostile import Attacker, Kind
+from lace.kit.playing import Finding, Player, verdict
+from lace.recordstore.sqlite import SqliteStore
+from lace.selectors import selector
+from lace.serving.grants import symmetric_policy
+from lace.stream.binding import Endpoint
+from lace.transport.address import parse_address
+from lace.transport.dial import connect
+from lace.transport.memory import memory_streams
+
+ROOT = Path(__file__).parents[2]
+SEED = 11  # records on both sides, some of which both have, and a key on one of them
+PLACE = "//kit//notes//"
+
+
+def objects(output: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+# --- this engine, as its users run it ---
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Iterator[Process]:
+    """Give a server with what the kit prepared for it."""
+    done = lace("plumb", "peer", "--seed", str(SEED), "--prepare", "case", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    case = seeded(SEED)
+    raw = (tmp_path / "case/records.records").read_bytes()
+    assert raw == b"".join(record.raw for record in case.parts[0].records)
+    assert case.parts[0].records
+    assert (tmp_path / "case/secret.key").exists() is (case.parts[0].key is not None)
+    with SqliteStore(tmp_path / "n.lace") as store:
+        store.save(list(case.parts[0].records))
+    key = ("--key", tmp_path / "case/secret.key") if case.parts[0].key else ()
+    rules = ("--select", "file:case/selector.lacegram", "--accept", "anyone")
+    with process(tmp_path, "n.lace", "tcp:127.0.0.1:0", *rules, *key) as running:
+        yield running
+        assert not running.events("failed")
+
+
+def test_a_real_server_passes_a_random_exchange(prepared: Process, tmp_path: Path) -> None:
+    done = lace("plumb", "peer", str(prepared.address), "--seed", str(SEED), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    found = objects(done.stdout)
+    assert {line["check"] for line in found} == {
+        "end", "identity", "advertised", "received", "nothing new",
+    }  # fmt: skip
+    assert {line["contact"] for line in found} == {1, 2}
+    # The records of another case are not there, and that is noticed.
+    done = lace("plumb", "peer", str(prepared.address), "--seed", "6", cwd=tmp_path)
+    assert done.returncode == 1
+    assert any(not line["ok"] for line in objects(done.stdout))
+
+
+def test_a_real_server_ends_every_misbehaviour(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "n.lace") as store:
+        store.save([])
+    arguments = ("n.lace", "tcp:127.0.0.1:0", "--select", PLACE, "--accept", "anyone")
+    with process(tmp_path, *arguments) as running:
+        done = lace("plumb", "hostile", str(running.address), "--select", PLACE, cwd=tmp_path)
+        assert running.stop() == 0
+        assert not running.events("failed")
+        assert "Traceback" not in running.log_file.read_text()
+    found = objects(done.stdout)
+    assert [line for line in found if line["ok"] is not True] == []
+    assert [line for line in found if not line.get("same_code", True)] == []
+    assert [line["kind"] for line in found] == [*hostile.kinds(), "an honest contact"]
+    assert done.returncode == 0
+
+
+# --- both roles, in this process ---
+
+
+async def as_server(case: Case) -> list[Finding]:
+    part = case.parts[0]
+    rules = symmetric_policy(part.module, SHOWN)
+    async with served(store_of(part.records), rules, key=part.key) as running:
+        player, found = Player(case, 1), []
+        for _ in range(2):
+            found += await player.meet(await connect(running.address), str(running.address))
+    return found
+
+
+async def as_client(case: Case, *, forgets: bool = False) -> list[Finding]:
+    part = case.parts[1]
+    store = store_of(part.records)
+    player, found = Player(case, 0), []
+    for _ in range(2):
+        near = Client(store=store, module=part.module, exposure=SHOWN, key=part.key)
+        store = store_of(part.records) if forgets else store
+        one, other = memory_streams()
+        syncing = asyncio.create_task(near.over(one, parse_address("tcp:kit:1")).run())
+        found += await player.meet(other, "tcp:kit:1")
+        await syncing
+    return found
+
+
+@pytest.mark.parametrize("role", [as_server, as_client])
+@pytest.mark.parametrize("seed", [5, SEED, 12])
+def test_random_exchanges(seed: int, role: Callable[[Case], Any]) -> None:
+    found = within(role(seeded(seed)))
+    assert [finding for finding in found if not finding["ok"]] == []
+    assert verdict(found)
+
+
+def test_vectors_are_played_in_both_roles() -> None:
+    cases = [
+        c for name in ("exchanges", "streams") for c in read_vectors(ROOT / f"vectors/{name}.json")
+    ]
+    assert len(cases) >= 25
+    for case in cases[::6]:
+        for role in (as_server, as_client):
+            found = within(role(case))
+            assert [finding for finding in found if not finding["ok"]] == []
+
+
+def test_a_seed_is_always_the_same_case() -> None:
+    assert seeded(SEED) == seeded(SEED)
+    assert seeded(SEED) != seeded(SEED + 1)
+
+
+# --- peers that are broken on purpose ---
+
+
+async def broken(case: Case, kind: Kind) -> list[Finding]:
+    """Meet a connecting side whose words are changed at one place."""
+    part = case.parts[1]
+    one, other = memory_streams()
+    endpoint = Endpoint(accepting=False, nonce=new_nonce(), addresses=("tcp:kit:1",), key=part.key)
+    binding = hostile._Twisted(endpoint, twist := hostile._Twist(kind))
+    store = store_of(part.records)
+    connection = hostile._Connection(
+        binding.side(part.module), lambda side: StoreAnswers.of(store, side, OPEN), binding=binding
+    )
+    player = Player(case, 0, patience=2)
+    running = asyncio.create_task(Exchange(one, connection).run())
+    found = await player.meet(other, "tcp:kit:1")
+    await running
+    assert twist.done, "nothing was broken"
+    return found
+
+
+FEW = next(  # its connecting side lists what it has, which the accepting side lacks
+    case
+    for case in map(seeded, range(200))
+    if 1 < len(case.parts[1].records) <= 8
+    and len(case.stores[0] - {r.hash for r in case.parts[0].records}) > 1
+    and b"AdvertisedField" in case.parts[0].module.text.encode()
+)
+
+
+def wrong(found: list[Finding]) -> set[str]:
+    return {finding["check"] for finding in found if not finding["ok"]}
+
+
+def lines(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[bytes], bytes]:
+    return lambda honest: b"".join(change(honest.splitlines(keepends=True)))
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "change", "checks"),
+    [
+        ("another plan", Phase.HELLO, lambda b: b.replace(b"('E.", b"('E.0"), {"end"}),
+        (
+            "a field that is not there",
+            Phase.ADVERTISE,
+            lambda b: re.sub(rb"('App','0',)'[^']*'", rb"\1'else'", b, count=1),
+            {"advertised", "received"},
+        ),
+        (
+            "an advertisement too many",
+            Phase.ADVERTISE,
+            lambda b: b + re.sub(rb"[BPS]\.\w", b"B.0", b.splitlines(keepends=True)[0], count=1),
+            {"advertised"},
+        ),
+        ("nothing advertised", Phase.ADVERTISE, lambda _: b"", {"received"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_broken_peer_is_noticed(
+    name: str, phase: Phase, change: Callable[[bytes], bytes], checks: set[str]
+) -> None:
+    found = within(broken(FEW, Kind(name, (), phase, m.SendFacts, change)))
+    assert checks <= wrong(found)
+
+
+def test_a_peer_that_forgets_what_it_took_is_noticed() -> None:
+    case = next(
+        c
+        for c in map(seeded, range(200))
+        if c.stores[1] > {str(r.hash) for r in c.parts[1].records}
+    )
+    found = within(as_client(case, forgets=True))
+    assert "nothing new" in wrong(found)
+
+
+def test_a_peer_that_takes_a_lie_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trusting(fact: tuple[str, ...]) -> Summary:
+        _, prefix, count, _ = fact
+        return Summary(
+            prefix if is_prefix(prefix) else "", int(count) if count.isdigit() else 0, b""
+        )
+
+    async def work() -> list[Finding]:
+        rules = symmetric_policy(selector(PLACE))
+        async with served(store_of([]), rules) as running:
+            attacker = Attacker(selector(PLACE), "kit", "notes", patience=2)
+            kind = hostile.kinds()["a summary of nothing with the root of something"]
+            at = running.address
+            honest = await attacker.meet(await connect(at), str(at), kind)
+            monkeypatch.setattr(reconcile, "parse_summary", trusting)
+            sloppy = await attacker.meet(await connect(at), str(at), kind)
+            return [honest, sloppy]
+
+    honest, sloppy = within(work())
+    assert (honest["ok"], honest["same_code"]) == (True, True)
+    assert sloppy["ok"] is False
+    assert "went on" in sloppy["detail"]
+
+
+# --- commands ---
+
+
+def test_what_cannot_be_played_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "no.json").write_text("[]")
+    (tmp_path / "half.json").write_text('{"records": {}, "exchanges": [{"sides": [{}]}]}')
+    for arguments, words in (
+        (("peer",), "either --seed or --vectors"),
+        (("peer", "--seed", "1"), "give an ADDRESS"),
+        (("peer", "--vectors", "no.json", "--case", "0"), "it is no object"),
+        (("peer", "--vectors", "half.json", "--case", "0"), "holds no vectors"),
+        (("peer", "--vectors", "gone.json", "--case", "0"), "cannot be read"),
+        (("hostile", "tcp:x:1"), "--select PREFIX"),
+        (("hostile", "tcp:x:1", "--select", "//a//b//c"), "//group//app//"),
+        (("hostile", "tcp:x:1", "--select", PLACE, "--kind", "rude"), "is no kind"),
+        (("matrix", "a"), "not NAME=FILE"),
+        (("matrix", "a=no.json"), "line 1: not a line"),
+    ):
+        done = CliRunner().invoke(plumb, arguments)
+        said = str(done.exception) if isinstance(done.exception, UsageError) else done.output
+        assert done.exit_code != 0
+        assert words in said, arguments
+    with pytest.raises(UsageError):
+        read_vectors(tmp_path)
+
+
+def test_lists_and_the_matrix(tmp_path: Path) -> None:
+    listed = objects(lace("plumb", "hostile", "--list", cwd=tmp_path).stdout)
+    assert [line["kind"] for line in listed] == list(hostile.kinds())
+    vectors = str(ROOT / "vectors/streams.json")
+    cases = objects(lace("plumb", "peer", "--vectors", vectors, "--list", cwd=tmp_path).stdout)
+    assert [line["case"] for line in cases] == list(range(7))
+    (tmp_path / "one").write_text(
+        '{"case":"seed 1","check":"end","ok":true}\n{"case":"seed 1","check":"received","ok":false}\n'
+        '{"kind":"another plan","ok":true,"said":"x.y","same_code":false}\n{"kind":"lies","ok":null}\n'
+    )
+    (tmp_path / "two").write_text('{"case":"seed 1","check":"end","ok":true}\n')
+    done = lace("plumb", "matrix", "one=one", "two=two", cwd=tmp_path)
+    assert done.stdout.decode().splitlines() == [
+        "| | one | two |",
+        "|---|---|---|",
+        "| seed 1 | **no** (received) | yes |",
+        "| another plan | yes, says x.y | - |",
+        "| lies | not reached | - |",
+    ]
