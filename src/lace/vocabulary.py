@@ -275,7 +275,7 @@ EXCHANGE_SCHEMA: Final = Schema(
 )
 """For exchanges: what a peer advertises is counted by itself."""
 
-# --- roles (A10-A12) ---
+# --- roles (A10, A12) ---
 
 _ENFORCED: Final = frozenset(predicate.name for predicate in _of(Kind.ENFORCEMENT))
 _SCOPES: Final = ("o0_", "o1_")

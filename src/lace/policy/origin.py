@@ -1,4 +1,4 @@
-"""Where an operand came from: labels that nobody chooses for himself (G10, A15-A17).
+"""Where an operand came from: labels that nobody chooses for himself (G10, A15, A17).
 
 A label says which of two operands is meant, within one exchange and nowhere else. Whoever proved a
 key is bound to his label; the label itself is never identity.
