@@ -85,6 +85,7 @@ docs: ## write the generated pages again
 	$(call set-up,test)
 	@"$(BIN)/python" tools/generate_docs.py
 	@"$(BIN)/python" tools/record_first.py
+	@"$(BIN)/python" tools/run_notebook.py
 
 site: ## make the site of the documentation in build/site
 	$(call set-up,site)
