@@ -21,6 +21,7 @@ from servers import process
 
 from lace.cli.root import root
 from lace.serving.grants import ServerLimits
+from lace.serving.metrics import METRICS
 from lace.transport.address import Scheme, parse_address
 
 ROOT = Path(__file__).parents[2]
@@ -172,6 +173,28 @@ def test_all_places_have_commands_and_a_wrong_one_would_be_seen() -> None:
         parse_command(["serve", "notes"])
     with pytest.raises(AssertionError):
         parse_command(["serv", "notes", "tcp:host"])
+
+
+def test_alerts_look_at_metrics_that_exist() -> None:
+    (alerts,) = [block.text for block in blocks(PAGE, "4790") if block.language == "yaml"]
+    names = set(re.findall(r"lace_\w+", alerts))
+    assert len(names) == 4
+    assert names <= set(METRICS)
+
+
+def test_the_proxy_passes_on_to_where_the_server_listens() -> None:
+    (proxy,) = [block.text for block in blocks(PAGE, "4790") if block.language == "nginx"]
+    target = re.search(r"proxy_pass http://(\S+);", proxy)
+    name = re.search(r"server_name (\S+);", proxy)
+    path = re.search(r"location = (\S+) ", proxy)
+    assert target
+    assert name
+    assert path
+    assert path[1] == "/interlace"
+    (serve,) = [words for _, words in all_commands() if "--proxy-cert" in words]
+    assert f"ws:{target[1]}" in serve
+    assert f"wss:{name[1]}" in serve
+    assert serve[serve.index("--proxy-cert") + 1] in proxy
 
 
 def test_no_secret_stands_on_a_command_line() -> None:

@@ -19,7 +19,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PORT = "4790"
 _BLOCK = re.compile(r"^```(\w+)(?: exit=(\d+))?\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 # Commands and files for another machine; tests/docs/test_deploy.py reads what it does not run.
-_ELSEWHERE = frozenset(("console", "ini"))
+_ELSEWHERE = frozenset(("console", "ini", "nginx", "yaml"))
 _SECONDS = 120
 _MARK = "<<block {} ended with {}>>"
 
