@@ -892,6 +892,23 @@ def test_steps_that_are_taken_while_the_engine_starts_are_not_taken_back(
     is_at(page, 23)
 
 
+def test_a_selection_is_typed_over_without_complaint_and_can_be_undone(
+    page: Page, link: str
+) -> None:
+    open_page(page, link, "#s=notes-room&scene=0&step=0&tab=scenario")
+    before = typed(page)
+    page.locator("#toml .cm-content").click()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("ab")  # the fixture looks for complaints
+    assert typed(page) == "ab"
+    page.keyboard.press("Shift+ArrowLeft")
+    page.keyboard.type("cd")
+    assert typed(page) == "acd"
+    for _ in range(4):
+        page.keyboard.press("Control+Z")
+    assert typed(page) == before
+
+
 def test_a_why_not_goes_on_to_the_rules_of_what_was_lacking(page: Page, link: str) -> None:
     """A note whose signer is no member: not only that Member(V) fails, but why it does."""
     open_page(page, link)

@@ -148,6 +148,7 @@ function OneEditor(properties) {
         return fits;
       }),
       lock.of(EditorState.readOnly.of(properties.readOnly === true)),
+      EditorView.domEventHandlers({ beforeinput: typeOver }),
       EditorView.contentAttributes.of({ "aria-label": properties.label, tabindex: "0" }),
       keymap.of([
         { key: "Mod-Enter", run: () => { now.current.onRun?.(); return true; } },
@@ -190,6 +191,20 @@ function OneEditor(properties) {
     view.current?.dispatch({ effects: setHits.of(properties.marks ?? new Map()) });
   }, [properties.marks]);
   return html`<div class="editor" id=${properties.id} ref=${host}></div>`;
+}
+
+/** Replace a selection by what is typed over it. A browser that does it by itself tries to keep the
+ * style of what was there, in a way that the page's policy forbids.
+ * @param {InputEvent} event @param {EditorView} view */
+function typeOver(event, view) {
+  const text = event.inputType === "insertText" ? event.data : null;
+  if (text === null || view.state.readOnly || view.composing) return false;
+  if (view.state.selection.ranges.every((range) => range.empty)) return false;
+  event.preventDefault();
+  view.dispatch(view.state.update(view.state.replaceSelection(text), {
+    userEvent: "input.type", scrollIntoView: true,
+  }));
+  return true;
 }
 
 /** The one stretch in which two texts differ, so that the cursor stays where nothing changed.
