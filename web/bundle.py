@@ -41,10 +41,10 @@ PACKAGE = {
 # A page has no commands, no Spark, no server and no files; the workbench's parts come on demand.
 LEFT_OUT = frozenset((
     "__main__.py", "__pycache__", "api/rooms.py", "backups.py", "blocking.py", "bulk.py", "cli",
-    "crypto/sealing.py", "extras.py",
-    "currents.py", "differences.py", "exporting.py", "importing.py", "invitations.py",
-    "keyring.py", "lake", "projection.py", "reference.py", "rulefiles.py", "server.py", "serving",
-    "serving.py", "settings.py", "static",
+    "crypto/sealing.py", "currents.py", "differences.py", "drawing.py", "exporting.py", "extras.py",
+    "importing.py", "invitations.py", "keyring.py", "lake", "picture.py", "projection.py",
+    "raster.py", "reference.py", "retold.py", "rulefiles.py", "server.py", "serving", "serving.py",
+    "settings.py", "shapes.py", "sqlite_file.py", "sqlite_snapshot.py", "static",
 ))  # fmt: skip
 LEFT_OUT_TRANSPORTS = frozenset(
     ("sockets.py", "stdio.py", "tcp.py", "tls.py", "unix.py", "websocket.py")
@@ -53,6 +53,7 @@ ON_DEMAND = frozenset(("scenario", "workbench"))
 OURS = {
     "lace/crypto/native.py": "native.py", "lace/transport/dial.py": "dial.py",
     "blake3.py": "blake3.py", "lace_browser.py": "lace_browser.py",
+    "lace/recordstore/sqlite.py": "nofiles.py", "pyodide/_package_loader.py": "loader.py",
 }  # fmt: skip
 
 
@@ -63,7 +64,7 @@ def sources() -> dict[str, dict[str, Path]]:
     for path in sorted(SOURCE.rglob("*")):
         inner = path.relative_to(SOURCE)
         left_out = LEFT_OUT | LEFT_OUT_TRANSPORTS if inner.parts[0] == "transport" else LEFT_OUT
-        if path.suffix in {".py", ".sql"} and not left_out & {*inner.parts, inner.as_posix()}:
+        if path.suffix == ".py" and not left_out & {*inner.parts, inner.as_posix()}:
             part = workbench if inner.parts[0] in ON_DEMAND else engine
             part[f"lace/{inner.as_posix()}"] = path
     for path in sorted((ROOT / "scenarios").glob("*.toml")):

@@ -8,7 +8,7 @@ import * as socket from "./socket.mjs";
 
 const [staged, made] = process.argv.slice(2);
 const indexURL = fileURLToPath(new URL("../node_modules/pyodide/", import.meta.url));
-// Lines are enough for whoever reads a traceback of a page; columns would double what they take.
+// The names of functions are enough for whoever reads a traceback of a page.
 const python = await loadPyodide({ indexURL, env: { PYTHONNODEBUGRANGES: "1" } });
 const modules = { lace_noble: noble, lace_socket: socket, lace_page: {} };
 for (const [name, module] of Object.entries(modules)) python.registerJsModule(name, module);

@@ -24,6 +24,12 @@ LATER = (
     "encodings.ascii", "encodings.cp437", "encodings.latin_1", "pyodide._run_js", "traceback",
 )  # fmt: skip
 
+UNNEEDED = (
+    # What Pyodide's own loader of packages imports, which loader.py replaces, and what asyncio does
+    # without where it is not there.
+    "_ssl", "bz2", "compression", "lzma", "pyodide.common", "shutil", "ssl", "tempfile", "zipfile",
+)  # fmt: skip
+
 
 def standard_modules() -> dict[str, str]:
     """Return the text of every module that Pyodide brings along, by its place in its archive."""
@@ -69,15 +75,24 @@ def load(folder: Path) -> None:
 
 
 def is_needed(module: str) -> bool:
-    """Whether a module was imported, and is not in the interpreter itself."""
+    """Whether a module was imported, and is neither in the interpreter itself nor unneeded."""
+    if any(module == one or module.startswith(f"{one}.") for one in UNNEEDED):
+        return False
     spec = getattr(sys.modules.get(module), "__spec__", None)
     return spec is not None and spec.loader is not FrozenImporter
 
 
-def bare(text: str) -> ast.Module:
-    """Return a module without the texts that explain it, which nobody reads in a page."""
+def bare(text: str, *, standard: bool) -> ast.Module:
+    """Return a module without what nobody reads in a page: what explains it, types of arguments.
+
+    Types of the standard library stay: some of it goes by them.
+    """
     tree = ast.parse(text)
     for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not standard:
+            node.returns = None
+        if isinstance(node, ast.arg) and not standard:
+            node.annotation = None
         if isinstance(node, EXPLAINED) and ast.get_docstring(node, clean=False) is not None:
             node.body[0] = ast.Expr(ast.Constant("-"))  # a dataclass without one makes one
     return ast.fix_missing_locations(tree)
@@ -97,10 +112,11 @@ def lineless(code: CodeType) -> CodeType:
 
 def compiled(name: str, text: str, *, standard: bool) -> bytes:
     """Return what a module is compiled to, as an archive holds it."""
-    code = compile(bare(text), name, "exec", dont_inherit=True, optimize=0)
+    code = lineless(
+        compile(bare(text, standard=standard), name, "exec", dont_inherit=True, optimize=0)
+    )
     source = importlib.util.source_hash(text.encode())
-    held = lineless(code) if standard else code
-    return bytes(importlib._bootstrap_external._code_to_hash_pyc(held, source, False))  # noqa: SLF001
+    return bytes(importlib._bootstrap_external._code_to_hash_pyc(code, source, False))  # noqa: SLF001
 
 
 def main() -> None:
