@@ -1187,6 +1187,22 @@ def test_it_works_at_double_size_and_on_a_small_screen(page: Page, link: str) ->
         expect(page.locator("#sentence")).to_be_visible()
 
 
+def test_long_names_stay_on_a_small_screen(page: Page, tmp_path: Path) -> None:
+    text = find_scenario_text("notes-room")
+    for short in ("bob-note", "alice-note"):
+        text = text.replace(short, f"{short}{'x' * 30}")
+    for title in ("Alice", "Bob", "Notes room"):
+        text = text.replace(f'title = "{title}"', f'title = "{title * 12}"')
+    (tmp_path / "long.toml").write_text(text)
+    page.set_viewport_size({"width": 390, "height": 800})
+    with workbench(str(tmp_path / "long.toml")) as link:
+        open_page(page, link)
+        for tab in TABS:
+            page.locator(f"#tab-{tab}").click()
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= 390, tab
+
+
 def test_nothing_comes_from_outside(page: Page, link: str, faults: list[str]) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
