@@ -9,6 +9,7 @@ import pytest
 from bench_page import workbench
 from command import lace
 from playwright.sync_api import Page, expect
+from servers import process
 
 
 def run(*arguments: str) -> None:
@@ -69,3 +70,21 @@ def test_a_journal_is_shown_message_by_message(page: Page, laces: Path) -> None:
         with page.expect_download() as saved:
             page.locator("#save-page").click()
         assert re.fullmatch(r"journal\.html", saved.value.suggested_filename)
+
+
+def test_exchanges_of_a_server_are_shown_while_they_happen(page: Page, laces: Path) -> None:
+    arguments = ("--accept", "anyone", "--watch", "0", "--watch-token", str(laces / "token"))
+    with process(laces, laces / "bob", "tcp:127.0.0.1:0", *arguments) as server:
+        run("sync", server.addresses[0], "--lace", "alice")
+        address = server.wait_for("watch")[0]["address"]
+        with workbench("--watch", address, "--watch-token", str(laces / "token")) as link:
+            page.goto(link)
+            page.wait_for_selector("html[data-ready=ready]")
+            expect(page.locator(".story h2")).to_have_text("Exchange 1")
+            page.locator("#to-end").click()
+            expect(page.locator("#outcome")).to_have_text("✓ fixed point")
+            run("sync", server.addresses[0], "--lace", "alice")
+            shown = page.locator("#scenario option", has_text="Exchange 2 with 127.0.0.1")
+            expect(shown).to_have_count(1)  # found by looking again
+            page.select_option("#scenario", "exchange-2")
+            expect(page.locator(".story h2")).to_have_text("Exchange 2")

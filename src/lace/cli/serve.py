@@ -36,6 +36,7 @@ from lace.serving.grants import (
 )
 from lace.serving.metrics import serve_metrics
 from lace.serving.server import Server
+from lace.serving.watching import Watching, read_token
 from lace.settings import read_exposure, read_selector
 from lace.text import redact
 from lace.transport.address import Address, Scheme, parse_address
@@ -119,6 +120,18 @@ _LEVEL_OF: Final = {
     help="Write every step of each exchange into a file of its own in FOLDER.",
 )
 @click.option(
+    "--watch",
+    "watch_port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Let a workbench on this machine look at exchanges as they happen; needs --watch-token.",
+)
+@click.option(
+    "--watch-token",
+    metavar="FILE",
+    help="The token that opens --watch; made if there is none.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(LEVELS),
     default="debug",
@@ -144,6 +157,8 @@ def serve(
     origins: tuple[str, ...],
     metrics_port: int | None,
     journals: str | None,
+    watch_port: int | None,
+    watch_token: str | None,
     log_level: str,
     local_is_encrypted: bool,
 ) -> int:
@@ -170,6 +185,9 @@ def serve(
           --key server.key --cert chain.pem --cert-key cert.key --metrics 9100
     """
     log = _Log(log_level)
+    if (watch_port is None) is not (watch_token is None):
+        raise click.UsageError("--watch and --watch-token go together")
+    watching = None if watch_token is None else Watching(read_token(Path(watch_token), make=True))
     places = [parse_address(text) for text in addresses]
     settings = find(store) if Path(store).is_dir() else None
     policy = _policy(select_texts, policy_file, accepted_texts, settings)
@@ -196,12 +214,14 @@ def serve(
             names=own,
             trusts_local=local_is_encrypted,
             journals=None if journals is None else journal_folder(Path(journals)),
+            watching=watching,
             proxy_channel="" if proxy_cert is None else certificate_channel(Path(proxy_cert)),
             log=log,
         )
         _tell_strangers(policy, places, log)
         _allow_many_files()
-        asyncio.run(_serve(server, places, certificate, origins, metrics_port, log))
+        watch = None if watching is None else (watching, watch_port or 0)
+        asyncio.run(_serve(server, places, certificate, origins, metrics_port, watch, log))
     return Exit.OK
 
 
@@ -211,6 +231,7 @@ async def _serve(
     certificate: Certificate | None,
     origins: tuple[str, ...],
     metrics: int | None,
+    watch: tuple[Watching, int] | None,
     log: _Log,
 ) -> None:
     stop = asyncio.Event()
@@ -223,6 +244,10 @@ async def _serve(
             answering = await serve_metrics(server.metrics, metrics)
             port = answering.sockets[0].getsockname()[1]
             log({"event": "metrics", "address": f"http://127.0.0.1:{port}/metrics"})
+        if watch is not None:
+            looking = await watch[0].serve(watch[1])
+            port = looking.sockets[0].getsockname()[1]
+            log({"event": "watch", "address": f"http://127.0.0.1:{port}"})
         if places[0].scheme is Scheme.STDIO:
             from lace.transport.stdio import open_stdio
 

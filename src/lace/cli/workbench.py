@@ -21,12 +21,14 @@ from lace.settings import STORE
 from lace.text import decode_utf8, shown
 
 if TYPE_CHECKING:
+    from lace.workbench.live import Live
     from lace.workbench.real import RealLace
     from lace.workbench.server import Workbench
     from lace.workbench.session import Real
 
 
 _JOURNAL: Final = b'{"journal":'
+_LOCAL: Final = re.compile(r"http://(127\.0\.0\.1|localhost|\[::1\]):\d{1,5}/?")
 _PAGE: Final = re.compile(r"https?://[^\s#\"'<>]{1,2000}")
 _FRAGMENT: Final = re.compile(r"[rsz]=[\w.~%&=+-]{1,100000}", re.ASCII)
 
@@ -51,9 +53,16 @@ _FRAGMENT: Final = re.compile(r"[rsz]=[\w.~%&=+-]{1,100000}", re.ASCII)
     "--links-to", "links", default="", metavar="URL",
     help="Where links lead that the page makes: an exported page that others can reach.",
 )  # fmt: skip
+@click.option(
+    "--watch", metavar="URL", help="Look at the exchanges of a lace serve --watch on this machine."
+)
+@click.option(
+    "--watch-token", type=click.Path(path_type=Path), metavar="FILE",
+    help="With --watch: the file with its token.",
+)  # fmt: skip
 def workbench(
     name: str, other: str | None, port: int, host: str, directory: Path | None,
-    engine: Path | None, links: str,
+    engine: Path | None, links: str, watch: str | None, watch_token: Path | None,
 ) -> None:  # fmt: skip
     """See two laces converge, step by step, in a browser.
 
@@ -71,6 +80,7 @@ def workbench(
       lace workbench my-scenario.toml
       lace workbench alice bob
       lace workbench exchange.jsonl alice
+      lace workbench --watch http://127.0.0.1:9200 --watch-token watch.token
       lace workbench --export site
     """
     if links and not _PAGE.fullmatch(links):
@@ -81,6 +91,10 @@ def workbench(
     fragment = ""
     if directory is None and name.startswith(("http://", "https://")):
         name, fragment = "notes-room", _fragment(name)
+    live = None
+    if watch is not None:
+        live = _live(watch, watch_token, name)
+        name = "notes-room"
     real = None
     journal = is_journal(name)
     if journal or is_lace(name) or other is not None:
@@ -102,7 +116,26 @@ def workbench(
     require("workbench", "the workbench's server")
     from lace.workbench.server import Workbench, serve
 
-    serve(Workbench(name, port, host, fragment=fragment, links=links, real=real), _ready)
+    serve(Workbench(name, port, host, fragment=fragment, links=links, real=real, live=live), _ready)
+
+
+def _live(address: str, token: Path | None, lace: str) -> Live:
+    """Return the exchanges of a server; a lace that is named beside it is its own."""
+    from lace.serving.watching import read_token
+    from lace.workbench.live import Live
+
+    if not _LOCAL.fullmatch(address):
+        raise UsageError(
+            f"{shown(address)} is no address on this machine", code=Code.INPUT_KEY,
+            hint="It is what lace serve --watch tells: http://127.0.0.1:PORT. Of another machine, "
+            "carry the port over with ssh -L.",
+        )  # fmt: skip
+    if token is None:
+        raise click.UsageError("--watch needs --watch-token FILE")
+    known = _opened(lace) if is_lace(lace) else None
+    live = Live(address.rstrip("/"), read_token(token), known, key_names())
+    live.listed()  # says now what would go wrong later
+    return live
 
 
 def is_lace(name: str) -> bool:

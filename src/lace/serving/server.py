@@ -25,7 +25,7 @@ from lace.crypto.keys import SigningKey
 from lace.driving.client import new_nonce
 from lace.driving.connection import Connection
 from lace.driving.exchange import Exchange
-from lace.driving.journal import JournalFile
+from lace.driving.journal import Journal, JournalFile
 from lace.driving.ratelimit import RateLimit
 from lace.errors import Code, LaceError, TransportError
 from lace.ids import Verifier
@@ -38,6 +38,7 @@ from lace.recordstore.sqlite import SqliteStore
 from lace.serving.grants import ServePolicy
 from lace.serving.metrics import Metrics
 from lace.serving.quota import Meter, MeteredAnswers, Quotas
+from lace.serving.watching import Watching
 from lace.serving.workers import Workers
 from lace.stream.binding import Binding, Endpoint, farewell
 from lace.transport.address import Address, Scheme, parse_address
@@ -93,6 +94,7 @@ class Server:
         trusts_local: bool = False,
         threaded: bool = True,
         journals: Path | None = None,
+        watching: Watching | None = None,
         proxy_channel: str = "",
         log: Log = lambda _entry: None,
     ) -> None:
@@ -102,6 +104,7 @@ class Server:
         self._names = set(names)
         self._trusts_local = trusts_local
         self._journals = journals
+        self._watching = watching
         self._proxy_channel = proxy_channel  # of a proxy that ends TLS before this server
         self._log = log
         self._verifier: Verifier | None = key.verifier if key else None
@@ -206,7 +209,8 @@ class Server:
         self.metrics.add("lace_connections_total")
         number = self.metrics.counts["lace_connections_total"]
         journal = self._journal(number)
-        peer = _Peer(number, host, self._exchange(stream, number, host, journal), journal=journal)
+        kept = self._watching.journal(number, host, journal) if self._watching else journal
+        peer = _Peer(number, host, self._exchange(stream, number, host, kept), journal=journal)
         self._peers[number] = peer
         self._hosts[host] += 1
         self._note("connected", number, host=host, address=stream.address)
@@ -215,6 +219,8 @@ class Server:
         finally:
             if journal is not None:
                 journal.close()
+            if self._watching is not None:
+                self._watching.end(number)
             self._set_idle(peer, None)
             del self._peers[number]
             self._hosts[host] -= 1
@@ -267,7 +273,7 @@ class Server:
             return None
 
     def _exchange(
-        self, stream: ByteStream, number: int, host: str, journal: JournalFile | None
+        self, stream: ByteStream, number: int, host: str, journal: Journal | None
     ) -> Exchange:
         policy = self._policy
         meter = self._quotas.meter(host, self._verifier)

@@ -261,6 +261,11 @@ class _Retelling:
         )  # fmt: skip
         frames = tracker.frames(self._deliveries(line, tracker, shadow, stores), [])
         stopped = stopped_json(meeting)
+        events = meeting.events(side.index)
+        if any(isinstance(event, m.FixedPoint) for event in events) and not any(
+            isinstance(event, m.Aborted) for event in events
+        ):
+            stopped["outcome"] = str(m.Ending.FIXED_POINT)  # one that stays open is closed later
         stopped["sides"][1 - side.index] = {
             "word": "not known",
             "detail": "it is not in the journal",

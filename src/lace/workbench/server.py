@@ -26,7 +26,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from lace.errors import LaceError
 from lace.scenario.model import ScenarioError
 from lace.text import shown
-from lace.workbench.session import Real, Session, name_of, opened, text_of
+from lace.workbench.session import Live, Real, Session, name_of, opened, text_of
 
 STATIC: Final = Path(__file__).parent / "static"
 COOKIE: Final = "lace_workbench"
@@ -96,6 +96,8 @@ class Workbench:
     """Where links lead that others are to open."""
     real: Real | None = None
     """What to begin with, if it is no scenario."""
+    live: Live | None = None
+    """A server whose exchanges are shown while they happen."""
     _sessions: int = 0
 
     @property
@@ -169,7 +171,7 @@ class Workbench:
             return
         self._sessions += 1
         try:
-            await _converse(socket, Session(self.first, self.links, self.real))
+            await _converse(socket, Session(self.first, self.links, self.real, self.live))
         except WebSocketDisconnect:
             pass
         except KeyError:  # bytes where text was due

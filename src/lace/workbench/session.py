@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from lace._version import __version__
 from lace.errors import Code, LaceError, UsageError
@@ -40,6 +40,14 @@ _MOST_TEXT: Final = SCENARIO.file_bytes
 Json = dict[str, Any]
 
 
+class Live(Protocol):
+    """Exchanges of a server that can be looked at."""
+
+    def listed(self) -> list[Json]: ...
+    def has(self, name: str) -> bool: ...
+    def recording(self, name: str) -> Json: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Real:
     """Something that exists and is only looked at: a meeting of laces, or what a journal tells."""
@@ -64,6 +72,8 @@ class Session:
     """Where links lead that others are to open; without it, to the page itself."""
     real: Real | None = None
     """What to begin with instead, if it is no scenario."""
+    live: Live | None = None
+    """A server whose exchanges are shown while they happen."""
     _built: Built | None = None
     _text: str | None = None
     """The scenario as its author wrote it, unless it was changed since."""
@@ -110,6 +120,9 @@ class Session:
         if self.real is not None:
             first = self.real.name
             scenarios.append({"name": first, "title": self.real.title})
+        if self.live is not None:
+            scenarios += self.live.listed()
+            first = scenarios[0]["name"] if scenarios else first
         for name in dict.fromkeys((*library(), name_of(self.first))):
             try:
                 parsed = parse_scenario(text_of(name, self.first)[1], name).scenario
@@ -121,6 +134,7 @@ class Session:
             {
                 "type": "hello", "protocol": PROTOCOL, "engine": __version__,
                 "scenarios": scenarios, "first": first, "links": self.links,
+                "live": self.live is not None,
             }
         ]  # fmt: skip
 
@@ -131,6 +145,10 @@ class Session:
             self._built, self._recording = self.real.built, self.real.recording
             self._text, self._changes = "", Changes()
             return [{"type": "recording", "recording": self.real.recording}]
+        if self.live is not None and self.live.has(name):
+            self._built, self._recording = None, self.live.recording(name)
+            self._text, self._changes = "", Changes()
+            return [{"type": "recording", "recording": self._recording}]
         stem, text = text_of(name, self.first)
         try:
             self._built, recording = opened(stem, text)
@@ -144,6 +162,8 @@ class Session:
         """Run a scenario's text, with other rules and with whatever was changed."""
         name = _text(command, "name", 200)
         given = _text(command, "toml", _MOST_TEXT)
+        if self.live is not None and self.live.has(name):
+            raise _only_looked_at()
         if self.real is not None and name == self.real.name:
             return self._run_real(self.real, command)
         built = load_scenario(given, name)
@@ -160,10 +180,7 @@ class Session:
     def _run_real(self, real: Real, command: Json) -> list[Json]:
         """Let real laces meet again, in memory, with other rules or with something changed."""
         if real.built is None:
-            raise UsageError(
-                "a journal tells what happened; it cannot be run in another way",
-                code=Code.INPUT_KEY, hint="Open the laces themselves: lace workbench FOLDER.",
-            )  # fmt: skip
+            raise _only_looked_at()
         mine = self._recording is not None and self._recording["scenario"]["name"] == real.name
         built = self._built if mine and self._built is not None else real.built
         if command.get("rules") is not None:
@@ -272,6 +289,13 @@ class Session:
         if self._built is None:
             raise UsageError("open a scenario first", code=Code.INPUT_KEY)
         return self._built
+
+
+def _only_looked_at() -> UsageError:
+    return UsageError(
+        "a journal tells what happened; it cannot be run in another way",
+        code=Code.INPUT_KEY, hint="Open the laces themselves: lace workbench FOLDER.",
+    )  # fmt: skip
 
 
 def _rules_of(scenario: Scenario, rules: object) -> dict[str, str]:

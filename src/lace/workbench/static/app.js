@@ -148,6 +148,7 @@ async function start() {
     const hello = await engine.ask({ do: "hello" });
     state.scenarios.value = hello.scenarios;
     if (hello.links) state.linksTo.value = hello.links;
+    if (hello.live) setInterval(() => { void engine.lookAgain(); }, engine.LOOK_MS);
     state.engine.value = "ready";
     const begun = state.recording.value; // a recording may have been opened while the engine started
     const wanted = begun && begun !== first ? begun.scenario.name : address.scenario ?? hello.first;

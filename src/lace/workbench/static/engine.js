@@ -168,6 +168,29 @@ export async function run(what = {}) {
   return done;
 }
 
+/** How often to look at what goes on elsewhere. */
+export const LOOK_MS = 2000;
+let looking = false;
+
+/** Look at a server's exchanges again; whoever is at the end of one stays at its end. */
+export async function lookAgain() {
+  if (looking || state.engine.value !== "ready") return;
+  looking = true;
+  const hello = await ask({ do: "hello" });
+  looking = false;
+  if (hello.type !== "hello") {
+    if (hello.type === "problem") state.notice.value = `${hello.message}. ${hello.hint}`;
+    return;
+  }
+  const name = state.recording.value?.scenario.name;
+  const title = (/** @type {{name: string, title: string}[]} */ list) => list
+    .find((one) => one.name === name)?.title;
+  const changed = title(hello.scenarios) !== title(state.scenarios.value);
+  state.scenarios.value = hello.scenarios;
+  const atEnd = state.step.value >= state.last.value;
+  if (name && changed) await open(name, atEnd ? { scene: state.sceneNumber.value, step: null } : "here");
+}
+
 /** A recording that lies in the page, or beside it. @param {string} name */
 export async function recorded(name) {
   const inside = document.getElementById(`recording-${name}`);
