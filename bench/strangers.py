@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -172,10 +173,12 @@ def first_syncs(sizes: Sizes, folder: Path) -> Iterator[str]:
         with _others("first", server.address, sizes.clients) as peers:
             complete = _told(peers).split()
         wall = time.monotonic() - began
-        whole = sum(count == str(sizes.records) for count in complete)
+        ends = Counter(complete)
+        whole = ends.pop(str(sizes.records), 0)
+        others = "".join(f", {end} {count}" for end, count in ends.items())
         yield (
             f"first exchanges of {sizes.records:,} records: {whole} of {sizes.clients} complete"
-            f" (target: all), {_cpu_seconds(server):.1f} CPU s of the server, {wall:.0f} s"
+            f" (target: all), {_cpu_seconds(server):.1f} CPU s of the server, {wall:.0f} s{others}"
         )
 
 

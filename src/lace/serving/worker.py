@@ -14,13 +14,15 @@ import signal
 import struct
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Final
 
 from lace import collector
 from lace.datalog.ast import Predicate
+from lace.datalog.change import Change
 from lace.datalog.evaluate import Evaluation, evaluate
 from lace.datalog.maintain import follow
 from lace.datalog.source import MemorySource, Row
@@ -31,9 +33,10 @@ from lace.vocabulary import PLAIN_SCHEMA, SELECT_ADVERTISED, SELECT_HAVE
 
 LENGTH: Final = struct.Struct(">I")
 FACETS: Final = (SELECT_HAVE, SELECT_ADVERTISED)
-Facts = list[tuple[str, int, list[Row]]]
-"""Name and arity of a predicate, and its rows."""
+Facts = list[tuple[str, int, list[bytes]]]
+"""Name and arity of a predicate, and its rows in parts."""
 
+_PART: Final = 5000  # rows that are packed at once: nothing else runs in the process meanwhile
 _NICE: Final = 10  # what others ask for comes after what the server does itself
 _LEAST_FACTS: Final = 1000  # that an evaluation counts for, whatever it sees
 _BYTES_A_FACT: Final = 4  # of rules: what is made of them takes memory, too
@@ -78,7 +81,7 @@ class Worker:
             program = module_from_text(question["rules"]).program
             made = evaluate(program, shown, outputs=FACETS, limits=limits)
             self._keep(number, made, _size(made, shown, question["rules"]))
-            return {"rows": [list(made.rows(facet)) for facet in FACETS]}
+            return {"whole": True, "lists": [list(made.rows(facet)) for facet in FACETS]}
         found = self.kept.pop(number, None)
         if found is None:
             return {"unknown": True}
@@ -86,8 +89,9 @@ class Worker:
         made.limit(limits)
         changes = follow(made, source_of(question["old"]), source_of(question["new"]))
         self._keep(number, made, size)
-        moved = [changes.get(facet) for facet in FACETS]
-        return {"changes": [None if c is None else [[*c.removed], [*c.added]] for c in moved]}
+        moved = [changes.get(facet, Change()) for facet in FACETS]
+        lists = [list(rows) for change in moved for rows in (change.removed, change.added)]
+        return {"whole": False, "lists": lists}
 
     def _keep(self, number: int, made: Evaluation, size: int) -> None:
         self.kept[number] = made, size
@@ -106,14 +110,43 @@ def _size(made: Evaluation, shown: MemorySource, rules: str) -> int:
 
 def facts_of(source: MemorySource) -> Facts:
     """Return facts in a form that can be sent."""
-    return [(p.name, p.arity, list(source.iterate(p))) for p in source.predicates()]
+    return [
+        (p.name, p.arity, [marshal.dumps(part) for part in _parts(source.iterate(p))])
+        for p in source.predicates()
+    ]
 
 
 def source_of(facts: Facts) -> MemorySource:
     source = MemorySource(limits=UNCOUNTED, schema=PLAIN_SCHEMA)
-    for name, arity, rows in facts:
+    for name, arity, parts in facts:
+        rows = chain.from_iterable(map(marshal.loads, parts))
         source.add_rows(Predicate(name, arity), rows)
     return source
+
+
+def pack(answer: dict[str, Any]) -> bytes:
+    """Return an answer as lines of JSON: what there is to say, and then its rows in parts."""
+    lists = answer.get("lists", [])
+    lines = [json.dumps(answer | {"lists": len(lists)})]
+    for number, rows in enumerate(lists):
+        lines += (json.dumps([number, part]) for part in _parts(iter(rows)))
+    return "\n".join(lines).encode()
+
+
+def unpack(said: bytes) -> dict[str, Any]:
+    """Return the answer that was packed."""
+    head, *lines = said.split(b"\n")
+    answer: dict[str, Any] = json.loads(head)
+    lists: list[list[Row]] = [[] for _ in range(answer["lists"])]
+    for line in lines:
+        number, part = json.loads(line)
+        lists[number] += map(tuple, part)
+    return answer | {"lists": lists}
+
+
+def _parts(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    while part := list(islice(rows, _PART)):
+        yield part
 
 
 def write(stream: IO[bytes], content: bytes) -> None:
@@ -169,7 +202,7 @@ def main(arguments: Iterable[str]) -> None:
     questions, answers = sys.stdin.buffer, sys.stdout.buffer
     while (asked := read(questions)) is not None:
         answer = worker.answer(marshal.loads(asked))  # noqa: S302 (from the server that started it)
-        write(answers, json.dumps(answer).encode())
+        write(answers, pack(answer))
 
 
 if __name__ == "__main__":

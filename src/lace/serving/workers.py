@@ -7,7 +7,6 @@ no more: whatever it knew can be told to another one.
 
 from __future__ import annotations
 
-import json
 import marshal
 import os
 import subprocess
@@ -19,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from threading import Condition, Event, Thread, Timer
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from lace.clock import seconds_now
 from lace.datalog.ast import Predicate
@@ -30,7 +29,7 @@ from lace.limits import Limits
 from lace.policy.foreign import Foreign, ForeignRules, Job, Steps
 from lace.policy.module import PolicyModule
 from lace.serving.grants import ServePolicy
-from lace.serving.worker import FACETS, facts_of, read, write
+from lace.serving.worker import FACETS, facts_of, read, unpack, write
 
 _ENDING_SECONDS: Final = 1.0  # for what nobody waits for any more
 _SECONDS_FOR_EACH: Final = 12  # that may pass for each second of processor time that is allowed
@@ -123,7 +122,7 @@ class _Process:
         try:
             write(process.stdin, marshal.dumps(content))
             said = read(process.stdout)
-            answer = None if said is None else cast("dict[str, Any]", json.loads(said))
+            answer = None if said is None else unpack(said)
         except OSError:
             answer = None
         except BaseException:
@@ -379,8 +378,8 @@ class PeerRules(Foreign):
         whole = _whole(number, module, limits, shown)
         question = self.workers.ask(number, self.user, lambda _: whole)
         yield question
-        rows = question.result()["rows"]
-        return _Remote(self, module, number, *({tuple(row) for row in some} for some in rows))
+        have, advertised = map(set, question.result()["lists"])
+        return _Remote(self, module, number, have, advertised)
 
 
 def _whole(
@@ -431,12 +430,11 @@ class _Remote(ForeignRules):
         changes: dict[Predicate, Change] = {}
         for index, facet in enumerate(FACETS):
             rows = self.have if facet == FACETS[0] else self.advertised
-            if "changes" in answer:
-                moved: list[list[Row]] = answer["changes"][index] or [[], []]
-                removed, added = ({tuple(row) for row in some} for some in moved)
-            else:
-                now = {tuple(row) for row in answer["rows"][index]}
+            if answer["whole"]:
+                now = set(answer["lists"][index])
                 removed, added = rows - now, now - rows
+            else:
+                removed, added = map(set, answer["lists"][2 * index : 2 * index + 2])
             rows -= removed
             rows |= added
             if removed or added:

@@ -22,10 +22,12 @@ from servers import Process, Served, policy, process, served
 from wires import notes, store_of
 
 from lace.answering.store import StoreAnswers
+from lace.datalog.ast import Predicate
+from lace.datalog.source import MemorySource
 from lace.driving.client import Client
 from lace.errors import Code, LimitExceeded, PolicyError
 from lace.interlace import messages as m
-from lace.limits import DEFAULT_LIMITS, Limits
+from lace.limits import DEFAULT_LIMITS, UNCOUNTED, Limits
 from lace.policy.executable import ExchangePolicy
 from lace.policy.foreign import finish
 from lace.policy.module import module_from_text
@@ -37,7 +39,7 @@ from lace.recordstore.memory import MemorySnapshot
 from lace.recordstore.sqlite import SqliteStore
 from lace.rules import LocalFacts
 from lace.selectors import selector
-from lace.serving.worker import Worker
+from lace.serving.worker import Worker, facts_of, pack, source_of, unpack
 from lace.serving.workers import Question, Workers
 
 MINE = module_from_text("SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n")
@@ -269,13 +271,26 @@ def test_a_worker_that_says_nothing_is_ended() -> None:
 
 
 def whole(number: int, facts: int = 0) -> dict[str, Any]:
-    rows = [(f"P{i}",) for i in range(facts)]
+    shown = MemorySource((("Have", f"P{i}") for i in range(facts)), limits=UNCOUNTED)
     return {
         "number": number,
         "rules": THEIRS.text,
         "limits": asdict(DEFAULT_LIMITS),
-        "facts": [("Have", 1, rows)],
+        "facts": facts_of(shown),
     }
+
+
+def test_what_goes_to_a_worker_and_comes_back_is_packed_in_parts() -> None:
+    rows = [(f"P{i}", "s\n\u2028é") for i in range(12_001)]
+    shown = MemorySource((("Advertised", *row) for row in rows), limits=UNCOUNTED)
+    ((name, arity, parts),) = facts_of(shown)
+    assert (name, arity, len(parts)) == ("Advertised", 2, 3)
+    assert list(source_of([(name, arity, parts)]).iterate(Predicate("Advertised", 2))) == rows
+    answer = {"whole": False, "dropped": [7], "lists": [rows, [], [("x",)], []]}
+    said = pack(answer)
+    assert said.count(b"\n") == 4
+    assert unpack(said) == answer
+    assert unpack(pack({"unknown": True})) == {"unknown": True, "lists": []}
 
 
 def test_a_worker_keeps_a_bounded_number_of_evaluations_and_says_what_went() -> None:
@@ -285,7 +300,7 @@ def test_a_worker_keeps_a_bounded_number_of_evaluations_and_says_what_went() -> 
         dropped += worker.answer(whole(number))["dropped"]
     assert sorted({*dropped, *worker.kept}) == list(range(1, 600))
     assert len(worker.kept) < 400
-    assert "rows" in worker.answer(whole(600, 500_000)), "the last one stays, however large"
+    assert "lists" in worker.answer(whole(600, 500_000)), "the last one stays, however large"
     assert list(worker.kept) == [600]
 
 
@@ -302,7 +317,7 @@ def test_what_others_left_in_a_worker_stops_nobody(monkeypatch: pytest.MonkeyPat
         assert worker.answer(whole(2))["unknown"]
         with pytest.raises(MemoryError):
             worker.answer(whole(2))
-    assert "rows" in worker.answer(whole(2))
+    assert "lists" in worker.answer(whole(2))
 
 
 def test_nothing_is_loaded_for_rules_before_it_is_their_turn(workers: Workers) -> None:
