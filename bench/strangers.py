@@ -29,6 +29,7 @@ from servers import Process, process
 from wires import notes
 
 import attack
+import lace
 from lace.driving.client import Client
 from lace.interlace import messages as m
 from lace.policy.view import Exposure
@@ -216,9 +217,14 @@ def be_first(address: Address, number: int) -> None:
 
 
 async def be_one(address: Address) -> None:
-    store = MemoryStore()
-    ended = await _client(store).sync(address)
-    print(store.count() if isinstance(ended, m.Closed) else ended.code, flush=True)
+    """Do what ``lace sync`` does, into a new file; say how many records are there, or why not."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with lace.open(Path(folder) / "notes.lace") as near:
+            try:
+                await lace.sync(near, str(address), _PLACE)
+                print(await lace.count(near, _PLACE), flush=True)
+            except lace.LaceError as error:
+                print(error.code, flush=True)
 
 
 def main() -> int:
