@@ -19,6 +19,7 @@ from lace.errors import Code
 from lace.interlace import phases as table
 from lace.interlace.phases import Occasion, Phase, Phases
 from lace.limits import DEFAULT_LIMITS, FIXED, FixedLimits, Limits
+from module_map import contributing, module_page
 from pictures import PICTURES
 from protocol_page import notes_of, tables
 from reference_pages import cell, events, metrics, predicates, python_api
@@ -199,13 +200,14 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/python.md": python_api,
     "reference/scenario.md": scenario_page,
     "protocol/tables.md": tables,
+    "contributing/modules.md": module_page,
 }
 
 
 def files() -> dict[str, Callable[[], str]]:
     """Return what writes each generated file, by its path under docs/."""
     pages = {name: functools.partial(_page, page) for name, page in PAGES.items()}
-    return pages | dict(PICTURES)
+    return pages | dict(PICTURES) | {"../CONTRIBUTING.md": contributing}
 
 
 def _page(page: Callable[[], str]) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 import drawing
 import generate_docs
+import module_map
 import pictures
 import requirements
 from lace.interlace.phases import TRANSITIONS, Occasion, Phase, Phases
@@ -81,3 +82,16 @@ def test_pictures_use_no_other_colours_and_load_nothing() -> None:
         assert set(re.findall(r"#[0-9a-f]{6}", text)) <= known, name
         assert not re.search(r"href|url\((?!#)|<script|<image", text), name
         ET.fromstring(text)  # noqa: S314 (our own text)
+
+
+def test_the_map_has_every_module_once() -> None:
+    listed = re.findall(r"^\| `(lace\.[\w.]+)` \|", module_map.module_page(), flags=re.MULTILINE)
+    there = {
+        ".".join(path.relative_to(module_map.SOURCE.parent).with_suffix("").parts)
+        for path in module_map.SOURCE.rglob("*.py")
+    }
+    packages = {name.removesuffix(".__init__") for name in there} - {"lace"}
+    assert sorted(listed) == sorted(packages)
+    rows = [name for row in module_map.rows() for name in row]
+    table = re.findall(r"^\| `(\w+)` \|", module_map.contributing(), flags=re.MULTILINE)
+    assert table == rows
