@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import csv
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,8 +34,12 @@ def named_by_tests() -> dict[str, list[str]]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                name = f"{path.relative_to(TESTS).as_posix()}::{function.name}"
                 for id in _ids(function):
-                    found[id].append(f"{path.relative_to(TESTS).as_posix()}::{function.name}")
+                    found[id].append(name)
+                for case, ids in _cases(function, tree):
+                    for id in ids:
+                        found[id].append(f"{name}[{case}]")
     return found
 
 
@@ -50,3 +55,23 @@ def _ids(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
         if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.req":
             ids += [ast.literal_eval(argument) for argument in decorator.args]
     return ids
+
+
+def _cases(
+    function: ast.FunctionDef | ast.AsyncFunctionDef, tree: ast.Module
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the cases of a test that name requirements: ``showing(cases, TABLE)``, with the ids."""
+    tables = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for decorator in function.decorator_list:
+        for call in ast.walk(decorator):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "showing":
+                shows = call.args[1]
+                assert isinstance(shows, ast.Name), "showing needs the name of a table"
+                for case, ids in ast.literal_eval(tables[shows.id]).items():
+                    yield case, ids.split()

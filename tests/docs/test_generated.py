@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -15,6 +16,8 @@ import module_map
 import pictures
 import requirements
 from lace.interlace.phases import TRANSITIONS, Occasion, Phase, Phases
+
+_MOST_IDS = 7
 
 
 def test_no_page_is_stale() -> None:
@@ -32,6 +35,23 @@ def test_an_unknown_id_or_a_stale_page_would_be_seen(
     monkeypatch.setattr(requirements, "TESTS", tmp_path)
     assert requirements.unknown_ids() == ["999-NO-01"]
     assert "conformance.md" in generate_docs.stale_pages()
+
+
+def test_a_test_of_many_cases_leaves_many_ids_to_its_cases() -> None:
+    """One mark with thirty ids says nothing of which case shows what."""
+    for path in requirements.TESTS.rglob("test_*.py"):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef) and "parametrize" in "".join(
+                map(ast.unparse, function.decorator_list)
+            ):
+                assert len(requirements._ids(function)) <= _MOST_IDS, (path.name, function.name)
+
+
+def test_cases_name_requirements_too() -> None:
+    named = requirements.named_by_tests()
+    assert named["030-CARD-04"] == [
+        "contract/test_evaluator.py::test_cases[a repeated local variable]"
+    ]
 
 
 def test_the_list_is_whole_and_ids_are_unique() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lacegrams import derive
+from showing import showing
 
 from lace import b64a
 from lace.datalog.builtins import integer_compare, integer_key, text_compare, text_shape
@@ -108,46 +109,76 @@ def test_digest_text_orders_as_digests() -> None:
 FAMILY = "👩\u200d👧"
 
 
-@pytest.mark.req(
-    "030-TXT-04", "030-TXT-05", "030-TXT-06", "030-TXT-07", "030-TXT-08", "030-TXT-09",
-    "030-TXT-10", "030-TXT-11", "030-TXT-12", "030-TXT-13", "030-TXT-14", "030-TXT-15",
-    "030-TXT-16", "030-TXT-17", "030-TXT-18", "030-TXT-19", "030-TXT-20",
-)  # fmt: skip
+SHAPES = {
+    "case counts": ("links/a", "Links/", "", "", False),
+    "a prefix": ("links/a", "links/", "", "", True),
+    "shorter than the prefix": ("link", "links/", "", "", False),
+    "a suffix": ("a.json", "", "", ".json", True),
+    "shorter than the suffix": ("a.jso", "", "", ".json", False),
+    "prefix and suffix": ("links/a.md", "links/", "", ".md", True),
+    "nothing between prefix and suffix": ("links/.md", "links/", "", ".md", True),
+    "prefix and suffix overlap": ("aba", "ab", "", "ba", False),
+    "prefix and suffix meet": ("abba", "ab", "", "ba", True),
+    "one letter for both": ("a", "a", "", "a", False),
+    "two letters for both": ("aa", "a", "", "a", True),
+    "nothing at all": ("", "", "", "", True),
+    "anything": ("x", "", "", "", True),
+    "the prefix itself": ("links/", "links/", "", "", True),
+    "a segment up to a slash": ("links/bob/msg", "links/", "./", "msg", True),
+    "a segment up to a dot": ("links/bob.msg", "links/", "./", "msg", True),
+    "no delimiter": ("links/msg", "links/", "./", "msg", False),
+    "two segments": ("links/bob/alice/msg", "links/", "./", "msg", False),
+    "the first delimiter counts": ("a/b/c", "", "/", "c", False),
+    "a delimiter after the start": ("links/.msg", "links/", "./", "msg", False),
+    "a delimiter at the start": ("/msg", "", "/", "msg", False),
+    "delimiters in the start": ("a/b/c/d", "a/b/", "/", "d", True),
+    "delimiters in the end": ("x/y/z", "", "/", "y/z", True),
+    "a delimiter at the end": ("links/bob/", "links/", "/", "", True),
+    "more after the delimiter": ("links/bob/x", "links/", "/", "", False),
+    "no delimiter and no end": ("links/bob", "links/", "/", "", False),
+    "a delimiter named twice": ("links/bob/msg", "links/", "//", "msg", True),
+    "a delimiter named twice and not there": ("links/msg", "links/", "//", "msg", False),
+    "half of another letter": ("aèb", "", "é", "b", False),
+    "a letter beyond the first plane": ("a😀b", "", "😀", "b", True),
+    "inside a cluster": (FAMILY, "", "\u200d", "👧", True),
+}
+SHAPES_SHOW = {
+    "case counts": "030-TXT-04",
+    "a prefix": "030-TXT-05",
+    "shorter than the prefix": "030-TXT-05",
+    "a suffix": "030-TXT-06",
+    "shorter than the suffix": "030-TXT-06",
+    "prefix and suffix": "030-TXT-07",
+    "nothing between prefix and suffix": "030-TXT-07",
+    "prefix and suffix overlap": "030-TXT-08",
+    "prefix and suffix meet": "030-TXT-08",
+    "one letter for both": "030-TXT-08",
+    "two letters for both": "030-TXT-08",
+    "nothing at all": "030-TXT-09",
+    "anything": "030-TXT-09",
+    "the prefix itself": "030-TXT-10",
+    "a segment up to a slash": "030-TXT-11",
+    "a segment up to a dot": "030-TXT-11",
+    "no delimiter": "030-TXT-12",
+    "two segments": "030-TXT-13",
+    "the first delimiter counts": "030-TXT-13",
+    "a delimiter after the start": "030-TXT-14",
+    "a delimiter at the start": "030-TXT-14",
+    "delimiters in the start": "030-TXT-15",
+    "delimiters in the end": "030-TXT-16",
+    "a delimiter at the end": "030-TXT-17",
+    "more after the delimiter": "030-TXT-17",
+    "no delimiter and no end": "030-TXT-12 030-TXT-17",
+    "a delimiter named twice": "030-TXT-18",
+    "a delimiter named twice and not there": "030-TXT-18",
+    "half of another letter": "030-TXT-19",
+    "a letter beyond the first plane": "030-TXT-19",
+    "inside a cluster": "030-TXT-20",
+}
+
+
 @pytest.mark.parametrize(
-    ("text", "start", "delimiters", "end", "expected"),
-    [
-        ("links/a", "Links/", "", "", False),
-        ("links/a", "links/", "", "", True),
-        ("link", "links/", "", "", False),
-        ("a.json", "", "", ".json", True),
-        ("a.jso", "", "", ".json", False),
-        ("links/a.md", "links/", "", ".md", True),
-        ("links/.md", "links/", "", ".md", True),
-        ("aba", "ab", "", "ba", False),
-        ("abba", "ab", "", "ba", True),
-        ("a", "a", "", "a", False),
-        ("aa", "a", "", "a", True),
-        ("", "", "", "", True),
-        ("x", "", "", "", True),
-        ("links/", "links/", "", "", True),
-        ("links/bob/msg", "links/", "./", "msg", True),
-        ("links/bob.msg", "links/", "./", "msg", True),
-        ("links/msg", "links/", "./", "msg", False),
-        ("links/bob/alice/msg", "links/", "./", "msg", False),
-        ("a/b/c", "", "/", "c", False),
-        ("links/.msg", "links/", "./", "msg", False),
-        ("/msg", "", "/", "msg", False),
-        ("a/b/c/d", "a/b/", "/", "d", True),
-        ("x/y/z", "", "/", "y/z", True),
-        ("links/bob/", "links/", "/", "", True),
-        ("links/bob/x", "links/", "/", "", False),
-        ("links/bob", "links/", "/", "", False),
-        ("links/bob/msg", "links/", "//", "msg", True),
-        ("links/msg", "links/", "//", "msg", False),
-        ("aèb", "", "é", "b", False),
-        ("a😀b", "", "😀", "b", True),
-        (FAMILY, "", "\u200d", "👧", True),
-    ],
+    ("text", "start", "delimiters", "end", "expected"), showing(SHAPES, SHAPES_SHOW)
 )
 def test_text_shape(text: str, start: str, delimiters: str, end: str, expected: bool) -> None:
     assert text_shape(text, start, delimiters, end) is expected

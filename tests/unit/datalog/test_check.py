@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from lacegrams import codes, derive, run
+from showing import showing
 
 from lace.datalog.ast import Predicate
 from lace.datalog.roles import Role
@@ -15,33 +16,52 @@ UNSAFE = [Code.LACEGRAM_UNSAFE]
 ANONYMOUS = [Code.LACEGRAM_ANONYMOUS]
 
 
-@pytest.mark.req(
-    "030-SAFE-01", "030-SAFE-02", "030-SAFE-03", "030-SAFE-04", "030-SAFE-05", "030-SAFE-07",
-    "030-SAFE-08", "030-SAFE-10", "030-TXT-01", "030-CARD-12",
-)  # fmt: skip
+UNSAFE_RULES = {
+    "A(P,V) :- Field(P,'Group',_,'u').": UNSAFE,
+    "A(_) :- Have(P).": ANONYMOUS,
+    "A(P) :- Have(P), X != 'a'.": UNSAFE,
+    "A(P) :- Have(P), IntCompare(X,'<','1').": UNSAFE,
+    "A(P) :- Have(P), LexCompare('a','<',X).": UNSAFE,
+    "A(P) :- Have(P), TextShape(P,'a','',X).": UNSAFE,
+    "A(K) :- TextShape(K,'a','','').": UNSAFE * 2,
+    "A(P) :- Have(P), _ != 'a'.": ANONYMOUS,
+    "A(P) :- Have(P), TextShape(_,'a','','').": ANONYMOUS,
+    "A(P) :- Have(P), IntCompare(_,'<','1').": ANONYMOUS,
+    "A(P) :- Have(P), LexCompare('a','<',_).": ANONYMOUS,
+    "A(P) :- Have(P), Cardinality(B(P),'<',_).": ANONYMOUS,
+    "A(P) :- Have(P), not B(P,Z).": UNSAFE,
+    "A(Q) :- Have(P), Cardinality(B(Q),'>','0').": UNSAFE * 2,
+    "A(P) :- Have(P), Cardinality(B(P,Q),'>','0'), Q != 'x'.": UNSAFE * 2,
+    "A(P) :- Have(P), Cardinality(B(P),'>',N).": UNSAFE,
+    "A(P) :- Have(P), Cardinality(B(Q),'>','0'), not C(Q).": UNSAFE * 2,
+    "A(P) :- Have(P), Cardinality(B(Q),'>','0'), Cardinality(C(Q),'>','0').": UNSAFE * 2,
+    "A(X) :- true, LexCompare(X,'>','a').": UNSAFE * 2,
+}
+UNSAFE_SHOW = {
+    "A(P,V) :- Field(P,'Group',_,'u').": "030-SAFE-01",
+    "A(_) :- Have(P).": "030-SAFE-02",
+    "A(P) :- Have(P), X != 'a'.": "030-SAFE-03",
+    "A(P) :- Have(P), IntCompare(X,'<','1').": "030-SAFE-03",
+    "A(P) :- Have(P), LexCompare('a','<',X).": "030-SAFE-03",
+    "A(P) :- Have(P), TextShape(P,'a','',X).": "030-SAFE-03",
+    "A(K) :- TextShape(K,'a','','').": "030-TXT-01 030-SAFE-03",
+    "A(P) :- Have(P), _ != 'a'.": "030-SAFE-04",
+    "A(P) :- Have(P), TextShape(_,'a','','').": "030-SAFE-04",
+    "A(P) :- Have(P), IntCompare(_,'<','1').": "030-SAFE-04",
+    "A(P) :- Have(P), LexCompare('a','<',_).": "030-SAFE-04",
+    "A(P) :- Have(P), not B(P,Z).": "030-SAFE-05",
+    "A(Q) :- Have(P), Cardinality(B(Q),'>','0').": "030-SAFE-07",
+    "A(P) :- Have(P), Cardinality(B(P,Q),'>','0'), Q != 'x'.": "030-SAFE-08",
+    "A(P) :- Have(P), Cardinality(B(P),'>',N).": "030-CARD-12",
+    "A(P) :- Have(P), Cardinality(B(Q),'>','0'), not C(Q).": "030-SAFE-08",
+    "A(P) :- Have(P), Cardinality(B(Q),'>','0'), Cardinality(C(Q),'>','0').": "030-SAFE-08",
+    "A(X) :- true, LexCompare(X,'>','a').": "030-SAFE-10",
+}
+
+
 @pytest.mark.parametrize(
     ("rule", "expected"),
-    [
-        ("A(P,V) :- Field(P,'Group',_,'u').", UNSAFE),
-        ("A(_) :- Have(P).", ANONYMOUS),
-        ("A(P) :- Have(P), X != 'a'.", UNSAFE),
-        ("A(P) :- Have(P), IntCompare(X,'<','1').", UNSAFE),
-        ("A(P) :- Have(P), LexCompare('a','<',X).", UNSAFE),
-        ("A(P) :- Have(P), TextShape(P,'a','',X).", UNSAFE),
-        ("A(K) :- TextShape(K,'a','','').", UNSAFE * 2),
-        ("A(P) :- Have(P), _ != 'a'.", ANONYMOUS),
-        ("A(P) :- Have(P), TextShape(_,'a','','').", ANONYMOUS),
-        ("A(P) :- Have(P), IntCompare(_,'<','1').", ANONYMOUS),
-        ("A(P) :- Have(P), LexCompare('a','<',_).", ANONYMOUS),
-        ("A(P) :- Have(P), Cardinality(B(P),'<',_).", ANONYMOUS),
-        ("A(P) :- Have(P), not B(P,Z).", UNSAFE),
-        ("A(Q) :- Have(P), Cardinality(B(Q),'>','0').", UNSAFE * 2),
-        ("A(P) :- Have(P), Cardinality(B(P,Q),'>','0'), Q != 'x'.", UNSAFE * 2),
-        ("A(P) :- Have(P), Cardinality(B(P),'>',N).", UNSAFE),
-        ("A(P) :- Have(P), Cardinality(B(Q),'>','0'), not C(Q).", UNSAFE * 2),
-        ("A(P) :- Have(P), Cardinality(B(Q),'>','0'), Cardinality(C(Q),'>','0').", UNSAFE * 2),
-        ("A(X) :- true, LexCompare(X,'>','a').", UNSAFE * 2),
-    ],
+    showing({rule: (rule, expected) for rule, expected in UNSAFE_RULES.items()}, UNSAFE_SHOW),
 )
 def test_unsafe_rules(rule: str, expected: list[Code]) -> None:
     assert codes(rule) == expected
