@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -294,3 +296,37 @@ def test_lists_and_the_matrix(tmp_path: Path) -> None:
         "| another plan | yes, says x.y | - |",
         "| lies | not reached | - |",
     ]
+
+
+def test_the_kit_listens_and_lets_others_connect(tmp_path: Path) -> None:
+    kind = "another plan"
+    arguments = ("hostile", "tcp:127.0.0.1:0", "--listen", "--select", PLACE, "--kind", kind)
+    command = [sys.executable, "-m", "lace", "plumb", *arguments]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    ) as listening:
+        assert listening.stderr is not None
+        assert listening.stdout is not None
+        address = parse_address(
+            listening.stderr.readline().decode().removeprefix("listening at ").strip()
+        )
+        near = Client(store=store_of([]), module=selector(PLACE), exposure=SHOWN)
+        wrong, right = (within(near.sync(address)) for _ in range(2))
+        found = objects(listening.stdout.read())
+    assert isinstance(wrong, m.Aborted)
+    assert isinstance(right, m.Closed)
+    assert [(line["kind"], line["ok"]) for line in found] == [
+        (kind, True),
+        ("an honest contact", True),
+    ]
+    assert listening.returncode == 0
+
+
+def test_a_peer_that_says_nothing_is_not_waited_for_for_ever() -> None:
+    async def work() -> list[Finding]:
+        near, _far = memory_streams()
+        return await Player(seeded(SEED), 1, patience=1).meet(near, "tcp:kit:1")
+
+    found = within(work())
+    assert found[0]["code"] == "interlace.timeout"
+    assert "end" in wrong(found)
