@@ -18,7 +18,7 @@ from lace.interlace import messages as m
 from lace.interlace import phases as table
 from lace.interlace.negotiate import CAPABILITIES, WIRE_LIMITS
 from lace.limits import DEFAULT_LIMITS, Limits
-from lace.serving import server
+from lace.serving.events import EVENTS
 from lace.vocabulary import VOCABULARY, WIRE_FACTS, Kind
 
 SOURCE: Final = Path(lace.__file__).parent
@@ -79,15 +79,6 @@ def domains_in_source() -> set[str]:
                 if "\n\n" not in text:  # a docstring speaks of them, it is none
                     found.update(_DOMAIN.findall(text))
     return found
-
-
-def logged() -> dict[str, str]:
-    """Return the lines of a server's log, each with its level."""
-    source = inspect.getsource(server) + inspect.getsource(serve)
-    names = set(re.findall(r'_note\(\s*"([a-z-]+)"|"event": "([a-z-]+)"', source))
-    names |= {(found, "") for found in re.findall(r'_ended\(\w+, "([a-z-]+)"', source)}
-    levels = serve._LEVEL_OF  # noqa: SLF001  (this page is about it)
-    return {name: levels.get(name, "info") for one in sorted(names) for name in one if name}
 
 
 def tables() -> str:
@@ -164,10 +155,12 @@ def _lines() -> Iterator[str]:
         "",
         "`lace serve` writes one JSON object a line; `event` is one of these.",
         "",
-        "| Event | Level |",
-        "|---|---|",
+        "| Event | Level | Meaning |",
+        "|---|---|---|",
     )
-    yield from (f"| `{name}` | {level} |" for name, level in logged().items())
+    levels = serve._LEVEL_OF  # noqa: SLF001  (this table is about it)
+    for name, meaning in EVENTS.items():
+        yield f"| `{name}` | {levels.get(name, 'info')} | {meaning} |"
 
 
 _EVENTS: Final[dict[type, str]] = {

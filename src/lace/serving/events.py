@@ -8,6 +8,7 @@ from typing import Final
 EVENTS: Final[Mapping[str, str]] = {
     "listening": "The server takes connections at this address, with the port that it really has.",
     "metrics": "Metrics can be fetched at this address.",
+    "watch": "Exchanges can be looked at here while they happen, by whoever has the token.",
     "strangers": "What anyone who connects may read, or may write. Told once each, at the start.",
     "identity": "What a proven identity is worth over these transports.",
     "warning": "Something in the settings is probably not what was meant.",
