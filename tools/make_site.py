@@ -53,13 +53,13 @@ def follow() -> None:
 
 def serve(port: int) -> int:
     """Show the site on this machine, and on no other, until Ctrl-C."""
-    tell(build())
     handler = functools.partial(SimpleHTTPRequestHandler, directory=str(SITE))
     try:
         server = ThreadingHTTPServer(("127.0.0.1", port), handler)
-    except OSError as error:
-        print(f"port {port}: {error.strerror}. Choose another: make site-serve SITE_PORT=8001")
+    except (OSError, OverflowError) as error:
+        print(f"port {port}: {error}. Choose another: make site-serve SITE_PORT=8001")
         return 1
+    tell(build())
     threading.Thread(target=follow, daemon=True).start()
     print(f"http://127.0.0.1:{server.server_port}/ (end with Ctrl-C)", flush=True)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
@@ -114,3 +115,14 @@ def test_the_glossary_has_each_word_once_and_in_order() -> None:
     words = re.findall(r"^\| ([\w ]+) \| \S", page, flags=re.MULTILINE)[1:]
     assert len(words) >= 40
     assert words == sorted(set(words), key=str.lower)
+
+
+def test_a_port_that_cannot_be_had_is_said_before_anything_is_built(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        for port in (taken.getsockname()[1], 99_999):
+            assert make_site.serve(port) == 1
+            assert "SITE_PORT" in capsys.readouterr().out
