@@ -7,7 +7,7 @@ import importlib
 import inspect
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from types import ModuleType
 from typing import Final, get_args
@@ -20,6 +20,7 @@ from lace.datalog.builtins import MEANINGS
 from lace.errors import Code
 from lace.ids import Verifier
 from lace.interlace import messages as m
+from lace.lake.tally import RUN_METRICS, STREAM_METRICS
 from lace.policy.plan import PlanId
 from lace.serving.events import EVENTS
 from lace.serving.metrics import METRICS
@@ -179,8 +180,18 @@ def metrics() -> str:
         "| Metric | Kind | What it counts |",
         "|---|---|---|",
     ]
-    lines += [f"| `{name}` | {kind} | {cell(help)} |" for name, (kind, help) in METRICS.items()]
+    lines += _metric_rows(METRICS)
+    for title, known in (
+        ("`lace lake stream --metrics PORT` answers in the same way:", STREAM_METRICS),
+        ("`lace lake run --metrics-file FILE` writes at the end of a run:", RUN_METRICS),
+    ):
+        lines += ["", title, "", "| Metric | Kind | What it counts |", "|---|---|---|"]
+        lines += _metric_rows(known)
     return "\n".join(lines) + "\n"
+
+
+def _metric_rows(known: Mapping[str, tuple[str, str]]) -> list[str]:
+    return [f"| `{name}` | {kind} | {cell(help)} |" for name, (kind, help) in known.items()]
 
 
 # --- the Python API -------------------------------------------------------------------------------

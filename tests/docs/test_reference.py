@@ -13,6 +13,7 @@ import reference_pages
 from lace.cli.serve import _LEVEL_OF
 from lace.datalog.ast import BUILTINS
 from lace.datalog.builtins import MEANINGS
+from lace.lake.tally import RUN_METRICS, STREAM_METRICS
 from lace.serving.events import EVENTS
 from lace.serving.metrics import METRICS
 from lace.settings import PeerSettings, Settings
@@ -57,7 +58,8 @@ def test_every_built_in_and_predicate_is_there() -> None:
 
 def test_every_metric_is_there() -> None:
     page = reference_pages.metrics()
-    assert re.findall(r"^\| `(\w+)`", page, flags=re.MULTILINE) == list(METRICS)
+    every = [*METRICS, *STREAM_METRICS, *RUN_METRICS]
+    assert re.findall(r"^\| `(\w+)`", page, flags=re.MULTILINE) == every
 
 
 def test_every_public_name_is_there_once_and_says_something() -> None:

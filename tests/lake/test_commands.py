@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -166,8 +167,17 @@ def test_into_a_store_and_back(command: Command, tmp_path: Path) -> None:
     (tmp_path / "b.records").rename(tmp_path / "in" / "b.records")
     again = ("lake", "stream", "y.lake", "in", "--checkpoint", "c", "--once")
     code, out, _ = command(*again)
-    assert (code, out) == (0, f"batch 0: {len(RECORDS) - 30} new, 0 duplicates, 0 put aside\n")
+    line, _, rate = out.rpartition(", ")
+    assert (code, line) == (0, f"batch 0: {len(RECORDS) - 30} new, 0 duplicates, 0 put aside")
+    assert re.fullmatch(r"[\d,]+ a second\n", rate)
     assert command(*again)[:2] == (0, "")
+    other = ("lake", "stream", "z.lake", "in", "--checkpoint", "d", "--once")
+    code, out, err = command(*other, "--json", "--metrics", "0")
+    told = json.loads(out)
+    assert (told["event"], told["batch"], told["version"]) == ("batch", 0, 1)
+    assert (told["records"], told["duplicates"]) == (len(RECORDS) - 30, 0)
+    assert told["rows_per_second"] > 0
+    assert "metrics at http://127.0.0.1:" in err
     code, out, _ = command("lake", "reconcile", "phone.db", "y.lake", PREFIX, "--list")
     lines = out.splitlines()
     lacking = [int(line.rsplit(" ", 1)[1]) for line in lines[:2]]

@@ -14,11 +14,12 @@ from lace.lake import ingest as ingest_module
 from lace.lake import stream as stream_module
 from lace.lake.bundle import survey
 from lace.lake.export import export_bundles, export_to_store
+from lace.lake.forget import forget
 from lace.lake.ingest import StepResult, ingest
 from lace.lake.jobs import job
 from lace.lake.reconcile import Difference, Reconciliation, open_sides, write_back
 from lace.lake.select import select
-from lace.lake.stream import LakeStream
+from lace.lake.stream import Batch, LakeStream
 from lace.lake.tables import Lake
 from lace.record.model import Record
 from lace.record.split import Frame, split_records
@@ -112,6 +113,8 @@ def test_two_lakes_end_up_with_what_either_selects(spark: SparkSession, tmp_path
         moved = both.transfer()
         assert moved.right_lacks == 4
         assert both.difference() == Difference(left_lacks=0, right_lacks=0)
+        forget(b.lake, [grants[0].hash])
+        assert both.difference() == Difference(left_lacks=0, right_lacks=0)
     assert hashes(left) == {r.hash for r in grants} | expected
 
 
@@ -152,11 +155,11 @@ def test_a_stream_takes_each_bundle_once_and_resumes(spark: SparkSession, tmp_pa
     folder, checkpoint = tmp_path / "in", str(tmp_path / "checkpoint")
     folder.mkdir()
     lake = lake_of(spark, tmp_path / "lake", [])
-    batches: list[tuple[int, StepResult]] = []
+    batches: list[Batch] = []
 
     def run() -> None:
         made = LakeStream(lake, str(folder), checkpoint, bundles_per_batch=2,
-                          on_batch=lambda *batch: batches.append(batch))  # fmt: skip
+                          on_batch=batches.append)  # fmt: skip
         made.start()
         assert made.wait(120)
 
@@ -165,13 +168,13 @@ def test_a_stream_takes_each_bundle_once_and_resumes(spark: SparkSession, tmp_pa
     write_bundle(folder / "d.records", RECORDS[60:61])
     run()
     assert hashes(lake) == {r.hash for r in RECORDS[:61]}
-    assert [number for number, _ in batches] == [0, 1]
+    assert [batch.number for batch in batches] == [0, 1]
     write_bundle(folder / "a.records", RECORDS[61:])  # sorts before what was read, and is not lost
     (folder / "e.records").write_bytes(b"nonsense")
     run()
     assert hashes(lake) == {r.hash for r in RECORDS}
     assert lake.quarantine().count() == 1
-    assert sum(result.records for _, result in batches) == len(RECORDS)
+    assert sum(batch.result.records for batch in batches) == len(RECORDS)
     before = lake.snapshot().version.number
     run()
     assert lake.snapshot().version.number == before

@@ -130,8 +130,18 @@ def test_the_command_reports_and_says_what_was_put_aside(
     assert entries[0]["wrote"]["records"] == 10
     assert entries[0]["put_aside"] == 1
     assert entries[1]["read"]["lake"] == [None, entries[0]["wrote"]["lake"][1]]
-    assert run_lace(["lake", "run"]) == 0
+    assert all(entry["seconds"] >= 0 for entry in entries)
+    assert run_lace(["lake", "run", "--metrics-file", "run.prom"]) == 0
     assert {line.split()[0] for line in capfd.readouterr().out.splitlines()} == {"as"}
+    told = (home / "run.prom").read_text()
+    assert 'lace_lake_step_changed{step="maintain"} 0\n' in told
+    assert "lace_lake_run_failed 0\n" in told
+    (home / "incoming/a.records").unlink()
+    (home / "incoming").rmdir()
+    (home / "more/b.records").unlink()
+    assert run_lace(["lake", "run", "--metrics-file", "run.prom"]) != 0
+    assert "lace_lake_run_failed 1\n" in (home / "run.prom").read_text()
+    assert not (home / "run.prom.new").exists()
     assert run_lace(["lake", "run", "none.toml"]) == 1
 
 

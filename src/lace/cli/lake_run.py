@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,10 @@ from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, progress, spark_options
 from lace.cli.output import echo
 from lace.cli.render import print_json
+from lace.clock import seconds_now
+
+if TYPE_CHECKING:
+    from lace.lake.pipeline import Done
 
 
 @click.command("run")
@@ -18,8 +23,15 @@ from lace.cli.render import print_json
 @click.option(
     "--check", is_flag=True, help="Read FILE, say what is wrong with it, and run nothing."
 )
+@click.option(
+    "--metrics-file",
+    metavar="FILE",
+    help="Write numbers for Prometheus at the end, for a collector that reads files.",
+)
 @spark_options
-def run_command(file: str, as_json: bool, check: bool, spark: Spark) -> int:
+def run_command(
+    file: str, as_json: bool, check: bool, metrics_file: str | None, spark: Spark
+) -> int:
     """Run the pipeline that FILE describes: sources, projections, exports, upkeep.
 
     Each step changes only what has to change, so that a run can be repeated at any time, and says
@@ -34,17 +46,27 @@ def run_command(file: str, as_json: bool, check: bool, spark: Spark) -> int:
 
     check_packages()
     from lace.lake.pipeline import load, run
+    from lace.lake.tally import run_metrics, write_metrics
 
     pipeline = load(Path(file))
     if check:
         return Exit.OK
-    put_aside = 0
-    session = spark.open()
-    with progress(session) as report:
-        for done in run(pipeline, session, report):
-            put_aside += done.put_aside
-            if as_json:
-                print_json(done.to_json())
-            else:
-                echo(f"{'done ' if done.changed else 'as is'} {done.step}")
+    steps: dict[str, tuple[Done, float]] = {}
+    failed = True
+    try:
+        session = spark.open()
+        with progress(session) as report:
+            begun = seconds_now()
+            for done in run(pipeline, session, report):
+                seconds, begun = seconds_now() - begun, seconds_now()
+                steps[done.step] = done, seconds
+                if as_json:
+                    print_json(done.to_json() | {"seconds": round(seconds, 3)})
+                else:
+                    echo(f"{'done ' if done.changed else 'as is'} {done.step}, {seconds:.1f} s")
+        failed = False
+    finally:
+        if metrics_file is not None:
+            write_metrics(run_metrics(steps, failed=failed), Path(metrics_file))
+    put_aside = sum(done.put_aside for done, _ in steps.values())
     return Exit.SOME_REJECTED if put_aside else Exit.OK

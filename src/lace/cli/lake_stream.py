@@ -14,14 +14,15 @@ from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, open_lake, spark_options
 from lace.cli.lake_peer import exchange_options, how_it_ended
 from lace.cli.output import echo
+from lace.cli.render import print_json
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
+from lace.serving.metrics import metrics_at
 from lace.settings import read_exposure, read_selector
 
 if TYPE_CHECKING:
-    from lace.lake.ingest import StepResult
     from lace.lake.peersource import LiveSource
-    from lace.lake.stream import LakeStream
+    from lace.lake.stream import Batch, LakeStream
 
 
 @click.command("stream")
@@ -30,10 +31,26 @@ if TYPE_CHECKING:
 @click.option("--checkpoint", required=True, metavar="FOLDER", help="Where it notes how far it is.")
 @click.option("--once", is_flag=True, help="Take what is there now, then end.")
 @click.option("--interval", default="10 seconds", show_default=True, help="How often to look.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each batch.")
+@click.option(
+    "--metrics",
+    "metrics_port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Answer Prometheus at http://127.0.0.1:PORT/metrics.",
+)
 @exchange_options(required=False, calls=True)
 @spark_options
 def stream_command(
-    name: str, source: str, checkpoint: str, once: bool, interval: str, spark: Spark, **peer: Any
+    name: str,
+    source: str,
+    checkpoint: str,
+    once: bool,
+    interval: str,
+    as_json: bool,
+    metrics_port: int | None,
+    spark: Spark,
+    **peer: Any,
 ) -> int:
     """Take records into LAKE as they come, each once, until Ctrl-C.
 
@@ -58,14 +75,24 @@ def stream_command(
         session = spark.open()
         opened = open_lake(name, session, create=True)
         from lace.lake.stream import LakeStream
+        from lace.lake.tally import StreamTally
+
+        tally = StreamTally(opened)
+        if metrics_port is not None:
+            port = stack.enter_context(metrics_at(tally.metrics, metrics_port))
+            echo(f"metrics at http://127.0.0.1:{port}/metrics", err=True)
+
+        def tell(batch: Batch) -> None:
+            entry = tally.take(batch)
+            print_json(entry) if as_json else echo(_line(batch))
 
         if made is None:
             Path(source).mkdir(parents=True, exist_ok=True) if "://" not in source else None
-            stream = LakeStream(opened, source, checkpoint, on_batch=_tell)
+            stream = LakeStream(opened, source, checkpoint, on_batch=tell)
             stream.check()
             return _run(stream, once, interval)
         stream = LakeStream(
-            opened, made.folder, checkpoint, on_batch=_tell, origin=str(made.address)
+            opened, made.folder, checkpoint, on_batch=tell, origin=str(made.address)
         )
         stream.check()
         return _run_live(stack.enter_context(made), stream, once, interval)
@@ -135,8 +162,9 @@ def _how_it_ended(ended: m.Closed | m.Aborted | None) -> int:
     return how_it_ended(ended)
 
 
-def _tell(number: int, result: StepResult) -> None:
-    echo(
-        f"batch {number}: {result.records:,} new, {result.duplicates:,} duplicates, "
-        f"{result.quarantined:,} put aside"
+def _line(batch: Batch) -> str:
+    result = batch.result
+    return (
+        f"batch {batch.number}: {result.records:,} new, {result.duplicates:,} duplicates, "
+        f"{result.quarantined:,} put aside, {batch.rate:,} a second"
     )

@@ -290,7 +290,7 @@ def _from_peer(lake: Lake, source: Source) -> Done:
         live.drain()
         stream = LakeStream(
             lake, live.folder, source.checkpoint, origin=str(live.address),
-            on_batch=lambda _number, result: results.append(result),
+            on_batch=lambda batch: results.append(batch.result),
         )  # fmt: skip
         stream.start()
         stream.wait()

@@ -22,8 +22,9 @@ from lace.lake.bundle import is_database
 from lace.lake.export import export_bundles, export_to_store, validated
 from lace.lake.ingest import ingest, run_step
 from lace.lake.jobs import job
+from lace.lake.rows import FORGOTTEN_SCHEMA
 from lace.lake.select import Selection, select
-from lace.lake.tables import Lake
+from lace.lake.tables import Lake, read_files
 from lace.lake.writing import write_found
 from lace.limits import DEFAULT_LIMITS
 from lace.recordstore.sqlite import SqliteStore
@@ -77,10 +78,16 @@ class Reconciliation:
         self._selections.clear()
 
     def lacking(self, here: SideOfTwo, there: SideOfTwo) -> DataFrame:
-        """Return the records that are selected there and not here, until ``close``."""
+        """Return the records that are selected there and not here, until ``close``.
+
+        What is forgotten here is not lacking.
+        """
         self._selections.append(select(there.lake.snapshot(), self.program))
         selected = self._selections[-1].records()
-        known = here.lake.snapshot().records.select("hash")
+        known = here.lake.snapshot().columns("hash")
+        gone = here.lake.forgotten_files()
+        if gone:
+            known = known.unionByName(read_files(here.lake.spark, gone, FORGOTTEN_SCHEMA))
         return selected.join(known, "hash", "left_anti")
 
     def difference(self) -> Difference:

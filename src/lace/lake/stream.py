@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from pyarrow import fs
 
+from lace.clock import seconds_now
 from lace.errors import Code, LakeError
 from lace.lake.ingest import StepResult, run_step
 from lace.lake.jobs import job
@@ -32,6 +33,22 @@ _FOR: Final = "lake.json"
 _MOST_BYTES: Final = 65536
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch that was committed."""
+
+    number: int
+    result: StepResult
+    seconds: float
+
+    @property
+    def rate(self) -> int:
+        """How many rows came a second, whatever became of them."""
+        done = self.result
+        rows = done.records + done.duplicates + done.repeated + done.forgotten + done.quarantined
+        return round(rows / max(self.seconds, 0.001))
+
+
 @dataclass(slots=True)
 class LakeStream:
     """A folder that flows into a lake."""
@@ -43,7 +60,7 @@ class LakeStream:
     bundles_per_batch: int = 100
     origin: str = ""
     """Where the bundles come from, if not from the folder itself."""
-    on_batch: Callable[[int, StepResult], None] = lambda _number, _result: None
+    on_batch: Callable[[Batch], None] = lambda _batch: None
     _query: StreamingQuery | None = field(default=None, init=False)
 
     def start(self, *, interval: str | None = None) -> None:
@@ -79,9 +96,9 @@ class LakeStream:
             return
         name = f"stream-{self._id()}"
         stage = partial(write_found, found)
-        self.on_batch(
-            number, run_step(self.lake, stage, work, number + 1, name, lambda _message: None)
-        )
+        begun = seconds_now()
+        result = run_step(self.lake, stage, work, number + 1, name, lambda _message: None)
+        self.on_batch(Batch(number, result, seconds_now() - begun))
 
     def _id(self) -> str:
         """Return what Spark calls this stream, as long as its checkpoint is there."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Final
 
 from lace.errors import Code, TransportError
@@ -50,27 +51,34 @@ class Metrics:
     """Numbers that only grow, and gauges that are looked at when asked for."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    gauges: dict[str, Callable[[], int]] = field(default_factory=dict)
+    gauges: dict[str, Callable[[], float]] = field(default_factory=dict)
+    known: Mapping[str, tuple[str, str]] = field(default_factory=lambda: METRICS)
+    """Kind and meaning of each name that is told."""
 
     def add(self, name: str, number: int = 1, **labels: str) -> None:
-        self.counts[_with_labels(name, labels)] += number
+        self.counts[with_labels(name, labels)] += number
 
     def text(self) -> str:
         """Return everything in the text form of Prometheus."""
         values = {name: gauge() for name, gauge in self.gauges.items()} | self.counts
         lines: list[str] = []
-        for name, (kind, help) in METRICS.items():
+        for name, (kind, help) in self.known.items():
             lines += [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
             found = sorted(key for key in values if key.partition("{")[0] == name)
             lines += [f"{key} {values[key]}" for key in found] or [f"{name} 0"]
         return "\n".join(lines) + "\n"
 
 
-def _with_labels(name: str, labels: dict[str, str]) -> str:
+def with_labels(name: str, labels: Mapping[str, str]) -> str:
+    """Return the name of a number that is one of several."""
     if not labels:
         return name
-    inside = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
+    inside = ",".join(f'{key}="{_escaped(value)}"' for key, value in sorted(labels.items()))
     return f"{name}{{{inside}}}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 async def serve_metrics(metrics: Metrics, port: int) -> asyncio.Server:
@@ -101,3 +109,23 @@ async def serve_metrics(metrics: Metrics, port: int) -> asyncio.Server:
         raise TransportError(
             f"cannot listen at 127.0.0.1:{port}: {error.strerror}", code=Code.TRANSPORT_LISTEN
         ) from None
+
+
+@contextmanager
+def metrics_at(metrics: Metrics, port: int) -> Iterator[int]:
+    """Answer on a port from a thread of its own while the block runs; gives the port."""
+    loop = asyncio.new_event_loop()
+    try:
+        server = loop.run_until_complete(serve_metrics(metrics, port))
+    except BaseException:
+        loop.close()
+        raise
+    thread = Thread(target=loop.run_forever, name="metrics", daemon=True)
+    thread.start()
+    try:
+        yield int(server.sockets[0].getsockname()[1])
+    finally:
+        loop.call_soon_threadsafe(server.close)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
