@@ -30,6 +30,7 @@ TABS = (
     "watches",
     "what-if",
     "compare",
+    "graph",
     "problems",
     "scenario",
 )
@@ -1185,6 +1186,41 @@ def test_it_works_at_double_size_and_on_a_small_screen(page: Page, link: str) ->
         )
         page.locator("#step-back").click()
         expect(page.locator("#sentence")).to_be_visible()
+
+
+def test_the_graph_leads_from_grants_to_what_they_speak_for(page: Page, link: str) -> None:
+    open_page(page, link, "#s=notes-room&scene=0&step=0&tab=graph")
+    edges = page.locator(".graph .edges li")
+    expect(edges.filter(has_text="grant-bob names (Member) key bob")).to_have_count(1)
+    expect(edges.filter(has_text="speaks for")).to_have_count(0)  # nothing was decided yet
+    page.keyboard.press("End")
+    expect(edges.filter(has_text="grant-bob speaks for bob-note")).to_have_count(1)
+    expect(edges.filter(has_text="forged-grant speaks for")).to_have_count(0)
+    expect(page.locator(".graph .node.record")).to_have_count(6)
+    page.locator(".graph .node", has_text="mallory-note").click()
+    expect(page.locator(".why h3").first).to_have_text("Why mallory-note?")
+    open_page(page, link, "#s=published-wrapper&scene=0&step=0&tab=graph")
+    expect(page.locator(".graph .edges li", has_text="links to").first).to_be_visible()
+
+
+def test_two_policies_are_compared_with_the_run_that_was_kept(page: Page, link: str) -> None:
+    open_page(page, link, "#s=notes-room&scene=0&step=0&tab=compare")
+    page.locator("#keep-run").click()
+    expect(page.locator(".panel .empty")).to_contain_text("This run is kept")
+    text = dict(find_scenario("notes-room").scenario.rules)["room"]
+    fewer = text[: text.index('#:json {"label": "Notes by members')]
+    for rules in ("//notes-demo//notes//", fewer):
+        page.locator("#lace-1-rules").click()
+        put(page, "editor-1", rules)
+        page.locator("#apply-1").click()
+        page.locator("#lace-1-records").click()
+    expect(page.locator("#compare-with")).to_have_value("kept")
+    expect(page.locator("#compared")).to_contain_text("2 records no longer")
+    policies = page.locator(".policies")
+    expect(policies.locator("h4")).to_have_text("Rules of Alice")
+    expect(policies.locator(".bad")).to_have_count(2)
+    page.select_option("#compare-with", "previous")
+    expect(policies.locator(".good")).not_to_have_count(0)
 
 
 def test_long_names_stay_on_a_small_screen(page: Page, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import { onKey } from "./keys.js";
 import { CompareTab } from "./parts/compare.js";
 import { Help, Palette } from "./parts/dialogs.js";
 import { DisclosureTab } from "./parts/disclosure.js";
+import { GraphTab } from "./parts/graph.js";
 import { Header, Notice, Scrubber, Sentence, Story, setTheme } from "./parts/header.js";
 import { Lace, TableTools } from "./parts/lace.js";
 import { MessageTab } from "./parts/message.js";
@@ -26,7 +27,7 @@ const DAMAGED = "The link is damaged: what it carried cannot be read.";
 const TABS = [
   ["why", "Why", Why], ["message", "Message", MessageTab], ["record", "Record bytes", RecordTab], ["plan", "Plan", PlanTab],
   ["disclosure", "Disclosure", DisclosureTab], ["watches", "Watches", WatchesTab], ["what-if", "What if", WhatIfTab],
-  ["compare", "What changed", CompareTab],
+  ["compare", "What changed", CompareTab], ["graph", "Graph", GraphTab],
   ["problems", "Problems", ProblemsTab], ["scenario", "Scenario", ScenarioTab],
 ];
 

@@ -10,6 +10,8 @@ export const recording = signal(/** @type {Recording|null} */ (null));
 /** The run of the same scenario before this one, and the first one of it. */
 export const previous = signal(/** @type {Recording|null} */ (null));
 export const written = signal(/** @type {Recording|null} */ (null));
+/** A run that was kept to compare others with. */
+export const keptRun = signal(/** @type {Recording|null} */ (null));
 export const compareWith = signal("previous");
 export const sceneNumber = signal(0);
 /** How many steps of the scene have been taken: 0 is before the first one. */
@@ -387,6 +389,7 @@ export function show(made, at = {}) {
   batch(() => {
     if (!same) {
       previous.value = null;
+      keptRun.value = null;
       written.value = made;
     } else if (inputs(made) !== inputs(recording.value)) previous.value = recording.value;
     recording.value = made;

@@ -9,10 +9,14 @@ import { counted, named } from "./text.js";
 
 export function CompareTab() {
   const now = state.recording.value;
-  const other = state.compareWith.value === "written" ? state.written.value : state.previous.value;
+  const others = { written: state.written.value, kept: state.keptRun.value, previous: state.previous.value };
+  const other = others[/** @type {"written"|"kept"|"previous"} */ (state.compareWith.value)];
+  const keep = () => { state.keptRun.value = now; state.compareWith.value = "kept"; };
   if (!now || !other || other === now) {
-    return html`<div class="panel"><p class="empty">Run something that you changed: rules, a message, the
-      time, the whole text. Then this says what travels now and did not before, and why.</p></div>`;
+    return html`<div class="panel"><p class="empty">${other !== null && other === now
+      ? "This run is kept. Change rules, or take those of another policy, and run them: then this says what differs."
+      : "Run something that you changed: rules, a message, the time, the whole text. Then this says what travels now and did not before, and why."}</p>
+      <button type="button" id="keep-run" disabled=${!now || other === now} onClick=${keep}>Keep this run to compare with</button></div>`;
   }
   const mine = travels(now);
   const theirs = travels(other);
@@ -24,16 +28,35 @@ export function CompareTab() {
     <div class="panel compare">
       <label>Compared with <select id="compare-with" value=${state.compareWith.value} onChange=${choose}>
         <option value="previous">the run before</option>
-        <option value="written">the scenario as it was opened</option></select></label>
+        <option value="written">the scenario as it was opened</option>
+        ${state.keptRun.value ? html`<option value="kept">the run that was kept</option>` : null}</select></label>
+      <button type="button" id="keep-run" onClick=${keep}>Keep this run to compare with</button>
       <p id="compared">${fresh.length + gone.length
         ? `${counted(fresh.length, "record")} ${fresh.length === 1 ? "travels" : "travel"} now and did not, `
           + `${counted(gone.length, "record")} no longer.`
         : "The same records travel."} ${counted(same, "record")} as before.</p>
+      <${Policies} now=${now} other=${other} />
       <div class="pair">
         <article><h4>Travels now</h4><${Travels} list=${fresh} run=${other} word="Before" /></article>
         <article><h4>No longer travels</h4><${Travels} list=${gone} run=${now} word="Now" /></article>
       </div>
     </div>`;
+}
+
+/** The rules that only one of two runs has, by peer. @param {{now: Recording, other: Recording}} properties */
+function Policies({ now, other }) {
+  const lines = (/** @type {Recording} */ run, /** @type {string} */ id) => new Set(
+    run.scenario.peers.find((peer) => peer.id === id)?.checked.rules?.map((rule) => rule.line) ?? [],
+  );
+  return now.scenario.peers.map((peer) => {
+    const [mine, theirs] = [lines(now, peer.id), lines(other, peer.id)];
+    const fresh = [...mine].filter((line) => !theirs.has(line));
+    const gone = [...theirs].filter((line) => !mine.has(line));
+    if (!fresh.length && !gone.length) return null;
+    return html`<section class="policies"><h4>Rules of ${peer.title}</h4>
+      <ul>${gone.map((line) => html`<li><span class="bad">− only before</span> <code>${named(line)}</code></li>`)}
+        ${fresh.map((line) => html`<li><span class="good">+ only now</span> <code>${named(line)}</code></li>`)}</ul></section>`;
+  });
 }
 
 /** @param {{list: Travel[], run: Recording, word: string}} properties */
