@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 from lace import tai
+
+_THREAD: Final = getattr(time, "thread_time", time.monotonic)  # WebAssembly has no time of threads
 
 
 def unix_ms() -> int:
@@ -18,8 +21,8 @@ def tai_now() -> tai.Tai:
 
 
 def thread_seconds() -> float:
-    """Return how long this thread has computed."""
-    return time.thread_time()
+    """Return how long this thread has computed; in a page, how long it has run."""
+    return _THREAD()
 
 
 def seconds_now() -> float:
