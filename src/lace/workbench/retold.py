@@ -9,6 +9,7 @@ be found in what is there, the journal's word stands and says so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -45,6 +46,8 @@ _ANSWERS: Final = (
 )  # fmt: skip
 _OUTGOING: Final = (m.SendModule, m.SendFacts, m.SendRecord, m.EndPhase)
 _MOST_STEPS: Final = 20_000
+# What a machine meets where a file says something of another type than any engine would.
+_NONSENSE: Final = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 Json = dict[str, Any]
 
@@ -54,7 +57,14 @@ def retold(
     people: Mapping[str, str] | None = None,
 ) -> Json:  # fmt: skip
     """Return the recording of a journal; ``lace`` is the one that kept it, for its reasons."""
-    return _Retelling(_heard(lines), title, lace, dict(people or {})).record()
+    try:
+        return _Retelling(_heard(lines), title, lace, dict(people or {})).record()
+    except LaceError:
+        raise
+    except _NONSENSE:
+        raise EncodingError(
+            "the journal holds something that no engine writes", code=Code.JOURNAL_MALFORMED
+        ) from None
 
 
 # --- what the journal says ---
@@ -105,7 +115,12 @@ def _heard(lines: Iterable[str]) -> _Heard:
                 heard.note = f"The journal goes on after {_MOST_STEPS:,} lines."
                 break
             before = machine.phase
-            effects = machine.receive(step.given, step.now)
+            try:
+                effects = machine.receive(step.given, step.now)
+            except _NONSENSE:
+                raise EncodingError(
+                    f"line {number + 1}: no engine writes this", code=Code.JOURNAL_MALFORMED
+                ) from None
             found = [encode(effect, whole=False) for effect in effects]
             _take(heard, step.given, step.now, before, machine.phase, effects, counts, raws)
             if found != step.effects:
@@ -324,7 +339,7 @@ class _Retelling:
                     continue
                 for _ in shadow.evaluate(asked):
                     pass
-            except LaceError:
+            except (LaceError, *_NONSENSE):
                 shadow.policy = None  # more than may be worked out: no reasons are better than some
         for answer in turn.answers:
             if isinstance(answer, m.Evaluated):
@@ -336,10 +351,12 @@ class _Retelling:
     def _built(self) -> Built:
         heard, side = self.heard, self.heard.side
         modules = {"here": side.module, "there": side.module}
+        rules = {"here": side.module.text, "there": ""}
         for turn in heard.turns:
             if isinstance(turn.given, m.PeerModule):
-                text = turn.given.content.decode("utf-8", "replace")
-                modules["there"] = module_from_text(text, Facet.SELECTOR)
+                rules["there"] = turn.given.content.decode("utf-8", "replace")
+                with suppress(LaceError):  # such rules end an exchange, and are shown as they came
+                    modules["there"] = module_from_text(rules["there"], Facet.SELECTOR)
         names = {"here": self._title(side.verifier, "This side"),
                  "there": self._title(heard.peer, "The other side")}  # fmt: skip
         verifiers = {"here": side.verifier, "there": heard.peer}
@@ -362,7 +379,7 @@ class _Retelling:
             peers=tuple(
                 PeerSpec(
                     id=id, title=names[id], key=id if verifiers[id] is not None else None,
-                    rules=modules[id].text, expose=(),
+                    rules=rules[id], expose=(),
                 )
                 for id in ("here", "there")
             ),

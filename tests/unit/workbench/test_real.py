@@ -162,7 +162,47 @@ def test_a_journal_that_breaks_off_is_shown_as_far_as_it_goes(laces: Path) -> No
     assert "From line 6 on this engine does something else" in story
 
 
+@pytest.mark.parametrize(
+    ("line", "path", "value"),
+    [(0, ("side", "index"), None), (0, ("side", "parameters", "answer_at_once"), "x"),
+     (4, ("input",), {"type": "PeerTuples", "facts": [["Hello"], []]}),
+     (4, ("input",), {"type": "PeerModule", "id": 1.5, "content": {"text": "x"}})],
+)  # fmt: skip
+def test_what_no_engine_writes_is_refused_or_shown_up_to_there(
+    laces: Path, line: int, path: tuple[str, ...], value: object
+) -> None:
+    run("sync", "bob", "--lace", "alice", "--journal", "j.jsonl")
+    lines = (laces / "j.jsonl").read_text().splitlines()
+    content = json.loads(lines[line])
+    place = content
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = value
+    lines[line] = json.dumps(content)
+    try:
+        recording = retelling.retold(lines, "j")
+    except EncodingError as error:
+        assert "no engine writes" in error.message or "line 1" in error.message
+    else:
+        assert fault_of(recording, ["shape", "Recording"], KNOWN) is None
+
+
 @pytest.mark.parametrize("lines", [[], ["{}"], ['{"journal": 99}'], ["nonsense"]])
 def test_what_is_no_journal_is_refused(lines: list[str]) -> None:
     with pytest.raises(EncodingError):
         retelling.retold(lines, "j")
+
+
+def test_rules_that_end_an_exchange_are_shown_as_they_came(laces: Path) -> None:
+    run("sync", "bob", "--lace", "alice", "--journal", "j.jsonl")
+    lines = (laces / "j.jsonl").read_text().splitlines()
+    for number, line in enumerate(lines):
+        step = json.loads(line)
+        if step.get("input", {}).get("type") == "PeerModule":
+            step["input"]["content"] = {"text": "no rules :-"}
+            lines[number] = json.dumps(step)
+    recording = retelling.retold(lines, "j")
+    there = next(peer for peer in recording["scenario"]["peers"] if peer["id"] == "there")
+    assert there["rules"] == "no rules :-"
+    assert there["checked"]["ok"] is False
+    assert fault_of(recording, ["shape", "Recording"], KNOWN) is None
