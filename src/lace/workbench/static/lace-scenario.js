@@ -1,9 +1,10 @@
 // <lace-scenario name="notes-room" scene="1" step="12">: a story of an exported workbench, in any
 // page. The workbench lies beside this file, or where the attribute page says. What stands between
-// the tags is shown where no script runs. This is no module, so that other servers' pages may use it.
+// the tags is shown where no script runs. This is no module: pages of other servers may use it.
 // @ts-check
 {
-  const HERE = /** @type {HTMLScriptElement|null} */ (document.currentScript)?.src ?? document.baseURI;
+  const script = /** @type {HTMLScriptElement|null} */ (document.currentScript);
+  const HERE = script?.src ?? document.baseURI;
   const HEIGHT = "36rem";
   const STYLE = new CSSStyleSheet();
   STYLE.replaceSync(`
@@ -55,7 +56,8 @@
         if (value !== null) wanted.set(part, value);
       }
       wanted.set("embed", "");
-      if (!["http:", "https:", "file:"].includes(page.protocol)) return "about:blank"; // runs nothing
+      // Any other address could run something in this page.
+      if (!["http:", "https:", "file:"].includes(page.protocol)) return "about:blank";
       page.hash = String(wanted);
       return page.href;
     }

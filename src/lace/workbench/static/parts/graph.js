@@ -25,35 +25,46 @@ export function GraphTab() {
   const chosen = state.selection.value?.hash;
   const width = Math.max(...[...places.values()].map((place) => place.x), 0) + NODE + 20;
   const height = Math.max(...[...places.values()].map((place) => place.y), 0) + HEIGHT + 10;
-  if (!nodes.size) return html`<div class="panel"><p class="empty">Nobody has a record here yet.</p></div>`;
+  if (!nodes.size) {
+    return html`<div class="panel"><p class="empty">Nobody has a record here yet.</p></div>`;
+  }
+  const lit = (/** @type {Edge} */ edge) => chosen === edge.from || chosen === edge.to;
   return html`
     <div class="panel graph">
-      <p class="quiet">Keys and records that either side has at this step. An arrow leads from a key to what
-        it signed, from a record to whom it names and what it links to, and from a record to those that
-        rules take because of it.${left ? ` ${counted(left, "node")} further away are left out; select a record to see what is around it.` : ""}</p>
-      <div class="scroll" tabindex="0" role="region" aria-label="Graph"><svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} aria-hidden="true">
-        ${found.map((edge) => html`<${Arrow} edge=${edge} places=${places} lit=${chosen === edge.from || chosen === edge.to} />`)}
-        ${[...nodes].map((id) => html`<${Node} key=${id} id=${id} place=${places.get(id)} chosen=${id === chosen} />`)}
-      </svg></div>
+      <p class="quiet">Keys and records that either side has at this step. An arrow leads from a key
+        to what it signed, from a record to whom it names and what it links to, and from a record to
+        those that rules take because of it. ${left ? `${counted(left, "node")} further away are `
+          + "left out; select a record to see what is around it." : ""}</p>
+      <div class="scroll" tabindex="0" role="region" aria-label="Graph">
+        <svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} aria-hidden="true">
+          ${found.map((edge) => html`<${Arrow} edge=${edge} places=${places} lit=${lit(edge)} />`)}
+          ${[...nodes].map((id) => html`
+            <${Node} key=${id} id=${id} place=${places.get(id)} chosen=${id === chosen} />`)}
+        </svg></div>
       <ul class="edges" aria-label="The same as a list">${found.map((edge) => html`
-        <li><${Name} id=${edge.from} /> ${WORDS[edge.kind]}${edge.label ? ` (${edge.label})` : ""} <${Name} id=${edge.to} /></li>`)}</ul>
+        <li><${Name} id=${edge.from} /> ${WORDS[edge.kind]}${edge.label ? ` (${edge.label})` : ""}
+          ${" "}<${Name} id=${edge.to} /></li>`)}</ul>
     </div>`;
 }
 
 /** @param {{id: string}} properties */
 function Name({ id }) {
   if (KEY.test(id)) return html`<span class="id" title=${id}>key ${nameOf(id)}</span>`;
-  return html`<button type="button" class="ref" title=${id} onClick=${() => state.selectRecord(id)}>${nameOf(id)}</button>`;
+  const select = () => state.selectRecord(id);
+  const name = nameOf(id);
+  return html`<button type="button" class="ref" title=${id} onClick=${select}>${name}</button>`;
 }
 
 /** @param {{id: string, place: {x: number, y: number}, chosen: boolean}} properties */
 function Node({ id, place, chosen }) {
   const isKey = KEY.test(id);
-  const text = nameOf(id);
+  const name = nameOf(id);
+  const text = `${isKey ? "key " : ""}${name.length > 20 ? `${name.slice(0, 19)}…` : name}`;
+  const classes = `node ${isKey ? "key" : "record"} ${chosen ? "chosen" : ""}`;
   return html`
-    <g class=${`node ${isKey ? "key" : "record"} ${chosen ? "chosen" : ""}`} onClick=${isKey ? undefined : () => state.selectRecord(id)}>
+    <g class=${classes} onClick=${isKey ? undefined : () => state.selectRecord(id)}>
       <rect x=${place.x} y=${place.y} width=${NODE} height="30" rx=${isKey ? 15 : 5} />
-      <text x=${place.x + NODE / 2} y=${place.y + 19} text-anchor="middle">${isKey ? "key " : ""}${text.length > 20 ? `${text.slice(0, 19)}…` : text}</text>
+      <text x=${place.x + NODE / 2} y=${place.y + 19} text-anchor="middle">${text}</text>
       <title>${id}</title>
     </g>`;
 }
@@ -66,7 +77,8 @@ function Arrow({ edge, places, lit }) {
   const on = b.x > a.x;
   const [x1, y1] = [a.x + (on ? NODE : NODE / 2), a.y + (on ? 15 : 30)];
   const [x2, y2] = [b.x + (on ? 0 : NODE / 2), b.y + (on ? 15 : b.y > a.y ? 0 : 30)];
-  const bend = on ? `${(x1 + x2) / 2},${y1} ${(x1 + x2) / 2},${y2}` : `${x1 + 40},${y1 + 20} ${x2 + 40},${y2 + 20}`;
+  const half = (x1 + x2) / 2;
+  const bend = on ? `${half},${y1} ${half},${y2}` : `${x1 + 40},${y1 + 20} ${x2 + 40},${y2 + 20}`;
   return html`
     <g class=${`edge e-${edge.kind} ${lit ? "lit" : ""}`}>
       <path d=${`M${x1},${y1} C${bend} ${x2},${y2}`} /><circle cx=${x2} cy=${y2} r="3" />
@@ -82,11 +94,12 @@ function nameOf(id) {
  * @returns {Edge[]} */
 function edges() {
   const now = state.recording.value;
-  const held = new Set([0, 1].flatMap((side) => state.rows(side).filter((row) => row.state === "have")
-    .map((row) => row.hash)));
+  const rows = [...state.rows(0), ...state.rows(1)];
+  const held = new Set(rows.filter((row) => row.state === "have").map((row) => row.hash));
   /** @type {Map<string, Edge>} */
   const found = new Map();
-  const add = (/** @type {string} */ from, /** @type {string} */ to, /** @type {string} */ kind, label = "") => {
+  /** @param {string} from @param {string} to @param {string} kind */
+  const add = (from, to, kind, label = "") => {
     if (from !== to) found.set(`${from} ${to} ${kind} ${label}`, { from, to, kind, label });
   };
   for (const hash of held) {
@@ -96,7 +109,9 @@ function edges() {
       if (name === "Signed-By") add(value, hash, "signed");
       else if (KEY.test(value)) add(hash, value, "named", name);
     }
-    for (const [name, , target] of record.links) if (held.has(target)) add(hash, target, "link", name);
+    for (const [name, , target] of record.links) {
+      if (held.has(target)) add(hash, target, "link", name);
+    }
   }
   for (const side of [0, 1]) {
     for (const [hash, verdict] of Object.entries(state.policy(side)?.verdicts.send ?? {})) {
@@ -109,7 +124,8 @@ function edges() {
   return [...found.values()];
 }
 
-/** The records that a proof speaks of. @param {import("../types.js").Proof|null|undefined} proof @returns {Set<string>} */
+/** The records that a proof speaks of.
+ * @param {import("../types.js").Proof|null|undefined} proof @returns {Set<string>} */
 function mentioned(proof) {
   const found = new Set(proof?.fact.match(ID) ?? []);
   for (const part of proof?.because ?? []) for (const one of mentioned(part)) found.add(one);
@@ -126,7 +142,9 @@ function inSight(all) {
     beside.set(to, [...(beside.get(to) ?? []), from]);
   }
   const chosen = state.selection.value?.hash ?? "";
-  const queue = [...(beside.has(chosen) ? [chosen] : []), ...(beside.size <= MOST ? beside.keys() : [...beside.keys()].slice(0, 1))];
+  const all_ = [...beside.keys()];
+  const queue = beside.has(chosen) ? [chosen] : [];
+  queue.push(...(all_.length <= MOST ? all_ : all_.slice(0, 1)));
   /** @type {Set<string>} */
   const nodes = new Set();
   for (let at = 0; at < queue.length && nodes.size < MOST; at += 1) {
