@@ -208,12 +208,12 @@ TOPICS: Final = {
     "Rooms": ("lace.api.rooms", "lace.rooms"),
     "Reasons": ("lace.api.reasons", "lace.datalog.explain"),
     "In and out": ("lace.api.importing", "lace.api.exporting"),
-    "Keys": ("lace.crypto.keys", "lace.keyring"),
+    "Keys": ("lace.crypto.keys", "lace.keyring", "lace.ids"),
     "Records as bytes": (
         "lace.record.build", "lace.record.model", "lace.record.validate", "lace.record.bulk",
         "lace.record.split", "lace.record.inspect", "lace.record.facts",
     ),
-    "Places and time": ("lace.urc", "lace.clock"),
+    "Places and time": ("lace.urc", "lace.tai", "lace.clock"),
     "Selectors and policy": (
         "lace.selectors", "lace.rulefiles", "lace.policy.module", "lace.policy.origin",
         "lace.policy.plan", "lace.policy.executable", "lace.policy.view", "lace.policy.audit",

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         TransportError,
         UsageError,
     )
+    from lace.ids import LinkTarget, RecordHash, Signature, Verifier
     from lace.interlace.messages import (
         Aborted,
         Blame,
@@ -117,7 +118,10 @@ if TYPE_CHECKING:
     from lace.policy.module import Facet, PolicyModule, module_from_text
     from lace.policy.origin import (
         Operand,
+        Origin,
         Party,
+        SourceLabel,
+        Viewer,
         label_operands,
     )
     from lace.policy.plan import ExchangePlan
@@ -149,6 +153,7 @@ if TYPE_CHECKING:
     from lace.rules import LocalFacts, MemorySource, check_lacegram, compile_program
     from lace.selectors import all_of, any_of, hashes, room, selector, with_support
     from lace.serving.grants import Grant, Quota, ServerLimits
+    from lace.tai import Tai
     from lace.transport.address import (
         Address,
         Scheme,
@@ -195,7 +200,9 @@ _HOMES = {
     "lace.policy.audit": ("AuditReport", "Bait", "Declassified", "audit"),
     "lace.policy.executable": ("ExchangePolicy", "Verdict"),
     "lace.policy.module": ("Facet", "PolicyModule", "module_from_text"),
-    "lace.policy.origin": ("Operand", "Party", "label_operands"),
+    "lace.policy.origin": (
+        "Operand", "Origin", "Party", "SourceLabel", "Viewer", "label_operands",
+    ),
     "lace.policy.plan": ("ExchangePlan",),
     "lace.policy.view": ("Exposure",),
     "lace.projection": ("Fault", "Projection"),
@@ -211,10 +218,12 @@ _HOMES = {
     "lace.clock": ("tai_now",),
     "lace.selectors": ("all_of", "any_of", "hashes", "room", "selector", "with_support"),
     "lace.serving.grants": ("Grant", "Quota", "ServerLimits"),
+    "lace.tai": ("Tai",),
     "lace.transport.address": ("Address", "Scheme"),
     "lace.transport.tls": ("Certificate",),
     "lace.api.currents": ("current", "table"),
     "lace.api.differences": ("Difference", "diff"),
+    "lace.ids": ("LinkTarget", "RecordHash", "Signature", "Verifier"),
     "lace.invitations": ("Invitation",),
     "lace.rulefiles": ("module_from_file",),
     "lace.api.backups": ("backup",),
@@ -270,6 +279,7 @@ __all__ = [
     "LakeError",
     "LimitExceeded",
     "Limits",
+    "LinkTarget",
     "LocalFacts",
     "LocalProtocolError",
     "Maintained",
@@ -280,6 +290,7 @@ __all__ = [
     "OpenInterlace",
     "Opening",
     "Operand",
+    "Origin",
     "Outcome",
     "Party",
     "Peer",
@@ -295,6 +306,7 @@ __all__ = [
     "Record",
     "RecordDuplicate",
     "RecordError",
+    "RecordHash",
     "RecordKind",
     "RecordRejected",
     "RecordSaved",
@@ -309,16 +321,21 @@ __all__ = [
     "ServerLimits",
     "Serving",
     "Severity",
+    "Signature",
     "SigningKey",
+    "SourceLabel",
     "Status",
     "Step",
     "SteppedInterlace",
     "StoreError",
+    "Tai",
     "TransportError",
     "Trial",
     "UsageError",
     "Verdict",
+    "Verifier",
     "VersionSelector",
+    "Viewer",
     "__version__",
     "admit",
     "all_of",
@@ -370,15 +387,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    module = _HOME_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module 'lace' has no attribute {name!r}")
-    from importlib import import_module  # not needed just to start
+if not TYPE_CHECKING:  # a type checker that saw it would take every misspelt name for a right one
 
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        module = _HOME_OF.get(name)
+        if module is None:
+            raise AttributeError(f"module 'lace' has no attribute {name!r}")
+        from importlib import import_module  # not needed just to start
+
+        value = getattr(import_module(module), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> Any:

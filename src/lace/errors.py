@@ -93,6 +93,7 @@ class LaceError(Exception):
         self.message = message
         self.code = code
         self.hint = hint or code.fix
+        self.add_note(self.hint)  # a traceback shows it below the message
 
     def to_dict(self) -> dict[str, Any]:
         return {"code": str(self.code), "detail": self.message, "hint": self.hint}

@@ -21,7 +21,7 @@ from lace.limits import FIXED
 from lace.record.facts import fields
 from lace.record.model import Record
 from lace.text import shown
-from lace.values import DATA, MOST_DIGITS, READERS, Cell, Type, Value, read_value
+from lace.values import DATA, MOST_DIGITS, Cell, Type, Value, check_types, read_value
 
 Newest = Literal["tip", "author"]
 """Which versions count as the newest: one at each place, or one of each author at each place."""
@@ -74,15 +74,15 @@ class Projection:
         and then by hash), or of its author at its place (``author``). ``types`` declares what
         columns hold: text, bytes, int, decimal, datetime (of ISO 8601 or TAI) or json.
         """
+        if isinstance(columns, str):
+            raise UsageError(
+                "columns is a list of names, not a str",
+                code=Code.INPUT_TYPE,
+                hint=f"Write [{columns!r}] for one.",
+            )
         chosen = tuple(columns)
         declared = types or {}
-        for name in declared:
-            if declared[name] not in READERS:
-                known = ", ".join(READERS)
-                raise UsageError(
-                    f"{shown(str(declared[name]))} is no type; there are {known}",
-                    code=Code.INPUT_TYPE,
-                )
+        check_types(declared)
         kinds = tuple(declared.get(name, "bytes" if name == DATA else "text") for name in chosen)
         found = list(records) if newest is False else newest_of(records, newest)
         faults: list[Fault] = []

@@ -9,7 +9,7 @@ another key of its own, with a record there that the old key signs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Literal, NoReturn
@@ -91,7 +91,7 @@ class Room:
     """A whole app, ``//group//app//``."""
     authority: str
     """The verifier whose word on membership is final."""
-    roles: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: ROLES)
+    roles: Mapping[str, Sequence[str]] = field(default_factory=lambda: ROLES)
     """Each role with the sub-apps it writes in; ``*`` is all of them, nothing is none."""
     removed: Removed = "goes"
     """Whether what a removed member wrote before goes with them, or stays.
@@ -125,6 +125,13 @@ class Room:
                 _refuse(f"{what} is {shown(str(given))}", f"Say {' or '.join(known)}.")
         if type(self.delegation) is not int or not 0 <= self.delegation <= FIXED.delegation:
             _refuse(f"delegation is {shown(str(self.delegation))}", f"Say 0 to {FIXED.delegation}.")
+        if not isinstance(self.roles, Mapping):
+            _refuse("roles is not a mapping", 'Write {"writer": ["*"], "reader": []}.')
+        for role, apps in self.roles.items():
+            if isinstance(apps, str):
+                _refuse(f"role {shown(role)} has a text for its apps", f"Write [{apps!r}].")
+        # However they were given, two rooms with the same choices are equal.
+        object.__setattr__(self, "roles", {role: tuple(self.roles[role]) for role in self.roles})
         if not self.roles:
             _refuse("a room needs a role", "Name at least one.")
         for role, apps in self.roles.items():

@@ -14,6 +14,7 @@ from lace.errors import Code, EncodingError
 from lace.text import shown
 
 Tai = NewType("Tai", str)
+"""Seconds and nanoseconds since 1970 without leap seconds, ``1700000000:000000000``."""
 
 NS_PER_SECOND: Final = 1_000_000_000
 _MAX_NS: Final = 10**10 * NS_PER_SECOND - 1

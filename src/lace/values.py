@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, Literal, cast
 
 from lace.dates import moment, read_instant
-from lace.errors import LaceError
+from lace.errors import Code, LaceError, UsageError
+from lace.text import shown
 
 DATA: Final = "Data"
 """The column of the payload, which is no field (A42)."""
@@ -22,6 +23,16 @@ Value = Cell | int | Decimal | datetime | dict[str, Any] | list[Any] | float | b
 
 MOST_DIGITS: Final = 38
 _INT_BITS: Final = 63
+
+
+def check_types(types: Mapping[str, Type]) -> None:
+    """Raise ``UsageError`` unless every one of these is a type."""
+    for name, type in types.items():
+        if type not in READERS:
+            raise UsageError(
+                f"{shown(str(type))} is no type for {name}; there are {', '.join(READERS)}",
+                code=Code.INPUT_TYPE,
+            )
 
 
 def read_value(text: str | bytes, type: Type) -> Value:

@@ -27,10 +27,13 @@ def test_every_block_is_typed(tmp_path: Path) -> None:
 
 
 def test_a_wrong_type_would_be_seen(tmp_path: Path) -> None:
-    (tmp_path / "wrong.py").write_text("import lace\n\nlace.open(key=5)\n")
+    lines = ["import lace", "mine: lace.Verifier", "lace.open(key=5)", "lace.lst"]
+    (tmp_path / "wrong.py").write_text("\n".join(lines))
     done = run_mypy(tmp_path)
     assert done.returncode == 1
+    assert "wrong.py:2" not in done.stdout
     assert "arg-type" in done.stdout
+    assert "wrong.py:4" in done.stdout  # a name that is not there
 
 
 def run_mypy(folder: Path) -> subprocess.CompletedProcess[str]:

@@ -26,7 +26,8 @@ from lace.recordstore.sqlite import SqliteStore
 from lace.rooms import Room
 from lace.text import shown
 from lace.transport.address import Address, parse_address
-from lace.values import DATA, Type, read_value
+from lace.urc import path_fault
+from lace.values import DATA, Type, check_types, read_value
 
 if TYPE_CHECKING:
     from lace.settings import Settings
@@ -51,6 +52,16 @@ class RecordKind:
     """What fields, and ``Data``, hold: text, bytes, int, decimal, datetime or json. A value that is
     not of its type is refused; ``lace.table`` and ``lace.Projection`` read by it."""
 
+    def __post_init__(self) -> None:
+        for what, path in (("group", self.group), ("app", self.app)):
+            fault = path_fault(checked_text(path, what))
+            if fault is not None:
+                raise UsageError(f"{what} cannot be {shown(path)}", code=fault)
+        for what in ("fields", "required"):
+            given = checked_names(getattr(self, what), what)
+            object.__setattr__(self, what, given)  # a list is as good, but cannot be hashed
+        check_types(self.types)
+
     def build(
         self,
         name: str,
@@ -62,7 +73,14 @@ class RecordKind:
     ) -> Plex | Seal:
         """Return a new record of this kind, signed if a key is given; of now, or of ``tai``."""
         checked_key(key)
+        checked_text(name, "name")
+        if tai is not None:
+            checked_text(tai, "tai", "Write 1700000000:000000000; lace.tai_now() is now.")
+        if not isinstance(data, bytes | str):
+            raise wrong_type("data as bytes or text", data)
         pairs = list(fields.items()) if isinstance(fields, Mapping) else list(fields)
+        for field_name, text in pairs:
+            checked_text(text, field_name, "Fields are text; types= says how it is read.")
         self.check(name for name, _ in pairs)
         for field_name, value in (*pairs, (DATA, data)):
             self._check_type(field_name, value)
@@ -195,9 +213,32 @@ def as_lace(given: object) -> Lace:
 
 def wrong_type(wanted: str, given: object, hint: str = "") -> UsageError:
     """Return the error for an argument of another type than is wanted."""
+    return UsageError(f"this takes {wanted}, not {_a_kind(given)}", code=Code.INPUT_TYPE, hint=hint)
+
+
+def _a_kind(given: object) -> str:
     name = type(given).__name__
-    article = "an" if name[0] in "aeiouAEIOU" else "a"
-    return UsageError(f"this takes {wanted}, not {article} {name}", code=Code.INPUT_TYPE, hint=hint)
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def checked_text(given: object, what: str, hint: str = "") -> str:
+    """Return a text that was given, or raise ``UsageError`` if it is none."""
+    if isinstance(given, str):
+        return given
+    raise UsageError(
+        f"{what} is text, not {_a_kind(given)}", code=Code.INPUT_TYPE, hint=hint or "Give a str."
+    )
+
+
+def checked_names(given: object, what: str) -> tuple[str, ...]:
+    """Return several names that were given; one text is not several of one letter."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise UsageError(
+            f"{what} is a tuple of names, not {_a_kind(given)}",
+            code=Code.INPUT_TYPE,
+            hint='Write ("Title",) for one.',
+        )
+    return tuple(checked_text(name, f"a name in {what}") for name in given)
 
 
 def checked_key(key: SigningKey | None) -> SigningKey | None:
@@ -265,12 +306,17 @@ def open(
     there. ``records`` are kinds of records that the application defines, and records to start with.
     """
     checked_key(key)
+    if path is not None and not isinstance(path, str | Path):
+        raise wrong_type("the path of a folder or a store file", path)
     settings = None if path is None else _settings(Path(path))
     if settings is not None:
         path = settings.store
     said = _said_by(settings)
-    store: RecordStore = MemoryStore(limits) if path is None else SqliteStore(path)
     given = list(records)
+    for item in given:
+        if not isinstance(item, Record | RecordKind):
+            raise wrong_type("records and kinds of records", item)
+    store: RecordStore = MemoryStore(limits) if path is None else SqliteStore(path)
     seeds = [item for item in given if isinstance(item, Record)]
     try:
         if seeds:
@@ -338,7 +384,7 @@ def connect(
     ``key`` is proven to it by ``get``, ``list`` and ``store``, which have no lace of their own.
     """
     return Peer(
-        address=parse_address(address),
+        address=parse_address(checked_text(address, "address", "Write tcp:host:port.")),
         expected=None if expected is None else parse_verifier(expected),
         trust=None if trust is None else Path(trust),
         trusts_local=trusts_local,

@@ -9,11 +9,11 @@ from contextlib import suppress
 from typing import Final
 
 from lace.answering.selection import Selection
-from lace.api.handles import Lace, Peer, in_worker, store_of, wrong_type
+from lace.api.handles import Lace, Peer, checked_text, in_worker, store_of, wrong_type
 from lace.api.handles import open as open_lace
 from lace.api.interlaces import Ends, Policy, as_module, client_of, policy_of, sync
 from lace.errors import Code, Outcome, Status, UsageError
-from lace.ids import RecordHash
+from lace.ids import RecordHash, is_record_hash
 from lace.policy.module import PolicyModule
 from lace.record.model import Record, Versioned
 from lace.record.validate import validate_record
@@ -54,11 +54,15 @@ def _wanted(policy: Policy | None) -> PolicyModule:
 
 
 async def get(target: Lace | Peer, address: str) -> Record | None:
-    """Return the record at a hash address or a coordinate, or None if nothing is selected there.
+    """Return the record at a place, or of a hash, or None if nothing is selected there.
 
+    A hash is as ``record.hash`` has it, or an address, ``////S.….H3``.
     Of several versions it is the one with the highest time, then the highest hash (A39, A40).
     """
     _check_target(target)
+    checked_text(address, "an address", "Write //group//app//name, or give the hash of a record.")
+    if is_record_hash(address):
+        address = f"////{address}"
     parsed = parse_urc(address)
     if not isinstance(parsed, HashAddress | Coordinate):
         raise UsageError(
@@ -88,9 +92,13 @@ async def history(local: Lace, place: str, limit: int = 100) -> builtins.list[Re
 
     It is the raw order of time, then of hash (A39); whether one belongs is for a selector to say.
     """
-    parsed = parse_urc(place)
+    parsed = parse_urc(checked_text(place, "a place", "Write //group//app//name."))
     if not isinstance(parsed, Coordinate):
-        raise UsageError(f"{place} is not one place", code=Code.URC_FORM)
+        raise UsageError(
+            f"{place} is not one place", code=Code.URC_FORM, hint="Write //group//app//name."
+        )
+    if limit < 0:
+        raise UsageError(f"limit is {limit}", code=Code.INPUT_TYPE, hint="Say 0 or more.")
     inner = store_of(local)
 
     def versions() -> builtins.list[Record]:
@@ -127,6 +135,8 @@ async def store(
     Bytes are validated. A peer takes what its own policy selects; the rest is refused there.
     """
     _check_target(target)
+    if isinstance(records, Record | bytes | str) or not isinstance(records, Iterable):
+        raise wrong_type("a list of records", records, "Write [record] for one.")
     given = builtins.list(records)
     for item in given:
         if not isinstance(item, Record | bytes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from lace.api.handles import Lace, as_lace, in_worker, store_of
+from lace.api.handles import Lace, as_lace, checked_text, in_worker, store_of
 from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
 from lace.errors import Code, UsageError
@@ -78,6 +78,7 @@ async def admit(
     here whether the rules will hear the signer: others decide that by the same rules.
     """
     rules = room_of(local, room)
+    _check_member(member)
     chosen = role or next(iter(rules.roles))
     if chosen not in rules.roles:
         known = ", ".join(rules.roles)
@@ -109,6 +110,7 @@ async def remove(
     member wrote before stays or goes, as the room says.
     """
     rules = room_of(local, room)
+    _check_member(member)
     # A key that took another's place has its grant: it is what ends.
     granted = {one.verifier: one.granted for one in await members(local, rules)}
     about = granted.get(Verifier(member), member)
@@ -127,7 +129,8 @@ async def move(
     signer = key or as_lace(local).key
     if signer is None:
         raise UsageError("there is no key to sign with", code=Code.KEY_UNKNOWN)
-    if not is_verifier(to) or to == signer.verifier:
+    _check_member(to)
+    if to == signer.verifier:
         raise UsageError(f"{shown(to)} cannot take the place of this key", code=Code.ID_MALFORMED)
     if signer.verifier == rules.authority:
         raise UsageError(
@@ -159,6 +162,12 @@ def room_of(local: Lace, room: Room | None = None) -> Room:
     return found
 
 
+def _check_member(member: object) -> None:
+    hint = "Give a verifier, V.….H3: key.verifier of a SigningKey."
+    if not is_verifier(checked_text(member, "a member", hint)):
+        raise UsageError(f"{shown(str(member))} is no verifier", code=Code.ID_MALFORMED, hint=hint)
+
+
 def _begin(under: str) -> str:
     path = under.removesuffix("/")
     if path_fault(path) is not None:
@@ -172,10 +181,6 @@ async def _say(
     signer = key or as_lace(local).key
     if signer is None:
         raise UsageError("there is no key to sign with", code=Code.KEY_UNKNOWN)
-    if not is_verifier(member):
-        raise UsageError(
-            f"{shown(member)} is no verifier", code=Code.ID_MALFORMED, hint="Give V.….H3."
-        )
     store = store_of(local)
     place = Coordinate(group=room.group, app=room.member_app, name=member)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -339,7 +339,7 @@ def _remarks(one: Membership) -> str:
     return ", ".join(parts)
 
 
-def _where(apps: tuple[str, ...], room: Room) -> str:
+def _where(apps: Sequence[str], room: Room) -> str:
     if not apps:
         return "nowhere"
     if EVERYWHERE in apps:
