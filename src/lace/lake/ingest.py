@@ -16,6 +16,9 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
 
+import lace.lake.required  # noqa: F401  (first: its error says what to install)
+
+# isort: split
 import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import functions as F  # noqa: N812

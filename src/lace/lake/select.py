@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+import lace.lake.required  # noqa: F401  (first: its error says what to install)
+
+# isort: split
 from pyspark.sql import functions as F  # noqa: N812
 
 from lace.datalog.ast import Predicate

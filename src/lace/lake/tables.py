@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import lace.lake.required  # noqa: F401  (first: its error says what to install)
+
+# isort: split
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
