@@ -33,6 +33,7 @@ SDIST_BYTES = 8_000_000
 
 # One file of each kind that only the package's users would miss.
 _NEEDED = (
+    "lace/pages/tutorial.md",
     "lace/py.typed",
     "lace/recordstore/schema.sql",
     "lace/scenario/files/notes-room.toml",
@@ -42,14 +43,35 @@ _NEEDED = (
     "pyspark_lace.py",
 )
 _KINDS = frozenset(
-    (".css", ".html", ".js", ".json", ".py", ".sql", ".svg", ".toml", ".ts", ".txt", ".typed")
+    (
+        ".css",
+        ".html",
+        ".js",
+        ".json",
+        ".md",
+        ".py",
+        ".sql",
+        ".svg",
+        ".toml",
+        ".ts",
+        ".txt",
+        ".typed",
+    )
 )
 # Where the files of the wheel stand in the repository.
 _HOMES = {
     "src/lace/": "lace/",
     "scenarios/": "lace/scenario/files/",
     "src/pyspark_lace.py": "pyspark_lace.py",
-}
+    **{
+        f"docs/{page}": f"lace/pages/{page}"
+        for page in (
+            "browser.md", "concepts/", "cookbook.md", "howto/", "lake.md", "policy.md",
+            "records.md", "reference/", "rules.md", "streams.md", "tutorial.md", "why.md",
+            "workbench.md",
+        )
+    },
+}  # fmt: skip
 _MADE = "PKG-INFO"  # the one file of the sdist that the build makes
 
 

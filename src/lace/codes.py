@@ -473,7 +473,7 @@ class Code(StrEnum):
     POLICY_ROOM = (
         "policy.room",
         "A room cannot be as it is asked for.",
-        "See docs/howto/keep-a-room.md for the choices that a room has.",
+        "lace help keep-a-room says which choices a room has.",
     )
     INTERLACE_BLOCK = (
         "interlace.block",
@@ -669,7 +669,7 @@ class Code(StrEnum):
     SERVE_POLICY = (
         "serve.policy",
         "A policy file cannot be used.",
-        "See docs/streams.md for what it may say.",
+        "lace help streams says what it may hold.",
     )
     DEPENDENCY_MISSING = (
         "dependency.missing",
@@ -823,12 +823,12 @@ class Code(StrEnum):
     LAKE_PIPELINE = (
         "lake.pipeline",
         "The file that describes a pipeline does not say what can be done.",
-        "See docs/lake.md for what lake.toml may hold.",
+        "lace help --page lake says what lake.toml may hold.",
     )
     LAKE_TABLE = (
         "lake.table",
         "The lake has no table of this name.",
-        "See docs/lake.md for the tables and their columns.",
+        "lace help --page lake says which tables and columns there are.",
     )
     LAKE_VERSION = (
         "lake.version",
@@ -849,7 +849,7 @@ class Code(StrEnum):
     SCENARIO_KEY = (
         "scenario.key",
         "An entry of a scenario is unknown, missing, or of the wrong type.",
-        "docs/reference/scenario.md lists every entry.",
+        "lace help --page scenario lists every entry.",
     )
     SCENARIO_NAME = (
         "scenario.name",
@@ -864,7 +864,7 @@ class Code(StrEnum):
     SCENARIO_VALUE = (
         "scenario.value",
         "A value in a scenario cannot be used where it stands.",
-        "docs/reference/scenario.md says what each entry takes.",
+        "lace help --page scenario says what each entry takes.",
     )
     SCENARIO_SECRET = (
         "scenario.secret",
@@ -879,7 +879,7 @@ class Code(StrEnum):
     SCENARIO_EXPECTATION = (
         "scenario.expectation",
         "An expectation is not a sentence that can be checked.",
-        "docs/reference/scenario.md lists the sentences.",
+        "lace help --page scenario lists the sentences.",
     )
     SCENARIO_FAILED = (
         "scenario.failed",
@@ -932,7 +932,7 @@ class Code(StrEnum):
     SETTINGS_MALFORMED = (
         "settings.malformed",
         "The settings of a lace cannot be used.",
-        "Correct lace.toml; docs/reference/settings.md says what may stand in it.",
+        "Correct lace.toml; lace help settings says what may stand in it.",
     )
     SETTINGS_INVITATION = (
         "settings.invitation",

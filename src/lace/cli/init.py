@@ -83,7 +83,7 @@ def make_lace(
 ) -> None:
     """Write the settings of a new lace and make its store; ``table`` stands before the peers."""
     lines = [
-        "# A lace. docs/reference/settings.md says what may stand here.",
+        "# A lace. lace help settings says what may stand here.",
         f"store = {quoted(STORE)}",
     ]
     if key_text is not None:

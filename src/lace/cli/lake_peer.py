@@ -85,7 +85,7 @@ def exchange_options(
     "--policy",
     "policy_file",
     metavar="FILE",
-    help="Who may see what and who may store how much (see docs/streams.md).",
+    help="Who may see what and who may store how much (lace help streams).",
 )
 @click.option(
     "--accept",

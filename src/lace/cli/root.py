@@ -36,6 +36,7 @@ _COMMANDS: Final = {
     "fmt": ("lace.cli.lacegram:fmt", "Write rules in their one canonical spelling."),
     "follow": ("lace.cli.sync:follow", "Interlace with a peer for as long as it lasts."),
     "get": ("lace.cli.records:get", "Show the record at an address."),
+    "help": ("lace.cli.help:help_command", "Show a command's help, or a page of documentation."),
     "import": ("lace.cli.transfer:import_command", "Store the records of files."),
     "init": ("lace.cli.init:init", "Make a lace: a store with its settings."),
     "invite": ("lace.cli.invite:invite", "Print one line with which others can join."),
@@ -130,13 +131,17 @@ def _run(arguments: list[str] | None) -> int:
         return Exit.INTERRUPTED
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        # A group alone: its help is the answer, and no error to be told.
+        click.echo(error.format_message(), err=True)
+        return Exit.USAGE
     except click.ClickException as error:
         where = (
             error.ctx.get_usage() + "\n"
             if isinstance(error, click.UsageError) and error.ctx
             else ""
         )
-        _complain(error, f"{where}lace: {redact(error.format_message())}{_meant(error)}")
+        _complain(error, f"{where}lace: {redact(_told(error))}")
         return Exit.USAGE
     except SystemExit:
         # Click leaves this way when the reader of a pipe went away: nobody is left to tell.
@@ -160,16 +165,46 @@ def _complain(error: Exception, message: str) -> None:
     click.echo(safe(message), file=loudness.stderr)
 
 
-def _meant(error: click.ClickException) -> str:
-    """Return which command was perhaps meant by one that there is not."""
-    if not isinstance(error, click.UsageError) or error.ctx is None:
-        return ""
-    group = error.ctx.command
-    found = re.match(r"No such command '(.*)'\.", error.message)
-    if found is None or not isinstance(group, click.Group):
-        return ""
-    near = get_close_matches(found[1], group.list_commands(error.ctx), n=2, cutoff=0.5)
-    return f" Did you mean {' or '.join(near)}?" if near else ""
+# What people type who know other tools, and commands that stand below another one.
+_MEANT: Final = {
+    "admit": "room admit",
+    "clone": "join",
+    "count": "status",
+    "find": "list",
+    "forget": "store forget",
+    "history": "log",
+    "info": "store info",
+    "members": "room members",
+    "new": "init",
+    "pull": "sync",
+    "push": "sync",
+    "remove": "store forget",
+    "rename": "keyring rename",
+    "rm": "store forget",
+    "roles": "room roles",
+    "rotate": "key rotate",
+    "show": "get",
+    "verify": "store check",
+    "version": "--version",
+}
+
+
+def _told(error: click.ClickException) -> str:
+    """Return what an error says, with the command that was perhaps meant by one there is not."""
+    message = error.format_message()
+    found = re.match(r"No such command '(.*?)'\.", message)
+    if found is None or not isinstance(error, click.UsageError) or error.ctx is None:
+        return message
+    group, typed = error.ctx.command, found[1]
+    if not isinstance(group, click.Group):
+        return message
+    near = get_close_matches(typed, group.list_commands(error.ctx), n=2, cutoff=0.6)
+    if error.ctx.parent is None and typed in _MEANT:
+        near = [_MEANT[typed]]
+    # Newer versions of click add a guess of their own, which knows less.
+    return f"{found[0]} " + (
+        f"Did you mean {' or '.join(near)}?" if near else "lace --help lists all."
+    )
 
 
 def _exit_code(error: LaceError) -> Exit:

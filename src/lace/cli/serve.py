@@ -69,7 +69,7 @@ _LEVEL_OF: Final = {
     "--policy",
     "policy_file",
     metavar="FILE",
-    help="Who may see what and who may store what (see docs/streams.md).",
+    help="Who may see what and who may store what (lace help streams).",
 )
 @click.option(
     "--accept",

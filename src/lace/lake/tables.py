@@ -129,7 +129,7 @@ class Lake:
         return max((n for n in range(newest + 1) if log.time_of(n) <= when), default=0)
 
     def table(self, name: str, version: int | None = None) -> DataFrame:
-        """Return a table or view by name; see docs/lake.md for their columns."""
+        """Return a table or view by name; the page of the lake lists their columns."""
         if name == "quarantine":
             return self.quarantine(version)
         return self.snapshot(version).table(name)

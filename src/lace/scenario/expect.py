@@ -164,7 +164,7 @@ def _sentence(
     code = parts.get("code")
     codes = {str(one): one for one in Code}
     if code is not None and code not in codes:
-        _wrong(found.string, f"{shown(code)} is not a code", "See docs/reference/codes.md.")
+        _wrong(found.string, f"{shown(code)} is not a code", "lace help codes lists them.")
     layer = parts.get("layer")
     layers = [str(one) for one in Layer if one is not Layer.ALLOWED]
     if layer is not None and layer not in layers:

@@ -278,7 +278,7 @@ class _Reader:
             if code == ends:
                 return code
         message = f"{shown(ends)} is neither '{Ending.FIXED_POINT}' nor a code"
-        hint = "docs/reference/codes.md lists the codes."
+        hint = "lace help codes lists the codes."
         self.report((*path, "ends"), Code.SCENARIO_VALUE, message, hint)
         return Ending.FIXED_POINT
 
