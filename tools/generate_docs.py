@@ -18,7 +18,16 @@ from lace.cli.root import root
 from lace.errors import Code
 from lace.interlace import phases as table
 from lace.interlace.phases import Occasion, Phase, Phases
-from lace.limits import DEFAULT_LIMITS, FIXED, FixedLimits, Limits
+from lace.limits import (
+    DEFAULT_LIMITS,
+    FIXED,
+    LAKE,
+    WORKBENCH,
+    FixedLimits,
+    LakeLimits,
+    Limits,
+    WorkbenchLimits,
+)
 from module_map import contributing, module_page
 from pictures import PICTURES
 from protocol_page import notes_of, tables
@@ -115,6 +124,14 @@ def limits() -> str:
         "These hold for every lace alike.",
         "",
         *_limit_table(FixedLimits, FIXED, "Value"),
+        "",
+        "## Limits of the lake",
+        "",
+        *_limit_table(LakeLimits, LAKE, "Value"),
+        "",
+        "## Limits of the workbench",
+        "",
+        *_limit_table(WorkbenchLimits, WORKBENCH, "Value"),
     ]
     return "\n".join(lines) + "\n"
 

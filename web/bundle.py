@@ -42,7 +42,7 @@ PACKAGE = {
 LEFT_OUT = frozenset((
     "__main__.py", "__pycache__", "api/rooms.py", "backups.py", "blocking.py", "bulk.py", "cli",
     "crypto/sealing.py", "currents.py", "differences.py", "drawing.py", "exporting.py", "extras.py",
-    "importing.py", "invitations.py", "keyring.py", "lake", "live.py", "picture.py",
+    "importing.py", "invitations.py", "keyring.py", "kit", "lake", "live.py", "picture.py",
     "projection.py", "raster.py", "reference.py", "retold.py", "rulefiles.py", "server.py",
     "serving", "serving.py", "settings.py", "shapes.py", "sqlite_file.py",
     "sqlite_snapshot.py", "static",

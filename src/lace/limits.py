@@ -178,6 +178,23 @@ class FixedLimits:
     sealing_lanes: int = 16
     """Most parts of that memory."""
 
+    kit_file_bytes: int = 64 * MIB
+    """Largest file of test vectors."""
+    kit_seconds: int = 3600
+    """Longest that a peer under test may be waited for."""
+    kit_seeds: int = 10_000
+    """Most random exchanges in one run against a peer under test."""
+
+    # What a server shows to whoever watches it
+    watched_exchanges: int = 16
+    """Most exchanges that are kept to be looked at."""
+    watched_bytes: int = 4 * MIB
+    """Most bytes of one such exchange."""
+    token_characters: int = 200
+    """Longest token."""
+    least_token_characters: int = 16
+    """Shortest token."""
+
     # What peers say, beside what `Limits` says
     hello_bytes: int = MIB
     """Longest hello that a proof is bound to."""
@@ -253,3 +270,75 @@ class ScenarioLimits:
 
 
 SCENARIO: Final = ScenarioLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeLimits:
+    """Fixed limits of the lake."""
+
+    hashes_file_bytes: int = 1024 * MIB
+    """Largest file of hashes that are forgotten together."""
+    forgotten: int = 10_000_000
+    """Most records that are forgotten together."""
+    index_bytes: int = 256 * MIB
+    """Largest index of a bundle."""
+    manifest_bytes: int = 256 * MIB
+    """Largest list of the files of one ingest."""
+    supporting_records: int = 200_000
+    """Most records that rules may look at beside the one in question."""
+    links: int = 64
+    """Most links whose state is kept beside a lake; the newest stay."""
+    plans: int = 32
+    """Most plans whose table of what may be sent is kept."""
+    pipeline_bytes: int = MIB
+    """Largest description of a pipeline."""
+    pipeline_entries: int = 100
+    """Most entries of one kind in it."""
+    checkpoint_bytes: int = 65_536
+    """Largest file that says how far a stream has come."""
+    prefix_characters: int = 6
+    """Longest prefix of partitions that a summary keeps."""
+    least_heap_bytes: int = 512 * MIB
+    """Least memory that Spark's driver works with."""
+
+
+LAKE: Final = LakeLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkbenchLimits:
+    """Fixed limits of the workbench: enough to look at, and quick to show."""
+
+    command_bytes: int = MIB
+    """Longest command of a page."""
+    sessions: int = 32
+    """Most sessions at a time."""
+    name_characters: int = 255
+    """Longest name of a file that is asked for."""
+    changes: int = 64
+    """Most changes, orders or watched sentences at a time."""
+    sentence_characters: int = 300
+    """Longest watched sentence."""
+    seconds: int = 10**8
+    """Most seconds that may pass by one order."""
+    steps: int = 10_000
+    """Most steps of one run."""
+    lines: int = 2000
+    """Most lines of one message that are shown."""
+    proof_nodes: int = 300
+    """Most facts of one reason."""
+    rule_hits: int = 10_000
+    """Most facts that one line of rules is shown with."""
+    data_bytes: int = 4096
+    """Most data bytes of a record that are shown."""
+    records: int = 2000
+    """Most records that are read from a real lace."""
+    journal_lines: int = 20_000
+    """Most lines that are read from a journal."""
+    watched_bytes: int = 32 * MIB
+    """Most bytes that are read from a server that is watched."""
+    picture_steps: int = 300
+    """Most steps that a picture shows."""
+
+
+WORKBENCH: Final = WorkbenchLimits()

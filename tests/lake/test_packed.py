@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from lace.lake.packed import (
     write_changed,
 )
 from lace.lake.tables import local_frame
+from lace.limits import LAKE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -200,7 +202,7 @@ def test_what_nobody_goes_by_is_tidied(spark: SparkSession, tmp_path: Path) -> N
 
 def test_there_is_room_for_so_many_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever brings ever new rules makes nobody's disk full."""
-    monkeypatch.setattr(keeping, "MOST_PLANS", 2)
+    monkeypatch.setattr(keeping, "LAKE", replace(LAKE, plans=2))
     for name in (b"one", b"two"):
         Path(Kept.of(str(tmp_path), name, None).folder).mkdir(parents=True)
     third = Kept.of(str(tmp_path), b"three", None)

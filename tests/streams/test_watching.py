@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from command import lace
 from servers import process
+from small_limits import hold_to
 
 from lace.crypto.keys import demo_key
 from lace.errors import UsageError
 from lace.record import build_plex, seal
 from lace.recordstore.sqlite import SqliteStore
-from lace.serving import watching
 from lace.serving.watching import Watching, read_token
 from lace.workbench.live import Live
 from lace.workbench.session import Session
@@ -56,8 +56,7 @@ def test_it_can_be_asked_for_exchanges_and_nothing_else(method: str, path: str) 
 
 
 def test_it_holds_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "MOST_EXCHANGES", 2)
-    monkeypatch.setattr(watching, "MOST_BYTES", 10)
+    hold_to(monkeypatch, watched_exchanges=2, watched_bytes=10)
     held = Watching(TOKEN)
     journals = {number: held.journal(number, "host", None) for number in (1, 2)}
     held.end(2)

@@ -85,7 +85,6 @@ def test_every_limit_stands_in_one_module() -> None:
         name: limits
         for path in sorted(SOURCE.rglob("*.py"))
         if (name := path.relative_to(SOURCE).as_posix()) != "limits.py"
-        and not name.startswith(("lake/", "workbench/", "cli/lake"))
         and (limits := limits_in(path.read_text(encoding="utf-8")) - GIVEN.get(name, set()))
     }
     assert not found, "put it into lace/limits.py, or name it by what it is"

@@ -10,8 +10,8 @@ from lace.cli.files import read_at_most
 from lace.cli.lake import Spark, open_lake, progress, read_program, spark_options
 from lace.cli.output import echo
 from lace.ids import RecordHash, parse_record_hash
+from lace.limits import LAKE
 
-_MOST_BYTES = 1 << 30
 _SHOWN = 10
 _VERBS = {"merge": "merge", "tidy": "tidy", "remove": "remove", "checkpoint": "sum up"}
 
@@ -111,7 +111,7 @@ def forget_command(
         raise click.UsageError("give hashes, --select or --file")
     wanted = {parse_record_hash(text) for text in hashes}
     if hash_file is not None:
-        lines = read_at_most(hash_file, _MOST_BYTES).decode("utf-8", "replace").split()
+        lines = read_at_most(hash_file, LAKE.hashes_file_bytes).decode("utf-8", "replace").split()
         wanted |= {parse_record_hash(text) for text in lines}
     if select_text is None:
         opened = Lake.open(None, name)

@@ -16,6 +16,7 @@ from lace.cli.files import read_lines
 from lace.cli.output import echo, write_text
 from lace.cli.render import print_json
 from lace.errors import Code, TransportError, UsageError
+from lace.limits import FIXED
 from lace.text import decode_utf8
 from lace.transport.address import Address, parse_address
 
@@ -23,14 +24,12 @@ if TYPE_CHECKING:  # else each command would load all of it
     from lace.kit.cases import Case
     from lace.transport.base import ByteStream
 
-_MOST_SEEDS = 10_000
-_MOST_SECONDS = 3600
 _UNTIL_IT_LISTENS = 0.2
 _TRIES = 50
 
 _patience = click.option(
     "--patience",
-    type=click.IntRange(1, _MOST_SECONDS),
+    type=click.IntRange(1, FIXED.kit_seconds),
     default=10,
     show_default=True,
     metavar="SECONDS",

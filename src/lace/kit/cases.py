@@ -18,7 +18,7 @@ from lace.errors import Code, LaceError, UsageError
 from lace.ids import Verifier
 from lace.interlace.machine import Side
 from lace.interlace.messages import Closed
-from lace.limits import DEFAULT_LIMITS, Limits
+from lace.limits import DEFAULT_LIMITS, FIXED, Limits
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.record import Record, build_blob, build_plex, seal, validate_record
@@ -30,7 +30,6 @@ from lace.tai import Tai
 SHOWN: Final = Exposure(default="selected")
 """What a side lets its peer's rules see, on both sides of a case."""
 
-_FILE_BYTES: Final = 64 << 20
 _FIRST: Final = 1_600_000_000
 _NOW: Final = Tai("1700000000:000000000")
 _TEXTS: Final = (
@@ -175,11 +174,11 @@ def read_vectors(path: Path) -> list[Case]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
-            data = file.read(_FILE_BYTES + 1)
+            data = file.read(FIXED.kit_file_bytes + 1)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", code=Code.INPUT_FILE) from None
-    if len(data) > _FILE_BYTES:
-        raise _unusable(path, f"it has over {_FILE_BYTES} bytes")
+    if len(data) > FIXED.kit_file_bytes:
+        raise _unusable(path, f"it has over {FIXED.kit_file_bytes} bytes")
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):

@@ -25,9 +25,9 @@ from lace.transport.base import ByteStream
 Finding = dict[str, Any]
 """One line of a report: what was looked at, whether it is right, and what was found if not."""
 
-_MOST_NAMED: Final = 10
+_NAMES_SHOWN: Final = 10
 _CLOSING: Final = b"# closing: "
-_LONGEST_CODE: Final = 60
+_CODE_SHOWN: Final = 60
 _ADVERTS: Final = frozenset(("Advertised", "AdvertisedField"))
 
 
@@ -70,7 +70,7 @@ class Tapped:
                 case i.Comments():
                     for line in item.content.splitlines():
                         if line.startswith(_CLOSING):
-                            word = line.removeprefix(_CLOSING)[:_LONGEST_CODE]
+                            word = line.removeprefix(_CLOSING)[:_CODE_SHOWN]
                             self.closing = word.decode("ascii", "replace")
                 case i.Malformed():
                     self.malformed = f"{item.detail}, at byte {item.offset}"
@@ -199,7 +199,7 @@ def _tidy(finding: Finding) -> Finding:
     for name, value in finding.items():
         if isinstance(value, set | frozenset):
             if value:
-                kept[name] = sorted(value)[:_MOST_NAMED]
+                kept[name] = sorted(value)[:_NAMES_SHOWN]
                 kept[f"{name}_count"] = len(value)
         elif value is not None:
             kept[name] = value

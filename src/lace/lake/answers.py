@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 FEW: Final = 20_000
 """So many records that came are looked at without Spark."""
-_MOST_FILES: Final = 64  # that a table is in before it is written anew
+_FILES_BEFORE_REWRITE: Final = 64  # that a table is in before it is written anew
 _SCANNED: Final = 5_000_000  # records of which hashes are looked up without Spark
 _AT_ONCE: Final = 1000  # records decided on together
 _ANSWER: Final = 5000  # records in one part of an answer
@@ -238,7 +238,7 @@ class LakeAnswers:
     ) -> PackedTable | None:
         """Return a table with what came since decided on; None if that is not to be done here."""
         came = self._came(snapshot, kept.note["lake"])
-        if self._apart is None or came is None or len(kept.files) > _MOST_FILES:
+        if self._apart is None or came is None or len(kept.files) > _FILES_BEFORE_REWRITE:
             return None
         assert self._plan is not None
         asked = m.Evaluate(plan=self._plan, schema=self._schema, runtime=runtime)

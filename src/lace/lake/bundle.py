@@ -28,7 +28,7 @@ from lace.b64a import encode
 from lace.errors import Code, LakeError
 from lace.lake.places import CHUNK, file_size, filesystem, read_range
 from lace.lake.salvage import boundaries
-from lace.limits import DEFAULT_LIMITS, MIB, Limits
+from lace.limits import DEFAULT_LIMITS, LAKE, MIB, Limits
 from lace.record.split import Frame, RecordSplitter
 
 SEGMENT_BYTES: Final = 32 * MIB
@@ -47,7 +47,6 @@ _LACE: Final = "lace.toml"
 _DATABASE: Final = b"SQLite format 3\x00"
 _FORMAT: Final = 1
 _SEGMENTS_A_CORE: Final = 4
-_INDEX_BYTES: Final = 256 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +307,7 @@ def read_index(bundle: str, size: int) -> Survey | None:
     if info.type != fs.FileType.File:
         return None
     problem = LakeError(f"{bundle}{INDEX_SUFFIX} does not fit {bundle}", code=Code.LAKE_INDEX)
-    if info.size > _INDEX_BYTES:
+    if info.size > LAKE.index_bytes:
         raise problem
     try:
         with system.open_input_file(path + INDEX_SUFFIX) as file:

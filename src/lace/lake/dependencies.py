@@ -30,13 +30,12 @@ from lace.ids import is_record_hash
 from lace.lake.expressions import all_of, test_column
 from lace.lake.facts import FactFrames, frame_of_rows
 from lace.lake.lower import fitting, joined, view_frame
-from lace.limits import Limits
+from lace.limits import LAKE, Limits
 from lace.vocabulary import RECORD_FACTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-MOST_RECORDS: Final = 200_000
 _FEW: Final = 1000
 
 Demand = tuple[Predicate, tuple[int, ...]]
@@ -164,17 +163,17 @@ class _Slice:
         ]
 
     def _collect(self, frame: DataFrame) -> list[dict[str, str]]:
-        table = frame.distinct().limit(MOST_RECORDS + 1).toArrow()
-        if table.num_rows > MOST_RECORDS:
-            raise LimitExceeded("records that matter", configured=MOST_RECORDS,
+        table = frame.distinct().limit(LAKE.supporting_records + 1).toArrow()
+        if table.num_rows > LAKE.supporting_records:
+            raise LimitExceeded("records that matter", configured=LAKE.supporting_records,
                                 observed=table.num_rows)  # fmt: skip
         return table.to_pylist()  # type: ignore[no-any-return]
 
     def _remember(self, matches: list[dict[str, str]], marks: list[str]) -> None:
         for match in matches:
             self.records.update(match[mark] for mark in marks)
-        if len(self.records) > MOST_RECORDS:
-            raise LimitExceeded("records that matter", configured=MOST_RECORDS,
+        if len(self.records) > LAKE.supporting_records:
+            raise LimitExceeded("records that matter", configured=LAKE.supporting_records,
                                 observed=len(self.records))  # fmt: skip
 
 

@@ -32,7 +32,7 @@ from lace.lake.session import (
 from lace.limits import MIB
 
 _LEAST_SPACE: Final = 2 << 30
-_MOST_SKEW: Final = 60_000
+_SKEW_MILLISECONDS: Final = 60_000
 _SMALL_FILE: Final = 64 * MIB
 _MANY_SMALL: Final = 100
 _ELSEWHERE: Final = "Give Spark another folder with --conf spark.local.dir=FOLDER."
@@ -151,7 +151,7 @@ def _place(name: str) -> Iterator[Finding]:
     skew = abs(unix_ms() - written)
     fix = (
         ""
-        if skew < _MOST_SKEW
+        if skew < _SKEW_MILLISECONDS
         else "Set the clocks: what is old enough to be removed hangs on them."
     )
     yield Finding(

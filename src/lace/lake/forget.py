@@ -22,15 +22,14 @@ from lace.lake.jobs import carried, job
 from lace.lake.places import filesystem
 from lace.lake.rows import FORGOTTEN_SCHEMA
 from lace.lake.writing import FORGOTTEN, RECORDS, Written, as_batches, new_file, written_of
+from lace.limits import LAKE
 
 if TYPE_CHECKING:
     from lace.lake.tables import Lake
 
-MOST: Final = 10_000_000
-"""Hashes that one call takes: they are held here, and by each worker."""
 _HERE_BYTES: Final = 256 << 20
 _TRIES: Final = 20
-_MOST_BUNDLES: Final = 1000
+_BUNDLES_SHOWN: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +51,9 @@ class Forgotten:
 def forget(lake: Lake, hashes: Collection[str]) -> Forgotten:
     """Take records out of a lake for good; hashes that it does not have are kept out too."""
     wanted = set(hashes)
-    if len(wanted) > MOST:
+    if len(wanted) > LAKE.forgotten:
         raise LakeError(
-            f"{len(wanted):,} hashes are too many at once: {MOST:,} may be forgotten",
+            f"{len(wanted):,} hashes are too many at once: {LAKE.forgotten:,} may be forgotten",
             code=Code.LIMIT_EXCEEDED,
         )
     noted = _note(lake, wanted)
@@ -178,6 +177,6 @@ def _bundles(log: DeltaLog, files: Sequence[DataFile], hashes: set[str]) -> set[
             table = source.read(columns=["hash", "bundle"])
         chosen = table.filter(pc.is_in(table.column("hash"), wanted))
         found |= set(chosen.column("bundle").to_pylist())
-        if len(found) >= _MOST_BUNDLES:
+        if len(found) >= _BUNDLES_SHOWN:
             break
     return found

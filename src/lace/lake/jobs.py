@@ -22,7 +22,7 @@ _THROWN: Final = re.compile(
     r"([A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit))(?::[ ]?(.*))?$",
     re.MULTILINE,
 )
-_LONGEST: Final = 400
+_CAUSE_SHOWN: Final = 400
 _DESCRIPTION: Final = "spark.job.description"
 
 #: What a trace says, and what helps. The first that is found counts: the closer cause goes first.
@@ -116,7 +116,7 @@ def explained(what: str, error: Exception) -> LakeError:
     kept = _keep(trace)
     if kept is not None:
         hint = f"{hint}\n  The whole trace is in {kept}."
-    return LakeError(f"{what}: {short[:_LONGEST]}", code=Code.LAKE_JOB, hint=hint)
+    return LakeError(f"{what}: {short[:_CAUSE_SHOWN]}", code=Code.LAKE_JOB, hint=hint)
 
 
 def _trace(error: Exception) -> str:

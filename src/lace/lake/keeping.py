@@ -18,16 +18,12 @@ from lace.clock import unix_ms
 from lace.crypto.native import digest
 from lace.lake.packed import ROW, PackedTable
 from lace.lake.places import filesystem
-from lace.limits import MIB
+from lace.limits import LAKE, MIB
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOLDER: Final = "exchange"
-MOST_PLANS: Final = 32
-"""Plans that something is kept for: each peer may bring rules of its own."""
-MOST_LINKS: Final = 64
-"""Links of one plan that are kept."""
 GRACE_MS: Final = 3_600_000
 """What was written within this time may be in use."""
 _FORMAT: Final = 1
@@ -49,7 +45,7 @@ class Kept:
         system, path = filesystem(f"{root}/{FOLDER}")
         name = digest(basis)[:16].hex()
         there = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        if len(there) < MOST_PLANS or any(info.base_name == name for info in there):
+        if len(there) < LAKE.plans or any(info.base_name == name for info in there):
             return cls(f"{root}/{FOLDER}/{name}", session)
         used = {info.path: _newest_ms(system, info) for info in there}
         oldest = min(used, key=lambda path: used[path])
@@ -125,7 +121,7 @@ def tidy(folder: str, before: int, *, dry_run: bool = False) -> tuple[int, int]:
     for info in sorted(indexes, key=lambda info: info.base_name):
         if info not in links:
             newest[info.base_name.rpartition("-")[0]] = info
-    going_by = {i.path for i in (*links[:MOST_LINKS], *newest.values())}
+    going_by = {i.path for i in (*links[: LAKE.links], *newest.values())}
     young = {i.path for i in infos if (i.mtime_ns or 0) // 1_000_000 >= before}
     needed = going_by | young
     for info in indexes:

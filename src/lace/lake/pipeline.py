@@ -33,6 +33,7 @@ from lace.lake.placing import Where, plan
 from lace.lake.select import select
 from lace.lake.stream import LakeStream
 from lace.lake.tables import Lake, Snapshot, read_files
+from lace.limits import LAKE
 from lace.policy.module import PolicyModule
 from lace.projection import HASH, STANDARD
 from lace.settings import read_selector
@@ -43,8 +44,6 @@ from lace.vocabulary import SELECT_HAVE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MOST_BYTES: Final = 1 << 20
-_MOST_ENTRIES: Final = 100
 _NAME: Final = re.compile("[a-z][a-z0-9-]{0,63}")
 _FOLDER: Final = "projections"
 _TRIES: Final = 20
@@ -117,11 +116,11 @@ def load(path: Path) -> Pipeline:
     """Return what a file says; relative paths in it are from its folder."""
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(LAKE.pipeline_bytes + 1)
     except OSError as error:
         raise _wrong(path, f"it cannot be read: {error.strerror}") from None
-    if len(content) > _MOST_BYTES:
-        raise _wrong(path, f"it is larger than {_MOST_BYTES:,} bytes")
+    if len(content) > LAKE.pipeline_bytes:
+        raise _wrong(path, f"it is larger than {LAKE.pipeline_bytes:,} bytes")
     try:
         table = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -208,8 +207,8 @@ class _Reader:
         entries = table.get(key, [])
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise _wrong(self.path, f"write [[{key}]]: there may be several")
-        if len(entries) > _MOST_ENTRIES:
-            raise _wrong(self.path, f"more than {_MOST_ENTRIES} of {key}")
+        if len(entries) > LAKE.pipeline_entries:
+            raise _wrong(self.path, f"more than {LAKE.pipeline_entries} of {key}")
         for number, entry in enumerate(entries, 1):
             yield make(entry, f"{key} {number}")
 

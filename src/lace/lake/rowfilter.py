@@ -23,7 +23,7 @@ from lace.lake.facts import FactFrames
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_MOST_LISTED: Final = 10_000
+_LISTED_VALUES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class OnePass:
                 return F.lit(True)
             if all(row[place] == row[places[0]] for place in places):
                 found.add(row[places[0]])
-                if len(found) > _MOST_LISTED:
+                if len(found) > _LISTED_VALUES:
                     return None
         if not found:
             return F.lit(False)

@@ -34,7 +34,7 @@ _A_BYTE: Final = 32
 _LOOK: Final = 1024
 _LINE: Final = 1024
 _WINDOW: Final = 64 * 1024
-_LARGEST_WINDOW: Final = 4 * MIB
+_WINDOW_BYTES: Final = 4 * MIB
 _HEADER: Final = re.compile(rb"[A-Za-z][A-Za-z0-9+-]*: ")
 #: The digest fits, so that the length is what its author wrote.
 _PROVEN: Final = frozenset({Code.RECORD_SIGNATURE, Code.RECORD_WORKER_CRASH})
@@ -168,7 +168,7 @@ def next_record(
                     spent += cost
                 hit = window.find(grammar.MARK, hit + 1)
             at += min(width, stop - at)
-            width = min(2 * width, _LARGEST_WINDOW)
+            width = min(2 * width, _WINDOW_BYTES)
     return None
 
 

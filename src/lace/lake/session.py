@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from lace.errors import Code, LakeError
 from lace.extras import require
 from lace.lake.java import Java, find_java
-from lace.limits import MIB
+from lace.limits import LAKE, MIB
 from lace.text import shown
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 MASTER_VARIABLE: Final = "LACE_LAKE_MASTER"
 _TAIL_LINES: Final = 20
-_LEAST_HEAP: Final = 512 * MIB
 WORKER_BYTES: Final = 300 * MIB
 """Of the Python beside each core."""
 _HEAP: Final = re.compile(r"([1-9][0-9]{0,15})([kmgt]?)b?")
@@ -197,7 +196,7 @@ def check_options(options: SparkOptions) -> None:
     heap = heap_bytes(options.memory)
     if heap is None:
         raise LakeError(f"no amount of memory: {shown(options.memory)}", code=Code.LAKE_SETTING)
-    if heap < _LEAST_HEAP:
+    if heap < LAKE.least_heap_bytes:
         raise LakeError(
             f"{shown(options.memory)} of memory is too little: Spark needs 512m",
             code=Code.LAKE_SETTING,

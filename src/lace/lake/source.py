@@ -42,7 +42,7 @@ from lace.record.model import Record
 PIECE: Final = MIB
 """Of bytes that are no record, in one row."""
 _CAREFUL_WORKERS: Final = 2
-_MAX_FILES: Final = 1000
+_FILES_A_BATCH: Final = 1000
 _SEEN: Final = ".lace-seen.json"
 
 
@@ -105,7 +105,7 @@ class LaceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise LakeError("a stream takes one folder", code=Code.LAKE_INPUT)
         (self._path,) = paths
         self._log = options.get("log") or f"{self._path.rstrip('/')}/{_SEEN}"
-        self._most = int(options.get("maxfilespertrigger", _MAX_FILES))
+        self._most = int(options.get("maxfilespertrigger", _FILES_A_BATCH))
         self._last: list[str] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802

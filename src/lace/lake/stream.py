@@ -22,6 +22,7 @@ from lace.lake.jobs import job
 from lace.lake.places import filesystem
 from lace.lake.tables import Lake
 from lace.lake.writing import write_found
+from lace.limits import LAKE
 from lace.text import shown
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 _SEEN: Final = "bundles.json"
 _FOR: Final = "lake.json"
-_MOST_BYTES: Final = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class LakeStream:
         expected = {"lake": self.lake.root, "folder": self.origin or self.folder}
         if system.get_file_info(f"{root}/{_FOR}").type == fs.FileType.File:
             with system.open_input_file(f"{root}/{_FOR}") as file:
-                text = cast("bytes", file.read(_MOST_BYTES))
+                text = cast("bytes", file.read(LAKE.checkpoint_bytes))
             try:
                 found = json.loads(text)
                 made_for = f"{found['folder']} into {found['lake']}"

@@ -26,6 +26,7 @@ from lace.lake.delta import DATA, Conflict, DeltaLog, TableVersion
 from lace.lake.jobs import job
 from lace.lake.rows import PROMOTED
 from lace.lake.tables import Lake, Snapshot, read_files
+from lace.limits import LAKE
 from lace.policy.origin import SourceLabel
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ PARTITIONS: Final = pa.schema([
 _ADVERTS: Final = pa.schema([("hash", pa.string()), ("advertisement", pa.binary())])
 _HASH_PAYLOAD: Final = len("S.") + 1
 _WORK: Final = "lace-summaries"
-_MOST_PREFIX: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +53,8 @@ class Advertising:
     prefix_length: int = STANDARD_PREFIX
 
     def __post_init__(self) -> None:
-        if not 0 <= self.prefix_length <= _MOST_PREFIX:
-            raise LakeError(f"prefixes of 0 to {_MOST_PREFIX} characters are kept",
+        if not 0 <= self.prefix_length <= LAKE.prefix_characters:
+            raise LakeError(f"prefixes of 0 to {LAKE.prefix_characters} characters are kept",
                             code=Code.LIMIT_EXCEEDED)  # fmt: skip
 
     @property

@@ -28,7 +28,7 @@ from lace.lake.jobs import carried
 from lace.lake.places import filesystem
 from lace.lake.rows import FORGOTTEN_SCHEMA, QUARANTINE_SCHEMA, RECORDS_SCHEMA, as_records, times
 from lace.lake.staging import FOLDER
-from lace.limits import MIB
+from lace.limits import LAKE, MIB
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,8 +37,7 @@ ROW_GROUP_BYTES: Final = 8 * MIB
 """What has to be read for one record."""
 _MANIFEST: Final = "manifest.json"
 MOVED: Final = "moved-"
-_MANIFEST_BYTES: Final = 256 * MIB
-_LONGEST_BOUND: Final = 256
+_BOUND_BYTES: Final = 256
 #: Columns whose bounds stand in the log, so that readers pass over files.
 _BOUNDED: Final = ("hash", "type", "group", "app", "name", "tai", "signed_by", "time", "arrived",
                    "digest", "code", "bundle")  # fmt: skip
@@ -168,7 +167,7 @@ def statistics(metadata: Any) -> str:
         low, high = min(s.min for s in bounded), max(s.max for s in bounded)
         if isinstance(low, datetime):
             lowest[name], highest[name] = _instant(low), _instant(high + _MILLISECOND)
-        elif max(len(low), len(high)) <= _LONGEST_BOUND:
+        elif max(len(low), len(high)) <= _BOUND_BYTES:
             lowest[name], highest[name] = low, high
     return json.dumps({
         "numRecords": metadata.num_rows, "minValues": lowest, "maxValues": highest,
@@ -354,7 +353,7 @@ def finished(folder: str) -> Draft | None:
     info = system.get_file_info(f"{path}/{_MANIFEST}")
     if info.type != fs.FileType.File:
         return None
-    if info.size > _MANIFEST_BYTES:
+    if info.size > LAKE.manifest_bytes:
         raise LakeError(f"{folder}/{_MANIFEST} is too large", code=Code.LAKE_FORMAT)
     with system.open_input_file(f"{path}/{_MANIFEST}") as file:
         entries = json.loads(cast("bytes", file.read()))

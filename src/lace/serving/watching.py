@@ -20,14 +20,9 @@ from typing import Final
 
 from lace.driving.journal import Journal
 from lace.errors import Code, TransportError, UsageError
-from lace.limits import FIXED, MIB
+from lace.limits import FIXED
 
-MOST_EXCHANGES: Final = 16
-MOST_BYTES: Final = 4 * MIB
-"""So many exchanges are held, and of each so much."""
 _REQUEST_SECONDS: Final = 10
-_LEAST_TOKEN: Final = 16
-_MOST_TOKEN: Final = 200
 _GET: Final = re.compile(rb"GET /exchanges(?:/(\d{1,12}))? HTTP/1\.[01]\r\n")
 _TOKEN: Final = re.compile(rb"\r\nauthorization: *bearer +(\S+) *\r\n", re.IGNORECASE)
 
@@ -51,7 +46,7 @@ class Watching:
     def journal(self, number: int, host: str, also: Journal | None) -> Journal:
         """Return a journal for a connection that is held here, and written elsewhere too."""
         held = self._held[number] = _Held(host)
-        while len(self._held) > MOST_EXCHANGES:
+        while len(self._held) > FIXED.watched_exchanges:
             ended = [one for one, found in self._held.items() if found.ended]
             gone = self._held.pop(next(iter(ended or self._held)))
             gone.cut = True  # it may be under way for long: nothing more of it is held
@@ -61,7 +56,7 @@ class Watching:
             if also is not None:
                 also.write(line)
             held.size += len(line)
-            held.cut = held.cut or held.size > MOST_BYTES
+            held.cut = held.cut or held.size > FIXED.watched_bytes
             if not held.cut:
                 held.lines.append(line)
 
@@ -126,15 +121,19 @@ def read_token(path: Path, *, make: bool = False) -> str:
             with os.fdopen(file, "w", encoding="ascii") as opened:
                 opened.write(secrets.token_urlsafe(24) + "\n")
         with path.open("rb") as given:
-            token = given.read(_MOST_TOKEN + 1).strip().decode("ascii", "replace")
+            token = given.read(FIXED.token_characters + 1).strip().decode("ascii", "replace")
     except OSError as error:
         raise UsageError(
             f"cannot read the token in {path}: {error.strerror}", code=Code.INPUT_FILE
         ) from None
-    if not _LEAST_TOKEN <= len(token) < _MOST_TOKEN or not token.isprintable() or " " in token:
+    if (
+        not FIXED.least_token_characters <= len(token) < FIXED.token_characters
+        or not token.isprintable()
+        or " " in token
+    ):
         raise UsageError(
             f"{path} holds no token", code=Code.INPUT_FILE,
-            hint=f"A token is one word of {_LEAST_TOKEN} to {_MOST_TOKEN} letters. Remove the "
-            "file, and lace serve makes a new one.",
+            hint=f"A token is one word of {FIXED.least_token_characters} to "
+            f"{FIXED.token_characters} letters. Remove the file, and lace serve makes a new one.",
         )  # fmt: skip
     return token

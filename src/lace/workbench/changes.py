@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from lace.errors import Code, LaceError, UsageError
 from lace.interlace import messages as m
-from lace.limits import SCENARIO
+from lace.limits import SCENARIO, WORKBENCH
 from lace.scenario.build import Built
 from lace.scenario.expect import Sentence, parse_expectation
 from lace.scenario.link import Delivery
@@ -20,10 +20,6 @@ from lace.scenario.model import Deed, Expectation, Fault, Scenario
 from lace.scenario.placeholders import fill
 from lace.scenario.run import Fate, Meeting, Run, StepRun, World
 from lace.selectors import selector
-
-_MOST: Final = 64
-_MOST_WATCH: Final = 300
-_MOST_SECONDS: Final = 10**8
 
 Json = dict[str, Any]
 
@@ -173,17 +169,17 @@ def changes_from(value: Any, built: Built) -> Changes:
     if not _is_int(seed, 0, 10**6):
         raise _refused("a seed is a number from 0 to 1000000")
     watched = value.get("watched", [])
-    if not isinstance(watched, list) or len(watched) > _MOST:
-        raise _refused(f"at most {_MOST} sentences are watched")
+    if not isinstance(watched, list) or len(watched) > WORKBENCH.changes:
+        raise _refused(f"at most {WORKBENCH.changes} sentences are watched")
     for text in watched:
-        if not isinstance(text, str) or not 0 < len(text) <= _MOST_WATCH:
+        if not isinstance(text, str) or not 0 < len(text) <= WORKBENCH.sentence_characters:
             raise _refused("a watch is a sentence")
     faults = value.get("faults", [])
-    if not isinstance(faults, list) or len(faults) > _MOST:
-        raise _refused(f"at most {_MOST} changes at a time")
+    if not isinstance(faults, list) or len(faults) > WORKBENCH.changes:
+        raise _refused(f"at most {WORKBENCH.changes} changes at a time")
     orders = value.get("orders", [])
-    if not isinstance(orders, list) or len(orders) > _MOST:
-        raise _refused(f"at most {_MOST} orders at a time")
+    if not isinstance(orders, list) or len(orders) > WORKBENCH.changes:
+        raise _refused(f"at most {WORKBENCH.changes} orders at a time")
     return Changes(
         faults=tuple(_change(one, built) for one in faults),
         orders=tuple(_order(one, built) for one in orders),
@@ -202,8 +198,8 @@ def _order(value: Any, built: Built) -> Order:
     if not _is_int(step, 0, 10**6):
         raise _refused("an order names a step")
     if do == "tick":
-        if not _is_int(seconds, 1, _MOST_SECONDS):
-            raise _refused(f"time passes by 1 to {_MOST_SECONDS} seconds")
+        if not _is_int(seconds, 1, WORKBENCH.seconds):
+            raise _refused(f"time passes by 1 to {WORKBENCH.seconds} seconds")
     elif do not in {"rules", "close"}:
         raise _refused("an order is one of rules, tick, close")
     elif peer not in pair:

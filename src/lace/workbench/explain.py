@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from lace.datalog.explain import FailedRule, Proof
 from lace.interlace import messages as m
+from lace.limits import WORKBENCH
 from lace.policy.executable import ExchangePolicy, Verdict
 from lace.scenario.run import Meeting
-
-MOST_NODES: Final = 300
 
 Json = dict[str, Any]
 
@@ -18,7 +17,7 @@ def proof_json(proof: Proof | None) -> Json | None:
     """Return a proof as a tree; what goes beyond the limit is said to be left out."""
     if proof is None:
         return None
-    return _tree(proof, [MOST_NODES])
+    return _tree(proof, [WORKBENCH.proof_nodes])
 
 
 def _tree(proof: Proof, left: list[int]) -> Json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from lace.errors import Code, UsageError
+from lace.limits import WORKBENCH
 from lace.record.facts import facts
 from lace.record.inspect import inspect_record
 from lace.record.validate import validate_record
@@ -12,7 +13,6 @@ from lace.text import fact_line
 
 _MARK: Final = "🖧: ".encode()
 _KIND: Final = {"S": "Seal", "P": "Plex", "B": "Blob"}
-_MOST_DATA: Final = 4096
 
 Json = dict[str, Any]
 
@@ -61,10 +61,10 @@ def parts_json(raw: bytes) -> list[Json]:
             parts.append(_part(at, end + 1, f"{kind} header", _shown(line)))
         at = end + 1
     if at < len(raw):
-        data = raw[at : at + _MOST_DATA]
+        data = raw[at : at + WORKBENCH.data_bytes]
         part = _part(at, len(raw), "data", _shown(data))
-        if len(raw) - at > _MOST_DATA:
-            part["cut"] = len(raw) - at - _MOST_DATA
+        if len(raw) - at > WORKBENCH.data_bytes:
+            part["cut"] = len(raw) - at - WORKBENCH.data_bytes
         parts.append(part)
     return parts
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lace.errors import Code, UsageError
-from lace.limits import MIB
+from lace.limits import WORKBENCH
 from lace.workbench.real import RealLace
 from lace.workbench.retold import retold
 
 _NAME: Final = re.compile(r"exchange-(\d{1,12})")
-_MOST_BYTES: Final = 32 * MIB
 _SECONDS: Final = 10
 
 Json = dict[str, Any]
@@ -62,14 +61,14 @@ class Live:
         try:
             line.request("GET", f"/{what}", headers={"Authorization": f"Bearer {self.token}"})
             answer = line.getresponse()
-            content = answer.read(_MOST_BYTES + 1)
+            content = answer.read(WORKBENCH.watched_bytes + 1)
         except (OSError, HTTPException, ValueError):
             raise self._problem("does not answer") from None
         finally:
             line.close()
         if answer.status == 403:
             raise self._problem("does not know the token")
-        if answer.status != 200 or len(content) > _MOST_BYTES:
+        if answer.status != 200 or len(content) > WORKBENCH.watched_bytes:
             raise self._problem("does not hold that any more")
         return content
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lace.errors import Code, UsageError
+from lace.limits import WORKBENCH
 from lace.workbench.drawing import (
     Box,
     Dot,
@@ -21,8 +22,6 @@ from lace.workbench.drawing import (
     wrapped,
 )
 
-MOST_STEPS: Final = 300
-"""So many steps a picture shows; one of more says so and stops there."""
 _SIDES: Final[tuple[Ink, Ink]] = ("left", "right")
 
 Json = dict[str, Any]
@@ -114,7 +113,7 @@ _TOP: Final = 108
 
 def still(scene: Scene) -> Picture:
     """Return an exchange as a drawing: every message, by phase, with what came of it."""
-    steps = scene.steps[:MOST_STEPS]
+    steps = scene.steps[: WORKBENCH.picture_steps]
     row = {number: index for index, number in enumerate(steps)}
     height = _TOP + len(steps) * _ROW + 56
     sheet = Sheet()
@@ -221,7 +220,7 @@ def _said(message: Json) -> str:
 _STAGE: Final = (760, 428)
 _LACE: Final = (24, 96, 236)
 """Where the left lace begins, how high, and how wide it is; the right one mirrors it."""
-_MOST_CHIPS: Final = 8
+_CHIPS_SHOWN: Final = 8
 _CHIP: Final = 30
 _FLIGHT: Final = (0.3, 0.65, 1.0)
 _FLY_MS: Final = 90
@@ -237,7 +236,7 @@ _STATES: Final = {
 def moving(scene: Scene) -> list[Frame]:
     """Return an exchange as frames: what each lace has, and what flies between them."""
     chips = (_chips(scene, 0), _chips(scene, 1))
-    steps = scene.steps[:MOST_STEPS]
+    steps = scene.steps[: WORKBENCH.picture_steps]
     frames = [Frame(_stage(scene, chips, 0, 0, None), _STORED_MS)]
     for index, number in enumerate(steps):
         share = (index + 1) / len(steps)
@@ -297,12 +296,12 @@ def _lace(scene: Scene, chips: list[str], step: int, side: int) -> Iterator[Box 
     rows = scene.rows(step, side)
     have = sum(state == "have" for state in rows.values())
     many = "1 record" if have == 1 else f"{have} records"
-    high = 46 + _MOST_CHIPS * _CHIP
+    high = 46 + _CHIPS_SHOWN * _CHIP
     yield Box(x, top - 14, width, high, "panel", "line", 10)
     room = width - 28 - text_width(many, 12)
     yield Text(x + 12, top + 10, fitted(scene.titles[side], 15, room), 15, _SIDES[side], bold=True)
     yield Text(x + width - 12, top + 10, many, 12, "muted", "end")
-    shown = chips if len(chips) <= _MOST_CHIPS else chips[: _MOST_CHIPS - 1]
+    shown = chips if len(chips) <= _CHIPS_SHOWN else chips[: _CHIPS_SHOWN - 1]
     for index, hash in enumerate(shown):
         state = rows.get(hash)
         if state is not None:

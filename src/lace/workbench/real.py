@@ -14,6 +14,7 @@ from typing import Final
 
 from lace.errors import Code, UsageError
 from lace.ids import Verifier
+from lace.limits import WORKBENCH
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
 from lace.record.facts import fields
@@ -24,11 +25,9 @@ from lace.scenario.model import PeerSpec, Scenario, Step
 from lace.selectors import selector
 from lace.tai import Tai
 
-MOST_RECORDS: Final = 2000
-"""So many records of one lace the workbench looks at."""
 NAME: Final = "rehearsal"
 _COLUMNS: Final = ("Name", "Signed-By")
-_MOST_COLUMNS: Final = 5
+_COLUMNS_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,7 @@ class RealLace:
     verifier: Verifier | None = None
 
 
-def read_records(path: Path, most: int = MOST_RECORDS) -> tuple[Record, ...]:
+def read_records(path: Path, most: int = WORKBENCH.records) -> tuple[Record, ...]:
     """Return the records of a store, without changing anything about it."""
     from lace.recordstore.sqlite import SqliteStore  # an engine in a page has no SQLite
 
@@ -146,7 +145,7 @@ def columns_of(records: Iterable[Record]) -> tuple[str, ...]:
     own: dict[str, None] = {}
     for record in records:
         own |= dict.fromkeys(name for name, _, _ in fields(record) if name not in _STANDARD)
-    return (*_COLUMNS, *list(own)[: _MOST_COLUMNS - len(_COLUMNS)])
+    return (*_COLUMNS, *list(own)[: _COLUMNS_SHOWN - len(_COLUMNS)])
 
 
 _STANDARD: Final = frozenset(

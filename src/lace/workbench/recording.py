@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from lace._version import __version__
 from lace.ids import RecordHash
+from lace.limits import WORKBENCH
 from lace.policy.audit import audit
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import Facet
@@ -28,7 +29,7 @@ from lace.workbench.explain import stopped_json
 from lace.workbench.inspector import inspection_json
 from lace.workbench.rules import rules_json
 from lace.workbench.tables import table_of
-from lace.workbench.tracking import MOST_STEPS, Seen, Tracker
+from lace.workbench.tracking import Seen, Tracker
 
 FORMAT: Final = "lace-recording/1"
 _STORED_KINDS: Final = frozenset((Kind.HAS, Kind.LACKS, Kind.HAS_ONLY))
@@ -137,7 +138,7 @@ class _Recorder:
             scene["ledger"] = ledger_json(meeting, tracker.words)
             scene["plan"] = plan_json(meeting.link.policy(0) or meeting.link.policy(1))
             scene["stopped"] = stopped_json(meeting)
-            scene["cut"] = max(0, len(meeting.deliveries) - MOST_STEPS)
+            scene["cut"] = max(0, len(meeting.deliveries) - WORKBENCH.steps)
         else:
             scene["tables"] = {peer.id: self._still(world, peer.id) for peer in scenario.peers}
         held = {peer.id: world.held(peer.id) for peer in scenario.peers}

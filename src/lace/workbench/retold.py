@@ -22,6 +22,7 @@ from lace.interlace import messages as m
 from lace.interlace.facts import block
 from lace.interlace.machine import InterlaceMachine, Side
 from lace.interlace.phases import Phase
+from lace.limits import WORKBENCH
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import Facet, module_from_text
 from lace.policy.view import Exposure
@@ -38,14 +39,13 @@ from lace.workbench.disclosure import ledger_json
 from lace.workbench.explain import stopped_json
 from lace.workbench.real import RealLace, columns_of, named_keys, named_records
 from lace.workbench.recording import plan_json, recording_json
-from lace.workbench.tracking import MOST_STEPS, Seen, Tracker
+from lace.workbench.tracking import Seen, Tracker
 
 NAME: Final = "journal"
 _ANSWERS: Final = (
     m.Evaluated, m.EvaluationFailed, m.Recalled, m.Described, m.Served, m.Saved, m.StoreFailed,
 )  # fmt: skip
 _OUTGOING: Final = (m.SendModule, m.SendFacts, m.SendRecord, m.EndPhase)
-_MOST_STEPS: Final = 20_000
 # What a machine meets where a file says something of another type than any engine would.
 _NONSENSE: Final = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 
@@ -111,8 +111,8 @@ def _heard(lines: Iterable[str]) -> _Heard:
     raws: dict[str, bytes] = {}
     try:
         for number, step in enumerate(read_steps(reader), 1):
-            if number > _MOST_STEPS:
-                heard.note = f"The journal goes on after {_MOST_STEPS:,} lines."
+            if number > WORKBENCH.journal_lines:
+                heard.note = f"The journal goes on after {WORKBENCH.journal_lines:,} lines."
                 break
             before = machine.phase
             try:
@@ -290,7 +290,7 @@ class _Retelling:
             "now": built.scenario.now, "before": before, "rules": {}, "frames": frames,
             "messages": tracker.messages(), "ledger": ledger_json(meeting, tracker.words),
             "plan": plan_json(shadow.policy), "stopped": stopped, "audits": [None, None],
-            "cut": max(0, len(line.deliveries) - MOST_STEPS), "checks": [],
+            "cut": max(0, len(line.deliveries) - WORKBENCH.steps), "checks": [],
             "after": {peer: world.held(peer) for peer in stores},
         }  # fmt: skip
         return recording_json(built, "", Changes(), seen, [scene])

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from lace.datalog.canonical import RuleId, canonical_rule, rule_id
 from lace.datalog.evaluate import Evaluation
 from lace.errors import Code, Diagnostic, LaceError, LacegramError
+from lace.limits import WORKBENCH
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.rules import check_lacegram
 from lace.scenario.placeholders import fill
 from lace.selectors import selector
 from lace.vocabulary import ROLES
-
-_MOST_HITS: Final = 10_000
 
 Json = dict[str, Any]
 
@@ -108,7 +107,7 @@ def hits(evaluation: Evaluation) -> dict[str, int]:
         found = set()
         for row in evaluation.enumerate(rule, {}):
             found.add(row)
-            if len(found) >= _MOST_HITS:
+            if len(found) >= WORKBENCH.rule_hits:
                 break
         counts[rule.id] = len(found)
     return counts

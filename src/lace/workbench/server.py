@@ -24,15 +24,13 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from lace.errors import LaceError
+from lace.limits import WORKBENCH
 from lace.scenario.model import ScenarioError
 from lace.text import shown
 from lace.workbench.session import Live, Real, Session, name_of, opened, text_of
 
 STATIC: Final = Path(__file__).parent / "static"
 COOKIE: Final = "lace_workbench"
-MOST_COMMAND: Final = 1024 * 1024
-MOST_SESSIONS: Final = 32
-_LONGEST_NAME: Final = 255
 SECURITY: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -145,7 +143,7 @@ class Workbench:
             )
             return PlainTextResponse(message, status_code=403, headers=SECURITY)
         name = path or str(request.path_params.get("path", ""))
-        if not name.isprintable() or len(name) > _LONGEST_NAME:  # no file is called so
+        if not name.isprintable() or len(name) > WORKBENCH.name_characters:  # no file is called so
             return PlainTextResponse("not here\n", status_code=404, headers=SECURITY)
         file = (STATIC / name).resolve()
         if not file.is_relative_to(STATIC) or not file.is_file():
@@ -166,7 +164,7 @@ class Workbench:
             await socket.close(code=1008)
             return
         await socket.accept()
-        if self._sessions >= MOST_SESSIONS:
+        if self._sessions >= WORKBENCH.sessions:
             await socket.close(code=1013)
             return
         self._sessions += 1
@@ -205,7 +203,7 @@ async def _converse(socket: WebSocket, session: Session) -> None:
 
 def _answers(session: Session, text: str) -> list[str]:
     command: Any = None
-    if len(text) <= MOST_COMMAND:
+    if len(text) <= WORKBENCH.command_bytes:
         try:
             command = json.loads(text)
         except (ValueError, RecursionError):
@@ -232,8 +230,9 @@ def serve(workbench: Workbench, ready: Callable[[Workbench], None]) -> None:
             raise OSError(f"{shown(workbench.host)} is no name of a host") from None
         workbench.port = listener.getsockname()[1]
         config = uvicorn.Config(
-            workbench.app(), log_level="warning", ws="websockets-sansio", ws_max_size=MOST_COMMAND,
-            access_log=False, lifespan="off", timeout_graceful_shutdown=1, server_header=False,
+            workbench.app(), log_level="warning", ws="websockets-sansio",
+            ws_max_size=WORKBENCH.command_bytes, access_log=False, lifespan="off",
+            timeout_graceful_shutdown=1, server_header=False,
         )  # fmt: skip
         listener.listen()
         ready(workbench)

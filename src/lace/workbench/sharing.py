@@ -11,13 +11,13 @@ from typing import Final
 
 from lace.scenario.model import Scenario
 
-_MOST_NAME: Final = 60
+_NAME_SHOWN: Final = 60
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9]+")
 
 
 def identifier(name: str, between: str = "-") -> str:
     """Return a name of ASCII letters and digits that means nothing to a shell or to Python."""
-    fit = _UNFIT.sub(between, name)[:_MOST_NAME].strip(between)
+    fit = _UNFIT.sub(between, name)[:_NAME_SHOWN].strip(between)
     return fit or "scenario"
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from lace.interlace import messages as m
 from lace.interlace.phases import Phase
+from lace.limits import WORKBENCH
 from lace.record.model import Record
 from lace.recordstore.base import StoreRecordId
 from lace.scenario.link import Delivery, Link, Message, crossing_bytes
@@ -23,9 +24,7 @@ from lace.workbench.rules import hits
 from lace.workbench.sentences import Words, facts_of, lines_of
 from lace.workbench.tables import FieldValue, table_of
 
-MOST_STEPS: Final = 10_000
 _EXPLAINED: Final = 60
-_MOST_LINES: Final = 2000
 _READ: Final = 100_000
 
 Json = dict[str, Any]
@@ -97,7 +96,7 @@ class Tracker:
         frames: list[Json] = [{"sentence": "Nothing has been said yet.", "step": -1} | start]
         held_after.append(self._held())
         for delivery in deliveries:
-            if len(frames) <= MOST_STEPS:
+            if len(frames) <= WORKBENCH.steps:
                 frames.append(self._frame(delivery))
                 held_after.append(held_after[-1] if _only_waits(delivery) else self._held())
         return frames
@@ -285,7 +284,7 @@ class Tracker:
             "phase": str(message.phase), "loop": message.loop, "kind": _KINDS[type(crossing)],
             "summary": self.words.message(message), "bytes": len(crossing_bytes(crossing)),
             "sent": sent, "arrives": arrives, "deed": message.deed, "record": message.record,
-            "lines": lines[:_MOST_LINES], "more": max(0, len(lines) - _MOST_LINES),
+            "lines": lines[:WORKBENCH.lines], "more": max(0, len(lines) - WORKBENCH.lines),
         }  # fmt: skip
         if isinstance(crossing, m.PeerModule):
             made["module"] = crossing.id
@@ -293,11 +292,11 @@ class Tracker:
             key = (message.sender, str(message.phase))
             before = set(previous.get(key, ()))
             if key in previous:
-                made["added"] = [line for line in lines if line not in before][:_MOST_LINES]
-                made["removed"] = sorted(before - set(lines))[:_MOST_LINES]
+                made["added"] = [line for line in lines if line not in before][: WORKBENCH.lines]
+                made["removed"] = sorted(before - set(lines))[: WORKBENCH.lines]
             previous[key] = lines
         if message.original is not None:
-            made["arrived"] = lines_of(message.crossing)[:_MOST_LINES]
+            made["arrived"] = lines_of(message.crossing)[: WORKBENCH.lines]
             if isinstance(message.crossing, m.PeerRecord):
                 made["inspection"] = inspection_json(message.crossing.raw)
         return made

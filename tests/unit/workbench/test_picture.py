@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ from command import lace_inside
 from PIL import Image
 
 from lace.errors import UsageError
+from lace.limits import WORKBENCH
 from lace.scenario.build import load_scenario
 from lace.scenario.library import find_scenario, scenario_text
+from lace.workbench import picture
 from lace.workbench.drawing import Frame, Picture, Text, as_moving_svg, as_svg, fitted, wrapped
-from lace.workbench.picture import MOST_STEPS, moving, scene_of, still
+from lace.workbench.picture import moving, scene_of, still
 from lace.workbench.raster import as_png
 from lace.workbench.recording import record_run
 
@@ -120,8 +123,7 @@ def test_a_scene_in_which_nobody_meets_is_named(notes: dict[str, Any]) -> None:
 def test_a_long_exchange_is_cut_and_says_so(
     notes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lace.workbench.picture.MOST_STEPS", 5)
-    assert MOST_STEPS > 5
+    monkeypatch.setattr(picture, "WORKBENCH", replace(WORKBENCH, picture_steps=5))
     said = texts(as_svg(still(scene_of(notes))))
     assert said[-1] == f"{len(scene_of(notes).steps) - 5} more steps"
 
