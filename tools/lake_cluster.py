@@ -1,7 +1,8 @@
-"""A real Spark cluster on this machine: one master, two workers, each a process of its own.
+"""A real Spark cluster on this machine: one master, three workers, each a process of its own.
 
-The whole pipeline is submitted to it, one worker is killed in the middle of the work, and the
-results are compared with those of a local run.
+The whole pipeline is submitted to it. Tasks that take long are begun a second time elsewhere, and
+one worker is killed in the middle of the work. The results are compared with those of a local run,
+and each record must be in the lake once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pyspark
 
 from lace.crypto.keys import SigningKey
 from lace.lake.java import find_java
+from lace.lake.tables import Lake
 from lace.record.build import build_plex, seal
 from lace.tai import from_ns
 
@@ -29,7 +31,15 @@ SELECTOR = "//notes-demo//notes//"
 START_NS = 1_700_000_000_000_000_000
 MASTER_AT = re.compile(r"Starting Spark master at (spark://\S+)")
 SECONDS = 120
-KILLED_AFTER = 8
+# Begin a second copy of nearly every task: whatever both write, one of them may count.
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.minTaskRuntime": "0ms",
+    "spark.speculation.efficiency.enabled": "false",
+}
 
 
 def main() -> int:
@@ -44,7 +54,12 @@ def main() -> int:
             print(f"a cluster at {master}, workers {', '.join(str(w.pid) for w in workers)}")
             remote = run(folder, "remote.lake", master, killed=workers[1])
         local = run(folder, "local.lake", "local[2]", killed=None)
-    same = remote == local
+        same = remote == local
+        for made in ("remote.lake", "local.lake"):
+            lake = Lake.open(None, str(folder / made))
+            there = [record.hash for record in lake.snapshot().read_all()]
+            print(f"  {made}: {len(there):,} records, {len(set(there)):,} different ones")
+            same = same and len(there) == len(set(there)) == records
     print("the results are the same" if same else "THE RESULTS DIFFER")
     return 0 if same else 1
 
@@ -67,7 +82,10 @@ def make_bundles(folder: Path, records: int) -> None:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """Start a master and two workers; end them, by their ids, when the block is done."""
+    """Start a master and three workers; end them, by their ids, when the block is done.
+
+    Each worker has an address of its own: a task is begun a second time on another host only.
+    """
     environment = os.environ | {
         "JAVA_HOME": str(find_java().home),
         "PYSPARK_PYTHON": sys.executable,
@@ -86,10 +104,10 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]
     try:
         log = start("Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         master = wait_for(log, MASTER_AT)
-        for number in range(2):
+        for number in range(3):
             work = str(folder / f"work-{number}")
             log = start(
-                "Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g",
+                "Worker", "--host", f"127.0.0.{number + 1}", "--cores", "1", "--memory", "1g",
                 "--webui-port", "0", "--work-dir", work, master,
             )  # fmt: skip
             wait_for(log, re.compile(r"Successfully registered with master (\S+)"))
@@ -130,17 +148,32 @@ def run(
     folder: Path, name: str, master: str, *, killed: subprocess.Popen[bytes] | None
 ) -> list[str]:
     """Run the pipeline in one session; return the lines that it printed."""
-    options = ("--master", master, "--memory", "1g", "--conf", "spark.driver.host=127.0.0.1")
+    settings = {"spark.driver.host": "127.0.0.1"}
+    events = folder / f"{name}.events"
+    if killed is not None:
+        events.mkdir()
+        settings |= SPECULATION | {
+            "spark.eventLog.enabled": "true", "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": events.as_uri(),
+        }  # fmt: skip
+    options = ["--master", master, "--memory", "1g"]
+    options += [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
     command = [sys.executable, "-c", PIPELINE, name, *options]
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
     if killed is not None:
-        wait_for(folder / "worker-2.log", re.compile(r"Asked to launch executor (\S+)"))
-        time.sleep(KILLED_AFTER)
+        while process.poll() is None and not list(folder.glob(f"{name}/staged/*/*.parquet")):
+            time.sleep(0.05)  # until the first task writes
         print(f"killing worker {killed.pid} in the middle of the work")
         killed.kill()
     out, _ = process.communicate()
     if process.returncode:
         raise SystemExit(f"the pipeline ended with {process.returncode}")
+    if killed is not None:
+        told = b"".join(file.read_bytes() for file in events.rglob("*") if file.is_file())
+        twice, lost = told.count(b'"Speculative":true'), told.count(b"ExecutorLostFailure")
+        print(f"  {twice} tasks ran a second time, {lost} were lost with their worker")
+        if not twice:
+            raise SystemExit("no task ran a second time: this shows nothing")
     lines = out.splitlines()
     print(f"  {name}: {lines[0]}, {len(lines):,} lines in all")
     return lines

@@ -13,12 +13,13 @@ import pytest
 
 from lace import b64a
 from lace.errors import Code, StoreError
-from lace.interlace.partition import Partitions
+from lace.interlace.partition import Partitions, merkle_root
 from lace.interlace.sketch import NamesHere
 from lace.lake import keeping
 from lace.lake.keeping import Kept, load_index, save_index, tidy
 from lace.lake.packed import (
     PackedTable,
+    _packed,
     pack,
     pack_records,
     packed_record,
@@ -216,3 +217,27 @@ def test_there_is_room_for_so_many_plans(tmp_path: Path, monkeypatch: pytest.Mon
     assert [p.name for p in (tmp_path / "exchange").iterdir()] == [
         Path(Kept.of(str(tmp_path), b"one", None).folder).name
     ]
+
+
+def test_tasks_that_run_twice_write_one_table(spark: SparkSession, tmp_path: Path) -> None:
+    kept = Kept.of(str(tmp_path), b"plan", None)
+    digests = entries(200, 10)
+    columns = {"hash": list(digests), "digest": pa.array(digests.values(), pa.binary())}
+
+    def run(found: list[tuple[bytes, bytes]]) -> tuple[bytes, bytes, bytes]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is not None and not context.attemptNumber() and found[0][0] > b"\x60":
+            raise RuntimeError("this machine is lost")
+        data = b"".join(part for entry in sorted(found) for part in entry)
+        leaves = [entry[1] for entry in sorted(found)]
+        return data, merkle_root(d[:32] for d in leaves), merkle_root(d[32:] for d in leaves)
+
+    rows = local_frame(spark, pa.table(columns))
+    table = kept.save(_packed(rows, kept.folder, 200, 1, run), b"by", 1)
+    same(table.partitions, held(digests))
+    there = {path.name for path in Path(kept.folder).glob("*.runs")}
+    assert there > set(table.files)  # what was lost is there, and nobody goes by it
+    tidy(kept.folder, 1 << 62)
+    assert {path.name for path in Path(kept.folder).glob("*.runs")} == set(table.files)
