@@ -9,9 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import forge
 import pyarrow as pa
@@ -26,15 +26,18 @@ from lace.clock import unix_ms
 from lace.errors import Code, LakeError
 from lace.lake import bundle as bundle_module
 from lace.lake import ingest as ingest_module
+from lace.lake import writing
 from lace.lake.bundle import INDEX_SUFFIX, Segment, Survey, joined, survey, write_index
 from lace.lake.delta import DataFile, DeltaLog
-from lace.lake.ingest import IngestResult, ingest
+from lace.lake.forget import forget
+from lace.lake.ingest import IngestResult, ingest, run_step, survey_all
 from lace.lake.maintain import maintain
 from lace.lake.peer import LakeStore
 from lace.lake.rows import QUARANTINE_SCHEMA, RECORD_COLUMNS, RECORDS_SCHEMA, as_records
-from lace.lake.source import read_segment
+from lace.lake.source import read_segment, segment_batches
+from lace.lake.stream import LakeStream
 from lace.lake.tables import Lake
-from lace.lake.writing import Draft, write_segments
+from lace.lake.writing import Draft, Written, as_batches, store_found, write_segments
 from lace.record.build import build_blob, build_plex
 from lace.record.facts import facts
 from lace.record.model import Record, Seal
@@ -821,3 +824,76 @@ def test_a_record_that_kills_its_worker_is_put_aside_and_the_rest_comes_in(
     (put_aside,) = lake.quarantine().collect()
     assert put_aside.code == "record.worker-crash"
     assert bytes(put_aside.raw) == fatal.raw
+
+
+def test_a_few_records_are_compared_without_spark_and_to_the_same_end(
+    spark: SparkSession, tmp_path: Path, bundles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = str(write_bundle(bundles / "c.records", RECORDS[240:260] * 2))
+    found = []
+    for name, few in (("spark", 0), ("here", ingest_module.FEW)):
+        monkeypatch.setattr(ingest_module, "FEW", few)
+        lake = Lake.open(spark, str(tmp_path / name), create=True)
+        ingest(lake, [str(bundles / "a.records")])
+        forget(lake, [RECORDS[0].hash, RECORDS[250].hash])
+        done = ingest(lake, [str(bundles / "b.records"), more])
+        assert (done.duplicates, done.repeated, done.forgotten) == (50, 19 * 2, 3)
+        assert done.records == len(RECORDS) - 201
+        again = ingest(lake, [str(write_bundle(tmp_path / f"{name}.records", RECORDS[:9]))])
+        assert (again.records, again.duplicates, again.forgotten) == (0, 8, 1)
+        found.append(contents(lake))
+    assert found[0] == found[1]
+
+
+def test_tasks_that_run_twice_write_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Whatever the first try has written before it was lost, the lake has none of it."""
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    bundle = str(write_bundle(tmp_path / "a.records", RECORDS))
+    parts = list(survey(bundle).segments())
+
+    def stage(folder: str, name: str) -> list[Written]:
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from pyspark import TaskContext
+
+            for batch in batches:
+                for number in batch.column("id").to_pylist():
+                    yield from as_batches(store_found(segment_batches(parts[number]), folder, name))
+            context = TaskContext.get()
+            if context is not None and context.attemptNumber() < 2:
+                raise RuntimeError("this machine is lost")
+
+        return writing._run(spark.range(0, len(parts), 1, len(parts)), work, folder)
+
+    done = run_step(lake, stage, "work", 1, "name", lambda _message: None)
+    assert done.records == len(RECORDS)
+    assert sorted(r.hash for r in lake.snapshot().read_all()) == sorted(r.hash for r in RECORDS)
+    listed = {Path(uri).name for uri in lake.snapshot().version.uris()}
+    assert {path.name for path in (tmp_path / "lake").rglob("*.parquet")} == listed
+
+
+class Elsewhere:
+    """A session as Spark Connect has it: all but the context, of which it says that there is none."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"sparkContext", "_jvm", "_jsparkSession"}:
+            raise AttributeError(name)
+        return getattr(self._session, name)
+
+
+def test_a_session_that_runs_elsewhere_is_enough(
+    spark: SparkSession, tmp_path: Path, bundles: Path
+) -> None:
+    lake = Lake.open(cast("SparkSession", Elsewhere(spark)), str(tmp_path / "lake"), create=True)
+    done = ingest(lake, [str(bundles)])
+    assert (done.records, done.repeated, done.quarantined) == (len(RECORDS), 50, 2)
+    assert lake.snapshot().records.count() == len(RECORDS)
+    (tmp_path / "gone.records").symlink_to(tmp_path / "nothing")
+    with pytest.raises(LakeError) as caught:
+        survey_all(lake.spark, [*map(str, bundles.iterdir()), str(tmp_path / "gone.records")])
+    assert caught.value.code is Code.LAKE_INPUT
+    with pytest.raises(LakeError) as caught:
+        LakeStream(lake, str(bundles), str(tmp_path / "c")).start()
+    assert "Spark Connect" in caught.value.message

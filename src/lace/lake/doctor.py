@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from lace.clock import unix_ms
@@ -30,6 +30,9 @@ from lace.lake.session import (
     package_version,
 )
 from lace.limits import MIB
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _LEAST_SPACE: Final = 2 << 30
 _SKEW_MILLISECONDS: Final = 60_000
@@ -178,7 +181,7 @@ def _try_out(options: SparkOptions, lake: str | None = None) -> Iterator[Finding
     try:
         spark = open_session(options)
         yield Finding("Spark", ok=True, detail=f"{spark.version}, master {master_of(options)}")
-        rows = spark.sparkContext.parallelize([0], 1).map(lambda _: _worker()).collect()
+        rows = _from_a_worker(spark)
         same = rows[0] == _worker()
         fix = "" if same else "Set PYSPARK_PYTHON to the same interpreter on every machine."
         yield Finding("workers", ok=same, detail=f"Python {rows[0][0]}, lace {rows[0][1]}", fix=fix)
@@ -206,6 +209,20 @@ def _jars(spark: object, lake: str) -> Finding:
         fix="For S3: --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION, with the "
         "version of Hadoop in Spark. summarize, stream and run need it.",
     )
+
+
+def _from_a_worker(spark: SparkSession) -> list[tuple[str, str]]:
+    """Return what Python and which Lace a worker has."""
+    import pyarrow as pa
+
+    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            python, lace = _worker()
+            made = [{"python": python, "lace": lace}] * batch.num_rows
+            yield pa.RecordBatch.from_pylist(made)
+
+    rows = spark.range(0, 1, 1, 1).mapInArrow(tell, "python string, lace string").collect()
+    return [(row.python, row.lace) for row in rows]
 
 
 def _worker() -> tuple[str, str]:

@@ -10,7 +10,7 @@ bundle, offset and digest, so that none is lost or doubled.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -20,17 +20,20 @@ import lace.lake.required  # noqa: F401  (first: its error says what to install)
 
 # isort: split
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace.b64a import encode
 from lace.crypto.native import digest
 from lace.errors import Code, LakeError
 from lace.lake.bundle import Segment, Survey, joined, list_bundles, segment_bytes, survey
 from lace.lake.delta import Conflict, DeltaLog
-from lace.lake.jobs import described, job
+from lace.lake.jobs import carried, described, job
 from lace.lake.places import filesystem
 from lace.lake.rows import FORGOTTEN_SCHEMA, QUARANTINE_SCHEMA, RECORDS_SCHEMA
+from lace.lake.session import parallelism
 from lace.lake.staging import FOLDER
 from lace.lake.tables import Lake, Snapshot, read_files
 from lace.lake.writing import (
@@ -41,6 +44,7 @@ from lace.lake.writing import (
     drafts,
     finish,
     finished,
+    new_file,
     remove,
     write_segments,
     write_table,
@@ -51,11 +55,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 STEP_BYTES: Final = 4096 * MIB
+FEW: Final = 20_000
+"""So many records are compared with the lake without Spark."""
+_FEW_BYTES: Final = 64 * MIB
+_SCANNED: Final = 5_000_000
 _TRIES: Final = 20
 #: Why a row is left out; of several reasons the largest counts.
 _REPEATED: Final = 0
 _KNOWN: Final = 1
 _FORGOTTEN: Final = 2
+_SURVEYED: Final = pa.schema([("number", pa.int64()), ("survey", pa.string())])
 _IDENTITY: Final = b"lace-lake-ingest/v2"
 _INPUTS: Final = "ingests"
 _KEY: Final = b"lace-lake-name/v1"
@@ -138,7 +147,7 @@ def ingest(
     if done >= len(steps):
         return result
     _note_inputs(lake, name, surveys, len(steps))
-    cores = lake.spark.sparkContext.defaultParallelism
+    cores = parallelism(lake.spark)
     for number, step in enumerate(steps[done:], done + 1):
         report(f"step {number} of {len(steps)}: validating")
         # How a step is shared out among cores changes nothing of what it reads.
@@ -151,23 +160,25 @@ def ingest(
 def survey_all(spark: SparkSession, bundles: Sequence[str]) -> list[Survey]:
     """Return digest and cuts of many bundles, read by all workers at once."""
 
-    def each(names: Iterable[str]) -> Iterable[str]:
-        for bundle in names:
-            try:
-                yield json.dumps(survey(bundle).to_json())
-            except LakeError as error:  # as a value: an exception would come back as a Java trace
-                yield json.dumps({"failed": error.code.name, "detail": error.message})
+    names = list(bundles)
 
-    if len(bundles) == 1:
-        return [survey(bundles[0])]
-    context = spark.sparkContext
-    slices = min(len(bundles), 4 * context.defaultParallelism)
-    found = [json.loads(text) for text in
-             context.parallelize(bundles, slices).mapPartitions(each).collect()]  # fmt: skip
-    for entry in found:
-        if "failed" in entry:
-            raise LakeError(entry["detail"], code=Code[entry["failed"]])
-    return [Survey.from_json(entry) for entry in found]
+    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with carried():
+            for batch in batches:
+                for number in batch.column("id").to_pylist():
+                    text = json.dumps(survey(names[number]).to_json())
+                    yield pa.RecordBatch.from_pylist(
+                        [{"number": number, "survey": text}], schema=_SURVEYED
+                    )
+
+    if len(names) == 1:
+        return [survey(names[0])]
+    slices = min(len(names), 4 * parallelism(spark))
+    with job("reading bundles for their digests"):
+        numbers = spark.range(0, len(names), 1, slices)
+        rows = numbers.mapInArrow(each, from_arrow_schema(_SURVEYED)).toArrow().to_pylist()
+    rows.sort(key=lambda row: int(row["number"]))
+    return [Survey.from_json(json.loads(row["survey"])) for row in rows]
 
 
 def ingest_id(surveys: Sequence[Survey], steps: Sequence[Sequence[Segment]]) -> str:
@@ -332,6 +343,9 @@ def _without_known(
     files = draft.of(RECORDS)
     if not files:
         return [], {}
+    is_little = sum(f.rows for f in files) <= FEW and sum(f.size for f in files) <= _FEW_BYTES
+    if is_little and snapshot.version.rows <= _SCANNED:
+        return _without_known_here(lake, draft, snapshot)
     rows = _Rows(lake, draft, lake.records_log, RECORDS, RECORDS_SCHEMA, ("bundle", "offset"))
     keys = rows.keys(files, "hash")
     place = F.struct("bundle", "offset")
@@ -348,6 +362,46 @@ def _without_known(
     unwanted = reduce(lambda a, b: a.unionByName(b), parts)
     unwanted = unwanted.groupBy("bundle", "offset", "file").agg(F.max("known").alias("known"))
     return rows.without(files, unwanted)
+
+
+def _without_known_here(
+    lake: Lake, draft: Draft, snapshot: Snapshot
+) -> tuple[list[Written], dict[int, int]]:
+    """Do the same for a few records without Spark, whose jobs would take longer than all of it."""
+    files = draft.of(RECORDS)
+    places = dict(zip(draft.uris(files, lake.records_log), files, strict=True))
+    tables = {uri: _read_here(uri, ["hash", "bundle", "offset"]) for uri in places}
+    rows = sorted(
+        (row["bundle"], row["offset"], uri, number, row["hash"])
+        for uri, table in tables.items()
+        for number, row in enumerate(table.to_pylist())
+    )
+    hashes = {row[-1] for row in rows}
+    known, gone = snapshot.present(hashes), lake.forgotten(hashes)
+    counts: dict[int, int] = {}
+    kept = {uri: [False] * table.num_rows for uri, table in tables.items()}
+    seen: set[str] = set()
+    for _, _, uri, number, hash in rows:
+        if hash not in known and hash not in gone and hash not in seen:
+            kept[uri][number] = True
+        else:
+            reason = _FORGOTTEN if hash in gone else _KNOWN if hash in known else _REPEATED
+            counts[reason] = counts.get(reason, 0) + 1
+        seen.add(hash)
+    made: list[Written] = []
+    for uri, file in places.items():
+        if all(kept[uri]):
+            made.append(file)
+        elif any(kept[uri]):
+            again = new_file(draft.folder, RECORDS)
+            again.add_in_groups(again.fitting(_read_here(uri, None).filter(pa.array(kept[uri]))))
+            made += again.close()
+    return made, counts
+
+
+def _read_here(uri: str, columns: list[str] | None) -> pa.Table:
+    system, path = filesystem(uri)
+    return pq.read_table(path, columns=columns, filesystem=system)
 
 
 @dataclass(frozen=True, slots=True)

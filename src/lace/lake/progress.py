@@ -16,8 +16,12 @@ _EVERY: Final = 0.5
 @contextmanager
 def watching(spark: SparkSession, tell: Callable[[int, int], None]) -> Iterator[None]:
     """Tell, while the block runs, how many tasks are done and how many there are."""
+    context = getattr(spark, "sparkContext", None)
+    if context is None:  # over Spark Connect, nobody tells
+        yield
+        return
     stop = Event()
-    tracker = spark.sparkContext.statusTracker()
+    tracker = context.statusTracker()
 
     def look() -> None:
         while not stop.wait(_EVERY):

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,12 +36,13 @@ _HEAP: Final = re.compile(r"([1-9][0-9]{0,15})([kmgt]?)b?")
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _MASTER: Final = re.compile(
     r"local|local\[(?:\*|[1-9]\d{0,4})(?:,\s*[1-9]\d*)?\]|local-cluster\[[\d,\s]+\]"
-    r"|yarn|(?:spark|k8s)://.+"
+    r"|yarn|(?:spark|k8s|sc)://.+"
 )
 _CAUSE: Final = re.compile(r"^(?:Caused by: |: )?[\w.$]*(?:Exception|Error): (.+)$", re.MULTILINE)
 _READY: Final = "spark.lace.ready"
 _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)\])?")
 _TASK_FAILURES: Final = 4
+_CONNECT: Final = ("grpc", "grpc_status", "google", "zstandard")
 
 SETTINGS: Final[Mapping[str, str]] = {
     # Text is compared and times are read the same way everywhere.
@@ -100,6 +102,9 @@ def open_session(options: SparkOptions | None = None) -> SparkSession:
     if running is not None:
         return _made_ready(running)
     options = options or SparkOptions()
+    if master_of(options).startswith("sc://"):
+        check_options(options)
+        return _remote(master_of(options), options)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started us: its settings stand
         return _made_ready(SparkSession.builder.getOrCreate(), options)
     return _start(options)
@@ -112,7 +117,8 @@ def _made_ready(session: SparkSession, options: SparkOptions | None = None) -> S
     if session.conf.get(_READY, None) is not None:
         return session
     given = dict(options.settings) if options is not None else {}
-    own = {name for name, _ in session.sparkContext.getConf().getAll()}
+    context = getattr(session, "sparkContext", None)
+    own = set() if context is None else {name for name, _ in context.getConf().getAll()}
     for name, value in SETTINGS.items():
         if name not in own and session.conf.isModifiable(name):
             session.conf.set(name, value)
@@ -125,12 +131,40 @@ def _made_ready(session: SparkSession, options: SparkOptions | None = None) -> S
                 code=Code.LAKE_SETTING,
                 hint=f"Give it to spark-submit: --conf {name}={value}",
             )
-    if is_local(session) and "PYSPARK_PYTHON" not in os.environ:
+    if context is not None and is_local(session) and "PYSPARK_PYTHON" not in os.environ:
         # Else workers run whatever is called python3, which may have no lace.
-        session.sparkContext.pythonExec = sys.executable
+        context.pythonExec = sys.executable
     session.dataSource.register(LaceDataSource)
     session.conf.set(_READY, "true")
     return session
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Return how many tasks Spark likes to have at the same time, as far as it tells."""
+    context = getattr(spark, "sparkContext", None)  # over Spark Connect there is none
+    if context is not None:
+        return int(context.defaultParallelism)
+    return int(str(spark.conf.get("spark.sql.shuffle.partitions", "2")))
+
+
+def _remote(address: str, options: SparkOptions) -> SparkSession:
+    """Return a session of a Spark Connect server; what it cannot be told is refused."""
+    from pyspark.sql import SparkSession
+
+    missing = [name for name in _CONNECT if find_spec(name) is None]
+    if missing:
+        raise LakeError(
+            f"Spark Connect needs packages that are not here: {', '.join(missing)}",
+            code=Code.LAKE_START,
+            hint="Install them with: pip install 'pyspark[connect]'",
+        )
+    try:
+        session = SparkSession.builder.remote(address).getOrCreate()
+        return _made_ready(session, options)
+    except LakeError:
+        raise
+    except Exception as error:
+        raise LakeError(f"{address}: {_cause(error)}", code=Code.LAKE_START) from error
 
 
 def check_packages() -> None:
@@ -169,9 +203,8 @@ def master_of(options: SparkOptions) -> str:
 
 def is_local(spark: SparkSession) -> bool:
     """Whether all work is done on this machine, by one Java."""
-    return _LOCAL.match(str(spark.conf.get("spark.master"))) is not None and not str(
-        spark.conf.get("spark.master")
-    ).startswith("local-cluster")
+    master = str(spark.conf.get("spark.master", ""))  # a server of Spark Connect may not say it
+    return _LOCAL.match(master) is not None and not master.startswith("local-cluster")
 
 
 def heap_bytes(memory: str) -> int | None:

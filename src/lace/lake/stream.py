@@ -65,6 +65,12 @@ class LakeStream:
 
     def start(self, *, interval: str | None = None) -> None:
         """Begin: batch by batch for ever, or (without an interval) until all is read."""
+        if getattr(self.lake.spark, "sparkContext", None) is None:
+            raise LakeError(
+                "a stream commits what it reads in this process, which Spark Connect cannot do",
+                code=Code.LAKE_START,
+                hint="Run it with Spark itself: --master local[*], or under spark-submit.",
+            )
         self.check()
         with job("stream"):
             source = self.lake.spark.readStream.format("lace")
