@@ -18,6 +18,18 @@ ADVICE = (
     f"{VARIABLE} to the path of a Chromium or Chrome."
 )
 
+FIREFOX_ADVICE = (
+    "No Firefox was found: what runs in it too is not tested there. Install it (Debian: apt-get "
+    "install firefox-esr), or set LACE_FIREFOX to its path."
+)
+
+
+def find_firefox() -> str | None:
+    """Return the path of a Firefox, or None; none is installed, for one browser is enough."""
+    named = os.environ.get("LACE_FIREFOX")
+    names = (named,) if named else ("firefox-esr", "firefox")
+    return next((path for name in names if (path := shutil.which(name))), None)
+
 
 def find_browser() -> str | None:
     """Return the path of a Chromium, or None."""
@@ -50,6 +62,8 @@ def main() -> int:
         install()
         browser = find_browser()
     print(f"Chromium: {browser}" if browser else ADVICE)
+    firefox = find_firefox()
+    print(f"Firefox: {firefox}" if firefox else FIREFOX_ADVICE)
     if shutil.which("npm") is None:
         print("npm is not here: the browser bundle, which is made with it, is not tested.")
     return 0  # everything but the browser tests works without
