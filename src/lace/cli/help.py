@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from lace.cli.output import echo
 from lace.errors import Code, UsageError
 from lace.text import safe, shown
 
@@ -58,11 +59,11 @@ def help_command(context: click.Context, topic: tuple[str, ...], page: bool) -> 
     """
     top = context.find_root()
     if not topic:
-        click.echo(top.get_help())
-        click.echo("\nPages, for lace help PAGE:")
+        echo(top.get_help())
+        echo("\nPages, for lace help PAGE:")
         width = max(map(len, pages()), default=0)
         for name, path in sorted(pages().items()):
-            click.echo(f"  {name:{width}}  {title_of(path)}")
+            echo(f"  {name:{width}}  {title_of(path)}")
         return
     if not page and _show_command(top, topic):
         return
@@ -76,11 +77,11 @@ def help_command(context: click.Context, topic: tuple[str, ...], page: bool) -> 
             code=Code.INPUT_FILE,
             hint=f"Did you mean {' or '.join(near)}?" if near else "lace help lists them.",
         )
-    text = safe(found.read_text(encoding="utf-8"))
+    text = found.read_text(encoding="utf-8")
     if sys.stdout.isatty():
-        click.echo_via_pager(text)
+        click.echo_via_pager(safe(text))
     else:
-        click.echo(text, nl=False)
+        echo(text.removesuffix("\n"))
 
 
 def _show_command(top: click.Context, words: tuple[str, ...]) -> bool:
@@ -92,7 +93,7 @@ def _show_command(top: click.Context, words: tuple[str, ...]) -> bool:
         if found is None:
             return False
         context = click.Context(found, info_name=word, parent=context)
-    click.echo(context.get_help())
+    echo(context.get_help())
     if " ".join(words) in pages():
-        click.echo(f"\nThere is a page too: lace help --page {words[0]}", err=True)
+        echo(f"\nThere is a page too: lace help --page {words[0]}", err=True)
     return True

@@ -133,7 +133,7 @@ def _run(arguments: list[str] | None) -> int:
         return Exit.INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
         # A group alone: its help is the answer, and no error to be told.
-        click.echo(error.format_message(), err=True)
+        _complain(error, error.format_message())
         return Exit.USAGE
     except click.ClickException as error:
         where = (

@@ -65,6 +65,7 @@ COMMANDS: dict[str, str] = {
     "fmt": "fmt rules.lacegram",
     "scenario": "scenario run story.toml",
     "scenario wrong": "scenario test wrong.toml",
+    "help": f"help x{HIDDEN}",
     "contact": f"contact add x{HIDDEN} V.x",
     "key": f"key show no{HIDDEN}",
     "keyring": f"keyring show no{HIDDEN}",
