@@ -379,7 +379,9 @@ class Contacts:
             if name not in entries:
                 known = ", ".join(entries) or "none yet"
                 raise UsageError(
-                    f"no contact is called {shown(name)}; there are: {known}", code=Code.KEY_UNKNOWN
+                    f"no contact is called {shown(name)}; there are: {known}",
+                    code=Code.KEY_UNKNOWN,
+                    hint="See the names with 'lace contact list'.",
                 )
             return entries.pop(name)
 

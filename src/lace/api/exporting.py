@@ -220,9 +220,21 @@ class _Draft:
             ) from None
         return self._file
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._file.close()
-        if kind is None:
-            self._draft.replace(self._path)
-        else:
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object
+    ) -> None:
+        try:
+            # Closing writes what is left, and may fail as any writing may.
+            self._file.close()
+            if error is None:
+                self._draft.replace(self._path)
+        except OSError as late:
+            error = error or late
+        finally:
             self._draft.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise UsageError(
+                f"cannot write {self._path}: {error.strerror}",
+                code=Code.INPUT_FILE,
+                hint="Make room, or write it somewhere else.",
+            ) from None

@@ -12,7 +12,7 @@ import io
 import json
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -164,7 +164,7 @@ class Importer:
             raise UsageError("Parquet can be written, not read", code=Code.INPUT_FILE)
         if form == "csv" and self.rows is None:
             raise UsageError(
-                "say what the columns of a table become",
+                "this is read as CSV: say what the columns of the table become",
                 code=Code.INPUT_FILE,
                 hint="With the command: --to //group//app// --name COLUMN. In Python: rows=RowMap.",
             )
@@ -256,7 +256,10 @@ class Importer:
             )
         make = _RowReader(self.rows) if self.rows is not None else None
         lines = _lines(chunks)
-        for number, content, row in _json_rows(lines) if form == "jsonl" else _csv_rows(lines):
+        check = None if make is None else make.check_columns
+        for number, content, row in (
+            _json_rows(lines) if form == "jsonl" else _csv_rows(lines, check)
+        ):
             where = f"line {number}"
             try:
                 if isinstance(row, LaceError):
@@ -328,6 +331,19 @@ class _RowReader:
                 )
             self._group, self._app, self._begin = place.group, place.app, place.name
         self._taken = {rows.name, rows.data, rows.time}
+
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Raise ``UsageError`` if a table has not the columns that are named: no row would do."""
+        rows = self._rows
+        named = [rows.name, rows.data, rows.time, *(rows.fields or {}).values()]
+        missing = [name for name in named if name is not None and name not in columns]
+        if missing:
+            known = ", ".join(columns)
+            raise UsageError(
+                f"there is no column {shown(missing[0])}; there are {shown(known)}",
+                code=Code.INPUT_KEY,
+                hint="Name columns as the first line of the table does.",
+            )
 
     def asked(self, row: Mapping[str, Any]) -> _Asked:
         """Return what a row asks for, or raise ``LaceError`` that says what is wrong with it."""
@@ -426,7 +442,9 @@ def _json_rows(lines: Iterable[str]) -> Iterator[_Row]:
             yield number, line, RecordError(Code.INPUT_JSON.meaning, code=Code.INPUT_JSON)
 
 
-def _csv_rows(lines: Iterable[str]) -> Iterator[_Row]:
+def _csv_rows(
+    lines: Iterable[str], check: Callable[[Sequence[str]], None] | None
+) -> Iterator[_Row]:
     reader = csv.reader(lines, strict=True)
     columns: list[str] | None = None
     while True:
@@ -444,6 +462,8 @@ def _csv_rows(lines: Iterable[str]) -> Iterator[_Row]:
             if len(set(columns)) != len(columns):
                 message = "two columns have one name"
                 raise UsageError(f"line 1: {message}", code=Code.INPUT_FILE)
+            if check is not None:
+                check(columns)
         elif cells:
             content = _csv_line(cells)
             if len(cells) == len(columns):

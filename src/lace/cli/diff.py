@@ -10,7 +10,7 @@ from lace import blocking
 from lace.api.handles import Lace, Peer
 from lace.cli.arguments import is_address, key_option, select_option
 from lace.cli.exitcodes import Exit
-from lace.cli.names import key_names
+from lace.cli.names import key_names, place_for_people
 from lace.cli.output import echo
 from lace.cli.place import Place, find
 from lace.cli.records import settings_or_none
@@ -97,7 +97,7 @@ def _show(records: list[tuple[str, Record]], form: str | None) -> None:
         (
             sign,
             "" if record.time is None else local_date(record.time),
-            "" if record.place is None else str(record.place),
+            place_for_people(record.place, {} if wanted == "csv" else names),
             "" if record.author is None else names.get(record.author, record.author),
             record.hash if wanted == "csv" else short[record.hash],
         )

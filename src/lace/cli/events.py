@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lace.api.handles import Lace
 from lace.api.operations import get
-from lace.cli.names import named
+from lace.cli.names import key_names, named, place_for_people
 from lace.cli.output import echo
 from lace.cli.progress import ProgressLine
 from lace.cli.render import print_json
 from lace.cli.shape import short_hashes
 from lace.interlace import messages as m
-from lace.record.model import Versioned
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -73,9 +72,10 @@ class Reporter:
         waiting, self._waiting = self._waiting, []
         left_out, self._left_out = self._left_out, 0
         short = short_hashes(hash for _, hash in waiting)
+        names = key_names() if waiting else {}
         for arrow, hash in waiting:
             record = await get(self.local, f"////{hash}")
-            place = record.coordinate if isinstance(record, Versioned) else ""
+            place = place_for_people(None if record is None else record.place, names)
             echo(f"{arrow} {short[hash]} {place}".rstrip())
         if left_out:
             echo(f"  … and {left_out} more")

@@ -12,6 +12,7 @@ from lace.api.rooms import room_of
 from lace.cli.arguments import key_option, lace_option
 from lace.cli.files import read_key, write_key
 from lace.cli.init import quoted
+from lace.cli.names import key_names
 from lace.cli.output import echo
 from lace.cli.place import find
 from lace.crypto.keys import SigningKey
@@ -100,7 +101,8 @@ def rotate(name: str, key_text: str | None, where: str | None) -> None:
     if key_text is None:
         _name_key(place.settings.folder / FILE, name)
     echo(f"{name} stands for the old key from now on: {new.verifier}", err=True)
-    echo("lace sync --key OLD brings the news; after that the new key will do", err=True)
+    called = key_names().get(old.verifier) or key_text or "OLD"
+    echo(f"lace sync --key {called} brings the news; after that the new key will do", err=True)
     echo(made.hash)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 import click
 
@@ -10,6 +11,7 @@ from lace.cli.output import echo
 from lace.errors import Code, UsageError
 from lace.ids import Verifier
 from lace.keyring import Contacts, Keyring, NamedKey
+from lace.urc import Coordinate
 
 
 def _ask_passphrase(what: str) -> str:
@@ -28,6 +30,14 @@ def key_names() -> dict[str, str]:
         return {verifier: name for name, verifier in verifiers_by_name().items()}
     except UsageError:
         return {}  # it only makes things easier to read
+
+
+def place_for_people(place: Coordinate | None, names: Mapping[str, str]) -> str:
+    """Return a place to look at: a verifier that begins its name is called as it is here."""
+    if place is None:
+        return ""
+    begin, slash, rest = place.name.partition("/")
+    return f"//{place.group}//{place.app}//{names.get(begin, begin)}{slash}{rest}"
 
 
 def verifiers_by_name() -> dict[str, Verifier]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -105,6 +106,8 @@ def get(
         return Exit.NOT_FOUND
     if only_data and output == "-" and _is_text(found.data):
         write_text(found.data)
+        if sys.stdout.isatty() and not found.data.endswith(b"\n"):
+            echo("")  # a pipe gets the data alone, a prompt begins on a line of its own
     elif only_data or raw:
         write_output(output, found.raw if raw else found.data, overwrite=False)
     else:
@@ -203,7 +206,7 @@ def list_command(
 
 
 @click.command()
-@click.argument("place", metavar="PLACE")
+@click.argument("place", metavar="PLACE|HASH")
 @click.option(
     "--limit",
     type=click.IntRange(1),
@@ -217,8 +220,8 @@ def list_command(
 def log(place: str, limit: int, form: str | None, where: str | None) -> int:
     """Show the versions of the record at PLACE, the newest first.
 
-    To edit is to add a record at the same place, so this is its history. Exit code 6 if there is
-    none.
+    To edit is to add a record at the same place, so this is its history. Of a hash, it is that of
+    the place where the record is. Exit code 6 if there is none.
 
     \b
     Example:
@@ -226,10 +229,25 @@ def log(place: str, limit: int, form: str | None, where: str | None) -> int:
     """
     settings = find(where)
     with settings.open() as local:
-        versions = blocking.history(local, place, limit)
+        versions = blocking.history(local, _place_of(local, place), limit)
     show_records(versions, None, form, ("Date", "Signed-By", "Hash", "Data"))
     echo(_counted(len(versions), "version"), err=True)
     return Exit.OK if versions else Exit.NOT_FOUND
+
+
+def _place_of(local: Lace, text: str) -> str:
+    """Return the place that a text means: itself, or that of the record whose hash it is."""
+    hash = whole_hash(local, text)
+    if hash is None:
+        return text
+    found = blocking.get(local, hash)
+    if found is None or found.place is None:
+        raise UsageError(
+            f"{text} is at no place here",
+            code=Code.URC_FORM,
+            hint="Give //group//app//name.",
+        )
+    return str(found.place)
 
 
 def show_records(

@@ -14,6 +14,7 @@ from lace.text import shown
 
 _SHORT: Final = 8
 _SHORT_HASH: Final = re.compile(r"[BPS]\.[0-9A-Z_a-z~]{4,43}(\.H?3?)?…?")
+_TOO_SHORT: Final = re.compile(r"[BPS]\.[0-9A-Z_a-z~]{0,3}…?")
 _BATCH: Final = 10_000
 _HASHES_SHOWN: Final = 5
 
@@ -38,6 +39,12 @@ def whole_hash(local: Lace, text: str) -> str | None:
     """
     if is_record_hash(text):
         return text
+    if _TOO_SHORT.fullmatch(text):
+        raise UsageError(
+            f"{shown(text)} is too short for a hash",
+            code=Code.ID_MALFORMED,
+            hint="Give at least four characters behind the dot.",
+        )
     if not _SHORT_HASH.fullmatch(text):
         return None
     begin = text.removesuffix("…")

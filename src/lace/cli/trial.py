@@ -24,7 +24,7 @@ from lace.cli.arguments import (
     set_option,
 )
 from lace.cli.exitcodes import Exit
-from lace.cli.names import key_names
+from lace.cli.names import key_names, place_for_people
 from lace.cli.output import echo
 from lace.cli.place import Place, find
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
@@ -187,7 +187,8 @@ def _show(world: _World, trial: Trial, form: str | None) -> None:
     short = short_hashes(one.record for one in made)
     rows = []
     for one, record in zip(made, records, strict=True):
-        place = "" if record is None or record.place is None else str(record.place)
+        where = None if record is None else record.place
+        place = place_for_people(where, {} if wanted == "csv" else names)
         author = "" if record is None or record.author is None else record.author
         hash = one.record if wanted == "csv" else short[one.record]
         sign, word = _VERDICTS[one.question, one.allowed]

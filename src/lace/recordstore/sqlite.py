@@ -187,14 +187,15 @@ class SqliteStore(Closes):
 
         try:
             # A connection of its own holds on to one moment; nobody waits for it.
-            with (
-                errors(self.path),
-                closing(connect(self.path, "ro")) as source,
-                closing(sqlite3.connect(draft)) as copy,
-            ):
+            with errors(self.path), closing(connect(self.path, "ro")) as source:
                 source.execute("BEGIN")
                 (count,) = source.execute("SELECT count(*) FROM record").fetchone()
-                source.backup(copy, pages=_BACKUP_PAGES, progress=tell)
+                try:
+                    with closing(sqlite3.connect(draft)) as copy:
+                        source.backup(copy, pages=_BACKUP_PAGES, progress=tell)
+                except sqlite3.OperationalError:  # a full disk, say: it is about what is written
+                    with errors(target):
+                        raise
                 source.execute("ROLLBACK")
             with draft.open("rb") as file:
                 os.fsync(file.fileno())

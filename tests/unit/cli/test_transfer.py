@@ -134,7 +134,7 @@ def test_a_table_that_changed_adds_only_what_changed(folder: Path) -> None:
     [
         ("id,City\n,Oslo\n", b"line 2: column id has no name"),
         ("id,City\na\n", b"line 2: 1 cells under 2 columns"),
-        ("nr,City\n1,Oslo\n", b"line 2: there is no column 'id'; there are 'nr, City'"),
+        ('{"nr": 1}\n', b"line 1: there is no column 'id'; there are 'nr'"),
         ("id,Signed-By\n1,me\n", b"line 2: header name Signed-By is reserved"),
         ("id,City\na//b,Oslo\n", b"line 2: Name"),
         ("id,City\na,O\u0001\n", b"line 2: header 'City'"),
@@ -158,7 +158,10 @@ def test_a_row_that_is_wrong_has_its_line_and_reason(
 @pytest.mark.parametrize(
     ("words", "content", "reason"),
     [
-        ((), "id\n1\n", b"say what the columns of a table become"),
+        ((), "id\n1\n", b"say what the columns of the table become"),
+        (("--to", PLACE, "--name", "id"), "nr,City\n1,Oslo\n", b"there is no column 'id'; there are 'nr, City'"),
+        (("--to", PLACE, "--name", "id", "--data", "Note"), "id,City\n1,Oslo\n", b"there is no column 'Note'"),
+        (("--to", PLACE, "--name", "id", "--column", "Town=Place"), "id,City\n1,Oslo\n", b"there is no column 'Place'"),
         (("--to", PLACE), "id\n1\n", b"--to and --name belong together"),
         (("--data", "x"), "id\n1\n", b"--to and --name belong together"),
         (("--to", "//a//b//c", "--name", "id"), "id\n1\n", b"is one place"),
