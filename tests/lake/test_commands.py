@@ -66,7 +66,7 @@ def test_from_bundles_to_summaries(command: Command, tmp_path: Path) -> None:
     assert f"{len(RECORDS)} new" in out
     code, out, _ = command("lake", "ingest", "x.lake", "a.records", "b.records")
     assert (code, "nothing to do" in out) == (0, True)
-    code, out, _ = command("lake", "info", "x.lake")
+    code, out, _ = command("lake", "info", "x.lake", "--table")
     assert f"records      {len(RECORDS)} in 1 files" in out
     code, out, _ = command("lake", "select", "x.lake", "room.lacegram")
     selected = out.split()

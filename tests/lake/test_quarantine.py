@@ -65,8 +65,12 @@ def test_places_are_listed_and_shown(lake: Lake, tmp_path: Path) -> None:
     done = lace("lake", "quarantine", "list", "x.lake", "--json", cwd=tmp_path)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(row["offset"], row["length"]) for row in rows] == [(p.offset, p.length) for p in found]
-    shown = lace("lake", "quarantine", "list", "x.lake", "--code", "record.signature", cwd=tmp_path)
-    assert shown.stdout.startswith(b"record.signature ")
+    only = ("x.lake", "--code", "record.signature")
+    assert lace("lake", "quarantine", "list", *only, cwd=tmp_path).stdout.count(b"\n") == 1
+    shown = lace("lake", "quarantine", "list", *only, "--table", cwd=tmp_path)
+    assert shown.stdout.splitlines()[1].startswith(b"record.signature ")
+    shown = lace("lake", "quarantine", "list", *only, "--csv", cwd=tmp_path)
+    assert shown.stdout.startswith(b"code,offset,length,bundle,detail\nrecord.signature,")
     few = lace("lake", "quarantine", "list", "x.lake", "--limit", "1", cwd=tmp_path)
     assert (len(few.stdout.splitlines()), few.stderr) == (1, b"2 more; --limit shows them\n")
     for place in found[:2]:
@@ -75,6 +79,16 @@ def test_places_are_listed_and_shown(lake: Lake, tmp_path: Path) -> None:
         assert raw == first[place.offset : place.offset + place.length]
     missing = lace("lake", "quarantine", "show", "x.lake", "first.records", "3", cwd=tmp_path)
     assert (missing.returncode, b"nothing was put aside at byte 3" in missing.stderr) == (1, True)
+
+
+def test_how_much_there_is_has_three_forms(lake: Lake, tmp_path: Path) -> None:
+    held, aside = lake.records_log.version(), lake.quarantine_log.version()
+    told = json.loads(lace("lake", "info", "x.lake", cwd=tmp_path).stdout)
+    assert (told["records"], told["files"]) == (held.rows, len(held.files))
+    assert told["quarantined"] == aside.rows > 0
+    assert told["changes"][0]["version"] == told["version"] == held.number
+    table = lace("lake", "info", "x.lake", "--csv", cwd=tmp_path).stdout.decode()
+    assert f"\nrecords,{held.rows}\n" in table.replace("\r", "")
 
 
 def test_what_proves_to_be_records_leaves_the_quarantine(lake: Lake, tmp_path: Path) -> None:

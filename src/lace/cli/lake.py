@@ -17,7 +17,7 @@ import click
 from lace.cli.exitcodes import Exit
 from lace.cli.files import name_and_value
 from lace.cli.output import echo, write_text
-from lace.cli.render import print_json
+from lace.cli.render import chosen_form, form_option, print_csv, print_entries, print_json
 from lace.errors import Code, UsageError
 
 if TYPE_CHECKING:
@@ -237,7 +237,8 @@ def ingest(name: str, bundles: tuple[str, ...], spark: Spark) -> int:
 
 @lake.command()
 @click.argument("name", metavar="LAKE")
-def info(name: str) -> None:
+@form_option
+def info(name: str, form: str | None) -> None:
     """Print how much LAKE holds, and its newest changes. Needs no Spark.
 
     \b
@@ -252,11 +253,22 @@ def info(name: str) -> None:
     opened = Lake.open(None, name)
     records, aside = opened.records_log.version(), opened.quarantine_log.version()
     size = sum(file.size for file in records.files)
-    echo(f"records      {records.rows:,} in {len(records.files)} files, {size:,} bytes")
-    echo(f"quarantine   {aside.rows:,}")
-    echo(f"version      {records.number}")
-    for note in opened.records_log.notes(10):
-        echo(f"  {note['version']:>6}  {_told(note)}")
+    made = {
+        "records": records.rows, "files": len(records.files), "bytes": size,
+        "quarantined": aside.rows, "version": records.number,
+    }  # fmt: skip
+    notes = opened.records_log.notes(10)
+    wanted = chosen_form(form)
+    if wanted == "json":
+        print_json({**made, "changes": list(notes)})
+    elif wanted == "csv":
+        print_csv(("What", "Value"), [(what, str(value)) for what, value in made.items()])
+    else:
+        echo(f"records      {records.rows:,} in {len(records.files)} files, {size:,} bytes")
+        echo(f"quarantine   {aside.rows:,}")
+        echo(f"version      {records.number}")
+        for note in notes:
+            echo(f"  {note['version']:>6}  {_told(note)}")
 
 
 def _told(note: dict[str, Any]) -> str:
@@ -301,13 +313,14 @@ def index(bundles: tuple[str, ...]) -> None:
     help="A table of what SELECTOR selects; repeatable.",
 )
 @click.option("--columns", metavar="NAME,NAME", help="Of views: fields, and Hash and Data too.")
+@form_option
 @version_option
 @spark_options
 def sql(
-    name: str, query: str, views: tuple[str, ...], columns: str | None, version: int | None,
-    spark: Spark,
+    name: str, query: str, views: tuple[str, ...], columns: str | None, form: str | None,
+    version: int | None, spark: Spark,
 ) -> None:  # fmt: skip
-    """Run an SQL QUERY over the tables of LAKE and print its rows as JSON lines.
+    """Run an SQL QUERY over the tables of LAKE and print its rows.
 
     The tables are records, wide (records without their bytes), fields, links, embedded and
     quarantine. A --view is a projection: one row a record that its selector selects, one column a
@@ -341,8 +354,9 @@ def sql(
 
             wanted = STANDARD if columns is None else tuple(dict.fromkeys(columns.split(",")))
             select(snapshot, program).project(wanted).createOrReplaceTempView(view)
-        for row in session.sql(query).toLocalIterator():
-            print_json(_plain(row.asDict(recursive=True)))
+        found = session.sql(query)
+        rows = (_plain(row.asDict(recursive=True)) for row in found.toLocalIterator())
+        print_entries(form, found.columns, rows)
 
 
 def _view(entry: str) -> tuple[str, Any]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from lace.cli.exitcodes import Exit
 from lace.cli.output import echo, write_bytes
-from lace.cli.render import print_json, print_line
+from lace.cli.render import form_option, print_entries
 
 if TYPE_CHECKING:
     from lace.lake.tables import Lake
+
+_COLUMNS: Final = ("code", "offset", "length", "bundle", "detail")
 
 
 @click.group("quarantine")
@@ -42,8 +44,10 @@ def _open(name: str) -> Lake:
 @click.option(
     "--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def list_command(name: str, bundle: str | None, code: str | None, limit: int, as_json: bool) -> int:
+@form_option
+def list_command(
+    name: str, bundle: str | None, code: str | None, limit: int, form: str | None
+) -> int:
     """Print each place in a bundle that holds no record: code, offset, length, bundle, reason.
 
     \b
@@ -59,16 +63,16 @@ def list_command(name: str, bundle: str | None, code: str | None, limit: int, as
         if (code is None or place.code == code)
         and (bundle is None or place.bundle.endswith(bundle))
     ]
-    for place in found[:limit]:
-        if as_json:
-            shown = {
-                "code": place.code, "bundle": place.bundle, "offset": place.offset,
-                "length": place.length, "detail": place.detail, "ingest": place.ingest,
-            }  # fmt: skip
-            print_json(shown)
-        else:
-            size = f"{place.offset:>12} {place.length:>12}"
-            print_line(f"{place.code:24} {size}  {place.bundle}  {place.detail}")
+    entries = (
+        {
+            "code": place.code, "bundle": place.bundle, "offset": place.offset,
+            "length": place.length, "detail": place.detail, "ingest": place.ingest,
+        }
+        for place in found[:limit]
+    )  # fmt: skip
+    print_entries(
+        form, _COLUMNS, entries, whole=("code", "offset", "length"), drop=("length", "detail")
+    )
     if len(found) > limit:
         echo(f"{len(found) - limit:,} more; --limit shows them", err=True)
     return Exit.OK

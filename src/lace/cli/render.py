@@ -86,6 +86,36 @@ def print_csv(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
     writer.writerows(rows)
 
 
+def print_entries(
+    form: str | None,
+    columns: Sequence[str],
+    entries: Iterable[dict[str, Any]],
+    *,
+    whole: Iterable[str] = (),
+    drop: Sequence[str] = (),
+) -> None:
+    """Print objects in the form that was chosen; tables and CSV have these columns of them.
+
+    JSON and CSV are written as the objects come; a table needs them all, to know how wide it is.
+    """
+    wanted = chosen_form(form)
+    if wanted == "json":
+        for entry in entries:
+            print_json(entry)
+        return
+    rows = ([_cell(entry.get(name)) for name in columns] for entry in entries)
+    if wanted == "csv":
+        print_csv(columns, rows)
+    elif found := list(rows):
+        fitted_table(columns, found, whole=whole, drop=drop)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 class _Lines:
     """Takes what a CSV writer writes: whole lines."""
 
