@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 import click
 
@@ -58,16 +58,39 @@ def _verbose(_context: click.Context, _option: click.Parameter, value: bool) -> 
         loudness.verbose = True
 
 
+def _level(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    _quiet(context, option, value == "error")
+    _verbose(context, option, value == "debug")
+
+
+_LONG: Final = frozenset((
+    "backup", "export", "follow", "import", "ingest", "maintain", "reconcile", "restore", "run",
+    "serve", "stream", "sync",
+))  # fmt: skip
+"""Commands that work long: how much they tell is asked often enough to stand in their help."""
+
+
 def with_loudness(command: click.Command, *, hidden: bool = True) -> click.Command:
     """Return a command that takes -q and -v, and so do all commands below it."""
     if not any(option.name == "quiet" for option in command.params):
-        common: dict[str, Any] = {"is_flag": True, "expose_value": False, "hidden": hidden}
-        command.params += [
+        long = command.name in _LONG and not isinstance(command, click.Group)
+        hidden = hidden and not long
+        common: dict[str, Any] = {"expose_value": False, "hidden": hidden}
+        own = [
             click.Option(["-q", "--quiet"], callback=_quiet, help="Tell results and errors only.",
-                         **common),
+                         is_flag=True, **common),
             click.Option(["-v", "--verbose"], callback=_verbose,
-                         help="Leave nothing out; tell where an error arose.", **common),
+                         help="Leave nothing out; tell where an error arose.", is_flag=True,
+                         **common),
         ]  # fmt: skip
+        if long and not any("--log-level" in option.opts for option in command.params):
+            levels = click.Choice(("debug", "info", "error"))
+            own.append(
+                click.Option(["--log-level"], type=levels, callback=_level,
+                             help="debug is --verbose, error is --quiet.  [default: info]",
+                             **common)
+            )  # fmt: skip
+        command.params += own
         if isinstance(command, click.Group):
             _below(command)
     return command

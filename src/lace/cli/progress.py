@@ -56,6 +56,8 @@ class ProgressLine:
 
 def progress_text(count: int, what: str, seconds: float, done: float | None) -> str:
     """Return count and rate, and how long the rest will take if it goes on like this."""
+    if count == 1:
+        what = what.replace("records", "record", 1)
     parts = [f"{count:,} {what}", f"{count / seconds:,.0f}/s"]
     if done:
         left = seconds * (1 - min(done, 1)) / done

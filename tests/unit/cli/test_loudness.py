@@ -62,6 +62,20 @@ def test_quiet_leaves_results_and_errors(home: Path) -> None:
     assert b"demo key" in lace("add", place, "--text", "e", cwd=home).stderr  # it is forgotten
 
 
+def test_commands_that_work_long_take_a_level_too(home: Path) -> None:
+    words = ("import", "-", "--to", PREFIX, "--name", "id")
+    table = "id\n{}\n"
+    assert b"1 new" in lace(*words, "--log-level", "info", stdin=table.format(1), cwd=home).stderr
+    silent = lace(*words, "--log-level", "error", stdin=table.format(2), cwd=home)
+    assert (silent.returncode, silent.stderr) == (0, b"")
+    wrong = lace("sync", "nobody", "--log-level", "debug", cwd=home)
+    assert b"Traceback" in wrong.stderr
+    assert lace("follow", "--log-level", "loud", cwd=home).returncode == 2
+    for command in ("sync", "follow", "import", "export", "backup", "restore"):
+        told = lace(command, "--help", cwd=home).stdout
+        assert all(option in told for option in (b"--quiet", b"--verbose", b"--log-level"))
+
+
 def test_verbose_tells_everything_and_where_an_error_arose(home: Path) -> None:
     assert lace("init", "../other", "--select", PREFIX, cwd=home).returncode == 0
     with api.open(home.parent / "other", records=notes(30)):

@@ -331,3 +331,4 @@ def test_the_line_of_progress_has_rate_and_rest() -> None:
     )
     assert progress_text(5000, "records read", 100.0, 0.25).endswith("5 min 0 s left")
     assert progress_text(5000, "records read", 2.0, None) == "5,000 records read, 2,500/s"
+    assert progress_text(1, "records read", 1.0, None) == "1 record read, 1/s"
