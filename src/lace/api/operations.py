@@ -215,8 +215,10 @@ async def for_each(local: Lace, policy: Policy | None = None) -> AsyncGenerator[
     try:
         while True:
             stored.clear()
+            store_of(local)  # says so if it was closed meanwhile
             if not selection.is_current():
                 waiting |= await in_worker(local, follow)
+                store_of(local)
                 waiting |= follow()  # what happened during that; now nothing is awaited any more
             if waiting:
                 record = waiting.pop(next(iter(waiting)))

@@ -213,7 +213,7 @@ def test_a_lace_that_is_closed_while_it_is_watched_is_said_to_be_closed(tmp_path
         task = asyncio.create_task(watch())
         await wait_for_a_watcher(store_of(local))
         local.close()
-        with pytest.raises(lace.LaceError, match="closed"):
+        with pytest.raises(lace.UsageError, match="this lace was closed"):
             await task
 
     run(test)
