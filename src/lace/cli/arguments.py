@@ -74,6 +74,7 @@ lace_option: Final = click.option(
     "--lace",
     "where",
     metavar="PATH",
+    type=click.Path(),  # a shell completes it as a path
     envvar="LACE",
     help="The lace to work in: its folder, or a store file.  [default: the one you are in]",
 )

@@ -150,9 +150,17 @@ def _run(arguments: list[str] | None) -> int:
         _complain(error, f"lace: {redact(error.message)} [{error.code}]\n  {error.hint}")
         return _exit_code(error)
     except (OSError, UnicodeError, RecursionError) as error:
-        _complain(error, f"lace: {redact(str(error))} [{Code.INPUT_FILE}]\n  {Code.INPUT_FILE.fix}")
+        code = Code.INPUT_FILE
+        _complain(error, f"lace: {redact(_without_number(error))} [{code}]\n  {code.fix}")
         return Exit.BAD_INPUT
     return result if isinstance(result, int) else Exit.OK
+
+
+def _without_number(error: Exception) -> str:
+    """Return what the system says about a file, as the other messages say it."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
 
 
 def _complain(error: Exception, message: str) -> None:

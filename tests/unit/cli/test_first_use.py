@@ -66,6 +66,11 @@ def test_what_is_said_next_can_be_typed(folder: Path) -> None:
     assert b"lace contact list" in gone.stderr
 
 
+def test_what_the_system_says_of_a_file_has_its_name_and_no_number(folder: Path) -> None:
+    done = lace("init", "lace.toml/new", cwd=folder)
+    assert done.stderr.startswith(b"lace: lace.toml/new: Not a directory [input.file]\n")
+
+
 @pytest.mark.parametrize(
     ("words", "file"),
     [(("export", "--all", "-o", "out.csv"), "out.csv"), (("backup", "out.lace"), "out.lace")],

@@ -124,6 +124,11 @@ def test_names_are_completed(words: list[str], begin: str, found: list[str]) -> 
     assert names == found or (words == ["synch"] and "sync" in names)
 
 
+def test_paths_are_completed_by_the_shell() -> None:
+    (item,) = ShellComplete(root, {}, "lace", "X").get_completions(["list", "--lace"], "../")
+    assert item.type == "file"
+
+
 def test_completion_never_complains(home: Path) -> None:
     (home / "lace.toml").write_text("= nonsense")
     assert ShellComplete(root, {}, "lace", "X").get_completions(["sync"], "h") == []
