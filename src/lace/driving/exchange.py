@@ -120,7 +120,8 @@ class Exchange:
         self._unsent = 0  # bytes in the outbox
         self._unsent_ends = 0
         self._moved = asyncio.Event()
-        self._heard = 0.0  # when bytes came last
+        self._heard = 0.0  # when bytes came last, or later by as long as nobody listened
+        self._quiet_since = 0.0  # when either side has said anything, or this one was told to
         self._phases_sent = 0
         self._timer: Timer | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -150,7 +151,7 @@ class Exchange:
 
     async def run(self) -> m.Closed | m.Aborted:
         """Run to the end; return how it ended. The stream is closed then."""
-        self._heard = asyncio.get_running_loop().time()
+        self._heard = self._quiet_since = asyncio.get_running_loop().time()
         self._pass_on()
         reading = asyncio.create_task(self._read())
         writing = asyncio.create_task(self._write())
@@ -187,6 +188,8 @@ class Exchange:
         if isinstance(came, bytes):
             while self._unsent_ends > _PHASES_UNSENT:  # not for ever: see _write_piece
                 await self._moved.wait()
+        elif not isinstance(came, _Done | _Over):
+            self._quiet_since = asyncio.get_running_loop().time()  # nobody has waited for this
         await self._do(came)
         while self.connection.has_work:  # others have their turn in between
             if self.connection.errand is not None:
@@ -303,21 +306,25 @@ class Exchange:
         self._working += 1
         if self._working == 1:
             patience = self.connection.machine.phase_timeout  # of the peer: a part of it may go
-            self._tell_later(min(self._working_seconds, patience / 3))
+            seconds = min(self._working_seconds, patience / 3)
+            # Many short turns, each of which waits for others, are long work too.
+            quiet = asyncio.get_running_loop().time() - self._quiet_since
+            self._tell_later(seconds, max(0.0, seconds - quiet))
 
     def _end_work(self) -> None:
         self._working -= 1
         if not self._working:
             self._tell_later(None)
 
-    def _tell_later(self, seconds: float | None) -> None:
-        """Tell the peer from time to time that work goes on."""
+    def _tell_later(self, seconds: float | None, first: float | None = None) -> None:
+        """Tell the peer from time to time that work goes on; ``first`` is when that begins."""
         if self._tells is not None:
             self._tells.cancel()
             self._tells = None
         if seconds is not None:
             loop = asyncio.get_running_loop()
-            self._tells = loop.call_later(seconds, self._tell_working, seconds)
+            after = seconds if first is None else first
+            self._tells = loop.call_later(after, self._tell_working, seconds)
 
     def _tell_working(self, seconds: float) -> None:
         if not self._outbox:  # else there is enough for the peer to hear
@@ -333,7 +340,7 @@ class Exchange:
                 while self._ahead >= _AHEAD:
                     await self._moved.wait()
                 chunk = await self._stream.read()
-                self._heard = loop.time()
+                self._heard = self._quiet_since = loop.time()
                 if not chunk:
                     break
                 self.traffic.bytes_in += len(chunk)
@@ -355,6 +362,7 @@ class Exchange:
     def _send(self, pieces: list[bytes], ends: int) -> None:
         data = b"".join(pieces)
         if data and not self._is_unheard:
+            self._quiet_since = asyncio.get_running_loop().time()
             self._outbox.extend(
                 (data[at : at + _WRITE], False) for at in range(0, len(data), _WRITE)
             )

@@ -433,3 +433,25 @@ def test_a_pair_that_is_never_told_of_its_timers_converges() -> None:
     while pair.step(add_ns(NOW, step * 60 * NS_PER_SECOND)):
         step += 1
     assert stored(pair.left) == stored(pair.right) == {note(1).hash, note(2).hash}
+
+
+def test_many_short_turns_are_told_as_work_too() -> None:
+    """Each of them ends before anything would be told; all of them together take long."""
+
+    async def work() -> tuple[bytes, bytes]:
+        here, there = memory_streams()
+        side = exchange(here, MemoryStore(), accepting=True, limits=DEFAULT_LIMITS)
+        running = asyncio.create_task(side.run())
+        greeting = await there.read()
+        for _ in range(12):
+            side._begin_work()
+            await asyncio.sleep(0.05)
+            side._end_work()
+        said = await there.read()
+        there.abort()
+        await running
+        return greeting, said
+
+    greeting, said = within(work(), 20)
+    assert WORKING not in greeting
+    assert said.startswith(WORKING)
