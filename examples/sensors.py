@@ -1,7 +1,7 @@
-"""A fleet of sensors: they measure offline, report to a gateway, and forget what it has.
+"""A fleet of sensors: they measure offline, report to a gateway, and everything ends in a lake.
 
 The owner of the fleet admits devices with signed records. A gateway takes what admitted devices
-signed, and archives it day by day in files that a lake takes.
+signed, archives it day by day, and a lake answers what a dashboard asks.
 """
 
 from __future__ import annotations
@@ -12,13 +12,19 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lace
 from lace import blocking
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lace.lake.tables import Lake
 
 GROUP, APP = "fleet", "sensors"
 COLDEST, HOTTEST = Decimal(-60), Decimal(85)
@@ -60,6 +66,16 @@ SelectAdvertised(P,S) :-
 SelectAdvertised(P,S) :-
   AdvertisedField(P,S,'App',_,'sensors/reading'), AdvertisedField(P,S,'Signed-By',_,S), Device(S),
   not OfferedTooLate(P).
+"""
+# TAI is 37 seconds ahead of UTC since 2017.
+DASHBOARD = """
+SELECT devices.Site AS site,
+       date_trunc('hour', timestamp_seconds(bigint(substring(readings.TAI, 1, 10)) - 37)) AS hour,
+       count(*) AS readings, count(DISTINCT readings.`Signed-By`) AS devices,
+       round(avg(double(readings.Celsius)), 2) AS mean, max(double(readings.Celsius)) AS hottest,
+       min(int(readings.Battery)) AS weakest_battery
+FROM readings JOIN devices ON readings.`Signed-By` = devices.Device
+GROUP BY 1, 2 ORDER BY 1, 2
 """
 
 
@@ -142,6 +158,42 @@ def archive(gateway: lace.Lace, folder: Path, owner: str) -> int:
     return blocking.export_file(gateway, path, fleet_rules(owner), overwrite=True).records
 
 
+# --- the lake -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a dashboard shows of one site in one hour."""
+
+    site: str
+    hour: datetime
+    readings: int
+    devices: int
+    mean: float
+    hottest: float
+    weakest_battery: int
+
+
+def load(lake: Lake, folder: Path) -> int:
+    """Bring an archive into a lake; return how many records are new there."""
+    from lace.lake.ingest import ingest  # Spark is needed here alone
+
+    return ingest(lake, [str(folder)]).records
+
+
+def dashboard(spark: SparkSession, lake: Lake, owner: str) -> list[Line]:
+    """Return a line for each site and hour, by the rules of the fleet."""
+    from lace.lake.select import select
+
+    with select(lake.snapshot(), fleet_rules(owner).program) as chosen:
+        everything = chosen.project(
+            ["App", "TAI", "Signed-By", "Celsius", "Battery", "Device", "Site"]
+        )
+        everything.where(f"App = '{READING.app}'").createOrReplaceTempView("readings")
+        everything.where(f"App = '{DEVICE.app}'").createOrReplaceTempView("devices")
+        return [Line(**row.asDict()) for row in spark.sql(DASHBOARD).collect()]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -153,6 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "measure": ("store", "device", "celsius", "battery"),
         "report": ("store", "device", "gateway"),
         "gateway": ("store", "address"), "archive": ("store", "folder"),
+        "load": ("lake", "folder"), "dashboard": ("lake",),
     }.items():  # fmt: skip
         command = commands.add_parser(name)
         for word in words:
@@ -171,6 +224,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(chosen: Any, ring: lace.Keyring) -> None:
     """Do what a command says."""
     owner = ring.get(chosen.owner)
+    if chosen.command in {"load", "dashboard"}:
+        from lace.lake.session import open_session
+        from lace.lake.tables import Lake
+
+        spark = open_session()
+        lake = Lake.open(spark, chosen.lake, create=chosen.command == "load")
+        if chosen.command == "load":
+            print(load(lake, Path(chosen.folder)), "new in the lake")
+            return
+        for line in dashboard(spark, lake, owner.verifier):
+            print(json.dumps(asdict(line), default=str))
+        return
     device = ring.get(chosen.device) if "device" in chosen else None
     key = device.key if device and chosen.command in {"measure", "report"} else owner.key
     with lace.open(chosen.store, key=key) as local:

@@ -1,16 +1,21 @@
-"""The fleet of sensors."""
+"""The fleet of sensors, from a reading in the field to a line of the dashboard."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import lace
 import sensors
 from lace import blocking
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 OWNER = lace.SigningKey.generate()
 HOUR = 1_700_002_800  # a whole hour of UTC, in which TAI is 37 s ahead
@@ -105,3 +110,27 @@ def test_the_command_says_what_is_wrong(
     assert sensors.main([*words, "report", device, "garden", "unix:/nowhere"]) == 1
     assert sensors.main([*words, "archive", store, str(tmp_path / "archive")]) == 0
     assert "1 in the archive" in capsys.readouterr().out  # the grant
+
+
+def test_readings_end_on_the_dashboard(fleet: Fleet, spark: SparkSession, tmp_path: Path) -> None:
+    from lace.lake.tables import Lake
+
+    fleet.admit(fleet.roof, "north")
+    for celsius, seconds in (("20", 0), ("22", 60), ("30", 3600)):
+        sensors.measure(fleet.garden, celsius, 90, at(seconds))
+    sensors.measure(fleet.roof, "24", 15, at(120))
+    # Somebody who writes into the gateway's file is not in the fleet for that.
+    stranger = lace.SigningKey.generate()
+    fields = {"Celsius": "80", "Battery": "1"}
+    blocking.store(fleet.gateway, [sensors.READING.build("x", "", fields, key=stranger)])
+    assert (fleet.report(fleet.garden), fleet.report(fleet.roof)) == (3, 1)
+    assert sensors.archive(fleet.gateway, tmp_path / "archive", OWNER.verifier) == 6
+    lake = Lake.open(spark, str(tmp_path / "fleet.lake"), create=True)
+    assert sensors.load(lake, tmp_path / "archive") == 6
+    assert sensors.load(lake, tmp_path / "archive") == 0
+    first, second = sensors.dashboard(spark, lake, OWNER.verifier)
+    assert (first.site, first.readings, first.devices) == ("north", 3, 2)
+    assert (first.mean, first.hottest, first.weakest_battery) == (22.0, 24.0, 15)
+    assert isinstance(first.hour, datetime)
+    assert (second.readings, second.mean) == (1, 30.0)
+    assert (second.hour - first.hour).total_seconds() == 3600
