@@ -42,6 +42,7 @@ _WRITE: Final = 1 << 16  # bytes that must be taken before the peer counts as si
 _LAST_WORD_SECONDS: Final = 1.0
 _SMALL: Final = 1 << 12  # bytes that are sooner looked at than handed to another thread
 _GONE_SECONDS: Final = 0.5  # after which nothing is done elsewhere for a peer that has gone
+_STANDSTILL_SECONDS: Final = 0.25  # by which an alarm is late because nothing ran, not even this
 _WORKING_SECONDS: Final = 5.0  # of work, after which the peer is told that it goes on
 _VALIDATING: Final = 4  # threads at most: a part of their work is done by one at a time
 
@@ -443,7 +444,16 @@ class Exchange:
         self._timer = timer
         if timer is not None:
             loop = asyncio.get_running_loop()
-            self._alarm = loop.call_later(timer.seconds, self._put, timer)
+            due = loop.time() + timer.seconds
+            self._alarm = loop.call_at(due, self._ring, timer, due)
+
+    def _ring(self, timer: Timer, due: float) -> None:
+        """Tell that time is over; after a standstill, what came meanwhile is heard first."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - due > _STANDSTILL_SECONDS:
+            self._alarm = loop.call_later(_STANDSTILL_SECONDS, self._put, timer)
+        else:
+            self._put(timer)
 
 
 def _run(job: Job) -> None:

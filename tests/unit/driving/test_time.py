@@ -435,6 +435,33 @@ def test_a_pair_that_is_never_told_of_its_timers_converges() -> None:
     assert stored(pair.left) == stored(pair.right) == {note(1).hash, note(2).hash}
 
 
+def test_a_standstill_is_not_the_peers_silence() -> None:
+    """A machine that was suspended finds both its alarms and the peer's words waiting."""
+    stores = store_of(notes(5)), store_of(notes(5, start=10))
+    stood: list[bytes] = []
+
+    async def meet() -> list[m.Closed | m.Aborted]:
+        async with streams("tcp") as (far, near):
+            write = near.write
+
+            async def write_and_stand_still(data: bytes) -> None:
+                await write(data)
+                if b"Advertised('" in data:
+                    stood.append(data)
+                    time.sleep(LONG)  # noqa: ASYNC251 (nothing else runs either)
+
+            near.write = write_and_stand_still  # type: ignore[method-assign]
+            sides = (
+                exchange(far, stores[0], accepting=True), exchange(near, stores[1], accepting=False),
+            )  # fmt: skip
+            return list(await asyncio.gather(*(side.run() for side in sides)))
+
+    ended = within(meet())
+    assert stood
+    assert all(isinstance(end, m.Closed) for end in ended), ended
+    assert hashes(stores[0]) == hashes(stores[1])
+
+
 def test_many_short_turns_are_told_as_work_too() -> None:
     """Each of them ends before anything would be told; all of them together take long."""
 
