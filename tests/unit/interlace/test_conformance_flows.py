@@ -350,7 +350,7 @@ def test_the_first_evaluation_goes_by_what_the_peer_said_last_time() -> None:
 
     def meet() -> tuple[bytes, int]:
         sides = [
-            Participant(store, Side(index=i, module=shy, link=b"k"), SELECTED)
+            Participant(store, Side(index=i, module=shy, link=b"k"), Exposure(default="everything"))
             for i, store in enumerate(stores)
         ]
         tap = Tap()
