@@ -27,6 +27,9 @@ DUE = module_from_text(
 )
 
 
+SELECTED = Exposure(default="selected")
+
+
 def later(seconds: float) -> Tai:
     return add_ns(NOW, int(seconds * NS_PER_SECOND))
 
@@ -37,6 +40,7 @@ def joined(
     module: PolicyModule = NOTES,
     *,
     stores: tuple[RecordStore, RecordStore] | None = None,
+    exposure: Exposure = SELECTED,
     **options: object,
 ) -> tuple[Pair, list[tuple[int, m.Incoming]]]:
     """Return an open pair at its first fixed point, and what crosses from now on."""
@@ -51,7 +55,7 @@ def joined(
         store = stores[index] if stores else MemoryStore()
         store.save(records)
         side = Side(index=index, module=module, **{"open": True, **options})  # type: ignore[arg-type]
-        made.append(Participant(store, side, Exposure(default="selected")))
+        made.append(Participant(store, side, exposure))
     pair = Pair(made[0], made[1], listen)
     pair.start(NOW)
     pair.run(NOW)
@@ -238,7 +242,8 @@ def test_what_becomes_sendable_by_an_advertisement_is_advertised(is_open: bool) 
         "SelectAdvertised(P,S) :- Advertised(P,S).\n"
     )
     task = note(9, app="tasks")
-    pair, _ = joined([note(1), task], [note(1)], shy, open=is_open)
+    shown = Exposure(default="everything")
+    pair, _ = joined([note(1), task], [note(1)], shy, exposure=shown, open=is_open)
     assert task.hash in stored(pair.right)
     assert fixed_points(pair.right)[-1].loops == 3
 
