@@ -343,7 +343,8 @@ def test_what_cannot_be_granted_says_why() -> None:
             (lambda: blocking.admit(keyless, BOB.verifier, room=room()), "no key"),
             (lambda: blocking.members(local), "no room"),
             (lambda: blocking.move(local, BOB.verifier, room=room()), "cannot be exchanged"),
-            (lambda: blocking.move(local, "bob", room=room()), "cannot take the place"),
+            (lambda: blocking.move(local, "bob", room=room()), "no verifier"),
+            (lambda: blocking.move(local, OWNER.verifier, room=room()), "cannot take the place"),
             (lambda: blocking.move(keyless, BOB.verifier, room=room()), "no key"),
         ):
             with pytest.raises(UsageError, match=reason):
