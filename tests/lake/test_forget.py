@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from lace.lake.maintain import maintain
 from lace.lake.peer import LakeStore, Mirror
 from lace.lake.serve import LakeHost
 from lace.lake.tables import Lake
+from lace.limits import LAKE
 from lace.policy.view import Exposure
 from lace.record.model import Versioned
 from lace.recordstore.sqlite import SqliteStore
@@ -147,7 +149,7 @@ def test_a_mirror_forgets_too(spark: SparkSession, tmp_path: Path) -> None:
 def test_too_many_at_once_are_refused(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forget_module, "MOST", 3)
+    monkeypatch.setattr(forget_module, "LAKE", replace(LAKE, forgotten=3))
     lake = lake_of(spark, tmp_path / "lake", 1)
     with pytest.raises(LakeError) as caught:
         forget(lake, GONE)

@@ -22,7 +22,6 @@ from servers import Process, Served, policy, process, served
 from wires import notes, store_of
 
 from lace.answering.store import StoreAnswers
-from lace.datalog.ast import Predicate
 from lace.datalog.source import MemorySource
 from lace.driving.client import Client
 from lace.errors import Code, LimitExceeded, PolicyError
@@ -41,6 +40,7 @@ from lace.rules import LocalFacts
 from lace.selectors import selector
 from lace.serving.worker import Worker, facts_of, pack, source_of, unpack
 from lace.serving.workers import Question, Workers
+from lace.vocabulary import ADVERTISED
 
 MINE = module_from_text("SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n")
 THEIRS = module_from_text(
@@ -285,7 +285,7 @@ def test_what_goes_to_a_worker_and_comes_back_is_packed_in_parts() -> None:
     shown = MemorySource((("Advertised", *row) for row in rows), limits=UNCOUNTED)
     ((name, arity, parts),) = facts_of(shown)
     assert (name, arity, len(parts)) == ("Advertised", 2, 3)
-    assert list(source_of([(name, arity, parts)]).iterate(Predicate("Advertised", 2))) == rows
+    assert list(source_of([(name, arity, parts)]).iterate(ADVERTISED)) == rows
     answer = {"whole": False, "dropped": [7], "lists": [rows, [], [("x",)], []]}
     said = pack(answer)
     assert said.count(b"\n") == 4
