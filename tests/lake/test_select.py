@@ -88,6 +88,7 @@ PROGRAMS = {
     "who wrote most": "S(V,P) :- Field(P,'Signed-By',_,V).\nA(V) :- S(V,_), Cardinality(S(V,_),'>','40').",
     "reply chains": "A(P,Q) :- RecordLink(P,_,_,_,Q).\nA(P,R) :- A(P,Q), RecordLink(Q,_,_,_,R).",
     "shapes": "A(P,N) :- Field(P,'Name',_,N), TextShape(N,'t','/','12').\nA(P,N) :- Field(P,'Name',_,N), TextShape(N,'t/1','','5').",
+    "a test on a value of another relation": "M(V,T) :- Have(G), Field(G,'Member',_,V), Field(G,'TAI',_,T).\nA(P) :- Have(P), Field(P,'Signed-By',_,V), Field(P,'TAI',_,S), M(V,T), LexCompare(S,'>=',T).",
     "nothing there": "A(P) :- Have(P), Nope(P).",
 }  # fmt: skip
 

@@ -71,6 +71,9 @@ class OnePass:
         is_key = isinstance(key, int) and star.arguments[view.outputs.index(key)] == head
         if not (is_key and isinstance(head, int)):
             return None
+        terms = (term for test in rule.tests for term in (test.left, test.right, test.end))
+        if any(isinstance(term, int) and term not in columns for term in terms):
+            return None  # a value of another relation takes part
         parts = [condition, *(test_column(test, columns.__getitem__) for test in rule.tests)]
         literals: list[Join | Absent] = [join for join in rule.joins if join is not star]
         for literal in [*literals, *rule.absents]:
