@@ -9,7 +9,7 @@ ifneq ($(filter C POSIX,$(LC_ALL)),)
 unexport LC_ALL
 endif
 
-.PHONY: demo demo-room test test-quick check-bare lint bench bench-lake docs workbench bundle
+.PHONY: demo demo-room test test-long test-quick check-bare lint bench bench-lake docs workbench bundle
 .PHONY: site site-serve screenshots fuzz soak attack lake-cluster lock release-check clean help
 .DEFAULT_GOAL := help
 
@@ -37,12 +37,17 @@ demo: demo-room ## the same, then a small lake on Spark (about 630 MB to fetch, 
 
 # Tests run side by side on all cores; those with Spark share one session in one process.
 PYTEST := "$(BIN)/python" -m pytest --numprocesses auto --dist loadgroup
-test: ## run all tests
+test: ## run all tests but the longest
 	$(call set-up,test)
 	@"$(BIN)/python" tools/ensure_browser.py
-	@$(PYTEST)
+	@$(PYTEST) -m "not long"
 
-QUICK := -m "not spark and not browser and not slow" --ignore tests/lake --ignore tests/browser
+test-long: ## run the longest tests: kills and resumes of a lake, set-ups, Firefox, the whole site
+	$(call set-up,test)
+	@"$(BIN)/python" tools/ensure_browser.py
+	@$(PYTEST) -m long
+
+QUICK := -m "not spark and not browser and not slow and not long" --ignore tests/lake --ignore tests/browser
 test-quick: ## run most tests, without Spark and browser and with fewer random cases: two minutes
 	$(call set-up,test-quick)
 	@LACE_TEST_EFFORT=0.25 $(PYTEST) $(QUICK)

@@ -22,7 +22,7 @@ DIST = ROOT / "dist"
 # As make test-quick runs them.
 QUICK_TESTS = (
     "--numprocesses", "auto", "--dist", "loadgroup", "--ignore", "tests/lake",
-    "--ignore", "tests/browser", "-m", "not spark and not browser and not slow",
+    "--ignore", "tests/browser", "-m", "not spark and not browser and not slow and not long",
 )  # fmt: skip
 _TAIL_LINES = 40
 FRAGMENTS = ROOT / "changes"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from bench_page import static_site, workbench
 from firefox import firefox
+
+pytestmark = pytest.mark.long
 
 TABS = ("why", "message", "record", "plan", "disclosure", "watches", "what-if", "compare", "graph",
         "problems", "scenario")  # fmt: skip

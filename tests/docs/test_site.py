@@ -59,7 +59,7 @@ def faults(site: Path) -> list[str]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_site_is_whole_and_needs_no_network(tmp_path: Path) -> None:
     done = make_site.build(into=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -155,6 +155,7 @@ def test_what_came_more_than_once_is_told_apart(command: Command, tmp_path: Path
     assert out.startswith("records      1 new, 3 were there already, 0 came more than once\n")
 
 
+@pytest.mark.long
 def test_into_a_store_and_back(command: Command, tmp_path: Path) -> None:
     write_bundle(tmp_path / "a.records", RECORDS[:40])
     write_bundle(tmp_path / "b.records", RECORDS[30:])
@@ -504,6 +505,7 @@ except LakeError as error:
 """
 
 
+@pytest.mark.long
 def test_under_spark_submit_settings_hold(tmp_path: Path) -> None:
     """Those of the lake where nothing else is said; the Python is the one that runs the script."""
     (tmp_path / "job.py").write_text(SUBMITTED)
@@ -524,6 +526,7 @@ def test_under_spark_submit_settings_hold(tmp_path: Path) -> None:
     ], done.stderr[-3000:]  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_lake_that_serves_ends_in_order_when_it_is_told_to(tmp_path: Path) -> None:
     write_bundle(tmp_path / "a.records", RECORDS[:5])
     python = [sys.executable, "-m", "lace", "lake"]

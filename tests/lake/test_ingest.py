@@ -344,6 +344,7 @@ print("done", flush=True)
 """
 
 
+@pytest.mark.long
 def test_an_ingest_that_is_killed_again_and_again_ends_like_an_undisturbed_one(
     spark: SparkSession, tmp_path: Path, bundles: Path
 ) -> None:
@@ -386,6 +387,7 @@ ingest.ingest(Lake.open(spark, sys.argv[1], create=True), [sys.argv[2]], step_by
 """
 
 
+@pytest.mark.long
 def test_an_ingest_can_be_completed_with_another_number_of_cores(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

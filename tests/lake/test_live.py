@@ -188,6 +188,7 @@ def test_the_command(
     assert (code, "[transport.connect]" in said) == (4, True)
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_command_in_order(
     tmp_path: Path, served: tuple[Process, SqliteStore], spark: SparkSession
 ) -> None:

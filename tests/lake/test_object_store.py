@@ -134,7 +134,7 @@ print(done.records, done.duplicates, done.quarantined, done.skipped_steps, lake.
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_bundles_from_a_store_into_a_lake_there_killed_and_resumed(bucket: str) -> None:
     """Spark has no jars for S3 here: the workers read and write, and delta-rs commits."""
     system, path = filesystem(f"{bucket}/in")

@@ -266,7 +266,7 @@ def test_wrong_options_are_told_before_anything_is_opened(tmp_path: Path) -> Non
 # --- many at once, in this process, where they can be counted ---
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_hundreds_of_peers_share_one_server() -> None:
     number = 300
     store = store_of(notes(5))

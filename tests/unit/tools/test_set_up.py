@@ -58,7 +58,7 @@ def test_a_set_up_is_whole_and_a_second_one_has_nothing_to_do(tmp_path: Path) ->
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_was_killed_is_done_again(tmp_path: Path) -> None:
     """Killed while pip writes: the next run ends with an environment that works."""
     command: list[str | Path] = [sys.executable, TOOL, "--into", tmp_path, "base"]
@@ -153,7 +153,7 @@ def breaking_index(breaks: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str
         thread.join()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("breaks", ["pip-", "websockets-"])  # the pip of Python, and the new one
 def test_half_a_download_is_said_and_the_next_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaking_index: str
@@ -282,7 +282,7 @@ def test_files_and_links_to_nothing_and_odd_paths_are_told(tmp_path: Path) -> No
     assert "a colon or a line break" in refused(tmp_path / "a:b")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_link_to_an_empty_folder_is_filled_and_another_python_is_told(tmp_path: Path) -> None:
     (tmp_path / "large disk").mkdir()
     link = tmp_path / "{environment}{0}"
@@ -299,7 +299,7 @@ def test_a_link_to_an_empty_folder_is_filled_and_another_python_is_told(tmp_path
     assert "its Python is gone: it is made anew" in again.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pip_that_outlives_its_set_up_is_waited_for(tmp_path: Path) -> None:
     command: list[str | Path] = [sys.executable, TOOL, "--into", tmp_path, "base"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
