@@ -146,6 +146,7 @@ def test_what_a_page_loads_is_small(bundle: Path) -> None:
     assert size <= 4_900_000
 
 
+@pytest.mark.long
 @pytest.mark.req("000-WB-02", "000-WB-09")
 def test_an_exported_workbench_with_the_engine_in_it_changes_things(
     page: Page, bundle: Path, tmp_path: Path

@@ -43,7 +43,7 @@ def join(page: Page, url: str, name: str) -> None:
     expect(page.locator("[role=status]")).to_contain_text(f"You write as {name}", timeout=LOADING)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_one_writes_the_other_sees_and_changes(browser: Browser, url: str) -> None:
     with browser.new_context() as first, browser.new_context() as second:
         ann, bob = first.new_page(), second.new_page()

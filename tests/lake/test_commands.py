@@ -56,6 +56,7 @@ def command(
     return call
 
 
+@pytest.mark.long
 def test_from_bundles_to_summaries(command: Command, tmp_path: Path) -> None:
     write_bundle(tmp_path / "a.records", RECORDS)
     (tmp_path / "b.records").write_bytes(b"no record")

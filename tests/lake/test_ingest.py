@@ -804,6 +804,7 @@ sys.meta_path.insert(0, Finder())
 """
 
 
+@pytest.mark.long
 def test_a_record_that_kills_its_worker_is_put_aside_and_the_rest_comes_in(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -113,6 +113,7 @@ def test_a_peer_as_a_source(spark: SparkSession, tmp_path: Path) -> None:
             assert (again.changed, again.wrote["records"]) == (False, 0)
 
 
+@pytest.mark.long
 def test_the_command_reports_and_says_what_was_put_aside(
     spark: SparkSession, home: Path, monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
