@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from lace.cli.plumbing import plumb
 from lace.driving.client import Client
 from lace.kit.cases import SHOWN, Case, read_vectors, seeded, store_of
-from lace.kit.hostile import Attacker, kinds
+from lace.kit.hostile import Attacker
+from lace.kit.misbehaviours import kinds
 from lace.kit.playing import Finding, Player
 from lace.selectors import selector
 from lace.serving.grants import symmetric_policy

@@ -12,7 +12,7 @@ from lace import b64a, limits
 from lace.datalog.ast import BUILTINS
 from lace.errors import Code
 from lace.interlace import facts, negotiate, parameters, partition, sketch, sketching
-from lace.kit import hostile, playing
+from lace.kit import misbehaviours, playing
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
@@ -141,7 +141,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_matrix_has_every_kind_and_nothing_is_wrong() -> None:
     rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", TEXT["matrix.md"], flags=re.MULTILINE)
-    assert {name for name, _, _ in rows} >= {*hostile.kinds(), "an honest contact", "seed 29"}
+    assert {name for name, _, _ in rows} >= {*misbehaviours.kinds(), "an honest contact", "seed 29"}
     assert [row for row in rows if row[1:] != ("yes", "yes")] == []
 
 

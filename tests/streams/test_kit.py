@@ -29,7 +29,8 @@ from lace.interlace.partition import Summary, is_prefix
 from lace.interlace.phases import Phase
 from lace.kit import hostile
 from lace.kit.cases import SHOWN, Case, read_vectors, seeded, store_of
-from lace.kit.hostile import Attacker, Kind
+from lace.kit.hostile import Attacker
+from lace.kit.misbehaviours import Kind, kinds
 from lace.kit.playing import Finding, Player, verdict
 from lace.recordstore.sqlite import SqliteStore
 from lace.selectors import selector
@@ -96,7 +97,7 @@ def test_a_real_server_ends_every_misbehaviour(tmp_path: Path) -> None:
     found = objects(done.stdout)
     assert [line for line in found if line["ok"] is not True] == []
     assert [line for line in found if not line.get("same_code", True)] == []
-    assert [line["kind"] for line in found] == [*hostile.kinds(), "an honest contact"]
+    assert [line["kind"] for line in found] == [*kinds(), "an honest contact"]
     assert done.returncode == 0
 
 
@@ -237,7 +238,7 @@ def test_a_peer_that_takes_a_lie_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
         rules = symmetric_policy(selector(PLACE))
         async with served(store_of([]), rules) as running:
             attacker = Attacker(selector(PLACE), "kit", "notes", patience=2)
-            kind = hostile.kinds()["a summary of nothing with the root of something"]
+            kind = kinds()["a summary of nothing with the root of something"]
             at = running.address
             honest = await attacker.meet(await connect(at), str(at), kind)
             monkeypatch.setattr(reconcile, "parse_summary", trusting)
@@ -279,7 +280,7 @@ def test_what_cannot_be_played_is_said(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_lists_and_the_matrix(tmp_path: Path) -> None:
     listed = objects(lace("plumb", "hostile", "--list", cwd=tmp_path).stdout)
-    assert [line["kind"] for line in listed] == list(hostile.kinds())
+    assert [line["kind"] for line in listed] == list(kinds())
     vectors = str(ROOT / "vectors/streams.json")
     cases = objects(lace("plumb", "peer", "--vectors", vectors, "--list", cwd=tmp_path).stdout)
     assert [line["case"] for line in cases] == list(range(7))

@@ -173,7 +173,7 @@ def hostile(
       lace plumb hostile --list
       lace plumb hostile tcp:127.0.0.1:4790 --select //kit//notes//
     """
-    from lace.kit.hostile import kinds
+    from lace.kit.misbehaviours import kinds
 
     known = kinds()
     if listed:
@@ -192,7 +192,8 @@ def hostile(
 async def _attack(
     address: Address, select: str, names: tuple[str, ...], listens: bool, patience: int
 ) -> int:
-    from lace.kit.hostile import Attacker, kinds
+    from lace.kit.hostile import Attacker
+    from lace.kit.misbehaviours import kinds
     from lace.selectors import selector
     from lace.urc import Prefix, parse_urc
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Thread
 from typing import Final
 
-from lace.errors import Code, TransportError
-from lace.limits import FIXED
+from lace.serving.answering_port import Answer, answer_at
 
-_REQUEST_SECONDS: Final = 5.0
+_TYPE: Final = "text/plain; version=0.0.4"
 
 METRICS: Final = {
     "lace_connections": ("gauge", "Connections that stand."),
@@ -84,31 +83,13 @@ def _escaped(value: str) -> str:
 async def serve_metrics(metrics: Metrics, port: int) -> asyncio.Server:
     """Answer GET /metrics on a port of this machine, and of no other."""
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            async with asyncio.timeout(_REQUEST_SECONDS):
-                request = await reader.readuntil(b"\r\n\r\n")
-                found = request.startswith((b"GET /metrics ", b"GET /metrics?"))
-                status = "200 OK" if found else "404 Not Found"
-                # Gauges may look at the store: nobody else waits for that.
-                text = await asyncio.to_thread(metrics.text) if found else "see /metrics\n"
-                body = text.encode()
-                head = (
-                    f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\n"
-                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-                )
-                writer.write(head.encode() + body)
-                await writer.drain()
-        writer.close()
+    async def answer(request: bytes) -> Answer:
+        if not request.startswith((b"GET /metrics ", b"GET /metrics?")):
+            return Answer("404 Not Found", _TYPE, "see /metrics\n")
+        # Gauges may look at the store: nobody else waits for that.
+        return Answer("200 OK", _TYPE, await asyncio.to_thread(metrics.text))
 
-    try:
-        return await asyncio.start_server(
-            answer, "127.0.0.1", port, limit=FIXED.metrics_request_bytes
-        )
-    except OSError as error:
-        raise TransportError(
-            f"cannot listen at 127.0.0.1:{port}: {error.strerror}", code=Code.TRANSPORT_LISTEN
-        ) from None
+    return await answer_at(port, answer)
 
 
 @contextmanager

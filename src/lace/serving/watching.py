@@ -13,16 +13,15 @@ import json
 import os
 import re
 import secrets
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from lace.driving.journal import Journal
-from lace.errors import Code, TransportError, UsageError
+from lace.errors import Code, UsageError
 from lace.limits import FIXED
+from lace.serving.answering_port import Answer, answer_at
 
-_REQUEST_SECONDS: Final = 10
 _GET: Final = re.compile(rb"GET /exchanges(?:/(\d{1,12}))? HTTP/1\.[01]\r\n")
 _TOKEN: Final = re.compile(rb"\r\nauthorization: *bearer +(\S+) *\r\n", re.IGNORECASE)
 
@@ -89,28 +88,11 @@ class Watching:
     async def serve(self, port: int) -> asyncio.Server:
         """Answer on a port of this machine, and of no other."""
 
-        async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                async with asyncio.timeout(_REQUEST_SECONDS):
-                    status, text = self.answer(await reader.readuntil(b"\r\n\r\n"))
-                    body = text.encode()
-                    head = (
-                        f"HTTP/1.1 {status}\r\nContent-Type: application/jsonl; charset=utf-8\r\n"
-                        f"Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
-                        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-                    )
-                    writer.write(head.encode() + body)
-                    await writer.drain()
-            writer.close()
+        async def respond(request: bytes) -> Answer:
+            status, text = self.answer(request)
+            return Answer(status, "application/jsonl; charset=utf-8", text)
 
-        try:
-            return await asyncio.start_server(
-                respond, "127.0.0.1", port, limit=FIXED.metrics_request_bytes
-            )
-        except OSError as error:
-            raise TransportError(
-                f"cannot listen at 127.0.0.1:{port}: {error.strerror}", code=Code.TRANSPORT_LISTEN
-            ) from None
+        return await answer_at(port, respond)
 
 
 def read_token(path: Path, *, make: bool = False) -> str:
