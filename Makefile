@@ -10,7 +10,7 @@ unexport LC_ALL
 endif
 
 .PHONY: demo demo-room test test-long test-quick check-bare lint bench bench-lake docs workbench bundle
-.PHONY: site site-serve screenshots fuzz soak attack lake-cluster lock release-check clean help
+.PHONY: site site-serve matrix screenshots fuzz soak attack lake-cluster lock release-check clean help
 .DEFAULT_GOAL := help
 
 # $(call set-up,test lint): tools/set_up.py decides what is left to do, and says it.
