@@ -281,11 +281,14 @@ def be_strangers(name: str, address: Address, connections: int) -> int:
 def memory_mib(server: Process) -> float:
     """Return what a server has in memory, with the processes that it started."""
     total = server.memory_mib()
-    for tasks in Path(f"/proc/{server.process.pid}/task").iterdir():
-        for child in (tasks / "children").read_text("utf-8").split():
-            with suppress(OSError):
-                lines = Path(f"/proc/{child}/status").read_text("utf-8").splitlines()
-                total += sum(int(x.split()[1]) / 1024 for x in lines if x.startswith("VmRSS:"))
+    children: list[str] = []
+    for thread in Path(f"/proc/{server.process.pid}/task").iterdir():
+        with suppress(OSError):  # it may end before it is looked at; so may a process
+            children += (thread / "children").read_text("utf-8").split()
+    for child in children:
+        with suppress(OSError):
+            lines = Path(f"/proc/{child}/status").read_text("utf-8").splitlines()
+            total += sum(int(x.split()[1]) / 1024 for x in lines if x.startswith("VmRSS:"))
     return total
 
 
