@@ -298,7 +298,7 @@ def test_a_snapshot_yields_records_with_their_fields(
     assert all(0 < len(batch) <= at_once for batch in batches)
     found = [entry for batch in batches for entry in batch]
     assert len(found) == len(kept)
-    assert dict(found) == {record.hash: sorted(fields(record, chosen)) for record in kept}
+    assert dict(found) == {record.hash: tuple(sorted(fields(record, chosen))) for record in kept}
 
 
 @pytest.mark.parametrize(

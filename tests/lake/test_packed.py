@@ -69,7 +69,7 @@ def same(one: Partitions, other: Partitions) -> None:
             assert len(names) == len(plain)
             for start, stop in ((0, 8), (5, 200), (4000, 4200)):
                 assert names.cells(start, stop) == plain.cells(start, stop)
-            every = list(plain.find(range(1 << 3))) + list(plain._records)
+            every = list(plain.find(range(1 << 3))) + list(plain._names)
             assert names.find([*every, 7]) == plain.find([*every, 7])
 
 
@@ -107,7 +107,7 @@ def test_workers_make_the_same_names(
     table, plain = packed(spark, tmp_path, digests), NamesHere(KEY, held(digests).items(1))
     names = table.names(KEY, 1)
     assert names.cells(3, 5000) == plain.cells(3, 5000)
-    wanted = [*list(plain._records)[:5], 12345]
+    wanted = [*list(plain._names)[:5], 12345]
     assert names.find(wanted) == plain.find(wanted)
     assert names.find([]) == {}
     for file in table.files:

@@ -254,7 +254,7 @@ def test_records_can_be_decided_one_by_one(
     entries = []
     for record in here:
         own = [fact for fact in facts if fact[1] == record]
-        fields = sorted({(f[2], int(f[3]), f[4]) for f in own if f[0] == "Field"})
+        fields = tuple(sorted({(f[2], int(f[3]), f[4]) for f in own if f[0] == "Field"}))
         others = tuple(f for f in own if f[0] in {"RecordLink", "BlobHash"})
         entries.append(Entry(record, fields, others))
     guards = [

@@ -101,6 +101,7 @@ def small_parameters(chance: random.Random) -> Parameters:
         hold_bytes=chance.choice([1, 1000, 1 << 22]),
         hold_fresh_bytes=chance.choice([0, 500, 1 << 26]),
         answer_at_once=chance.choice([1, 4, 5000]),
+        put_at_once=chance.choice([1, 5, 32_768]),
         scan_from=chance.choice([0, 3, 1000]),
         most_guards=chance.choice([1, 1000, 1000]),
         standard_prefix=chance.choice([1, 2]),

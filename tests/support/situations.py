@@ -36,6 +36,7 @@ SMALL = Parameters(
     serve_at_once=1,
     save_at_once=2,
     answer_at_once=3,
+    put_at_once=2,
     standard_prefix=1,
 )
 """With these, five records are many."""

@@ -157,11 +157,11 @@ class ApartAnswers:
     ) -> Iterator[m.Evaluated]:
         """Decide on everything; what is doubtful may or may not have been advertised before."""
         known = set() if self.own is None else set(self.own.records(""))
-        sendable: set[str] = set()
+        before = known | doubtful
         for part in self.rules.sendable(self._everything(snapshot), runtime, self._guards):
-            sendable.update(entry.record for entry in part)
             yield self._told(e for e in part if e.record not in known or e.record in doubtful)
-        yield m.Evaluated(unsendable=frozenset((known | doubtful) - sendable), more=True)
+            before.difference_update(entry.record for entry in part)
+        yield m.Evaluated(unsendable=frozenset(before), more=True)
         yield self._gone(record for record in self.wanted if self.advert(record) is None)
         yield from self.decide_offers(snapshot, self.adverts(), runtime)
 
@@ -210,7 +210,7 @@ class ApartAnswers:
         labels = [plan.operands[i].source_label for i in (index, 1 - index)]
         described: Iterable[FieldsOf] = ((entry.record, entry.fields) for entry in entries)
         if schema is not None and schema != self._names:
-            described = ((r, [f for f in found if f[0] in schema]) for r, found in described)
+            described = ((r, tuple(f for f in found if f[0] in schema)) for r, found in described)
         return m.Evaluated(sendable=digests_of(described, labels), more=True)
 
     def _gone(self, records: Iterable[str]) -> m.Evaluated:

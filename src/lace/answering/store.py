@@ -28,6 +28,7 @@ from lace.interlace.advertise import Advertisement, digests_of, gather
 from lace.interlace.facts import read_block
 from lace.interlace.machine import Side
 from lace.interlace.parameters import DEFAULT_PARAMETERS, Parameters
+from lace.interlace.runs import Packed
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.executable import ExchangePolicy
 from lace.policy.foreign import Foreign, Job
@@ -76,6 +77,8 @@ class StoreAnswers:
     """How the link stood when it was last used, if that is known."""
     _touched: set[str] = field(default_factory=set)
     """Records whose advertisements, on either side, have changed since that was kept."""
+    _told_first: Packed = field(default_factory=Packed)
+    """Records that may be sent by the first answer about all of them, if nothing was kept."""
     _forgets: int | None = None
     """How often anything was forgotten, by the last evaluation of this exchange."""
     _snapshot: Snapshot | None = None
@@ -206,7 +209,7 @@ class StoreAnswers:
         lost: Iterable[str] | None = self.store.forgotten(self._forgets)
         if lost is None:  # too much to say what: then all that is known to have been here
             if self._apart is not None:
-                lost = self._apart.perhaps_here(self._touched)
+                lost = self._apart.perhaps_here(self._doubtful)
             elif self.policy is not None:
                 lost = [row[0] for row in self.policy.source.iterate(HAVE)]
             else:
@@ -241,12 +244,16 @@ class StoreAnswers:
         apart.hear(asked)
         lost = self.store.forgotten(before.forgets) if apart.runtime == runtime else None
         if lost is None:
-            answer = apart.decide_all(self._snapshot, frozenset(self._touched), asked.runtime)
+            answer = apart.decide_all(self._snapshot, self._doubtful, asked.runtime)
         else:
             came = came_since(before, self.store, self._snapshot, self._fresh)
             answer = apart.decide_some(self._snapshot, came, frozenset(lost), asked)
+        first = self._known is None and apart.runtime is None
         for part in answer:
-            self._touched.update(part.sendable, part.unsendable)
+            if first:
+                self._told_first.add(part.sendable)
+            else:
+                self._touched.update(part.sendable, part.unsendable)
             yield part
         apart.runtime, self._runtime, self._position, self._decided = (
             runtime, asked.runtime, now, True
@@ -462,7 +469,7 @@ class StoreAnswers:
     def _describe(self, hashes: Sequence[str], source: SourceLabel) -> Iterator[Advertisement]:
         """Yield the advertisements of those records that are here, in any order."""
         for record, found in self._fields_of(hashes):
-            yield Advertisement(record, source, tuple(found))
+            yield Advertisement(record, source, found)
 
     def _fields_of(self, hashes: Sequence[str]) -> Iterator[FieldsOf]:
         """Yield those records that are here with what is advertised of them, in any order."""
@@ -472,7 +479,7 @@ class StoreAnswers:
         at_hand = filter(None, map(self._fresh.get, hashes))
         others = [hash for hash in hashes if hash not in self._fresh]
         for record in chain(at_hand, self._snapshot.records(others)):
-            yield record.hash, sorted(fields(record, schema))
+            yield record.hash, tuple(sorted(fields(record, schema)))
 
     def _advert_facts(self, asked: m.Evaluate) -> Iterator[Fact]:
         for advert in asked.advertised:
@@ -506,6 +513,7 @@ class StoreAnswers:
         self._apart, self._position = self._decides_apart(asked), Position(0, 0)
         self._choice = self._apart is not None and bool(self._apart.told_by)
         self._touched, self._listed, self._unsaid = set(), set(), set()
+        self._told_first = Packed()
         self._unknown, self._unkept = set(), set()
         self._is_kept, self._crowd, self._told = asked.link is not None, None, None
         if self._forgets is None:
@@ -595,7 +603,7 @@ class StoreAnswers:
         doubtful = self._touched | self._unkept
         lost: set[str] = set()
         changed: dict[str, bytes] = {}
-        for record in state.peers.records("") if before is None else doubtful:
+        for record in list(state.peers.unlike(state.own)) if before is None else doubtful:
             text = self._text(record, state)
             if text is None:
                 lost.add(record)
@@ -611,6 +619,7 @@ class StoreAnswers:
         known, change = change_of(new, before)
         self.store.keep_link(link, change)
         self._known, self._touched, self._unsaid = known, set(), set()
+        self._told_first = Packed()
         if self._apart is not None:
             self._apart.own = known.state.own
         if self.policy is not None and self._mentions is not None and not lost:
@@ -653,13 +662,20 @@ class StoreAnswers:
             for advert in self._describe(alike, source):
                 yield from advert.facts()
 
+    @property
+    def _doubtful(self) -> frozenset[str]:
+        """Records that may have been advertised, on either side, since that was kept."""
+        return frozenset(chain(self._touched, self._told_first))
+
     def _was_listed(self, record: str) -> bool:
         """Whether the peer's advertisement of a record is known by its words."""
         kept = self._known is not None and record in self._known.texts
         return record in self._listed or (kept and record not in self._unsaid)
 
     def _touch(self, asked: m.Evaluate) -> None:
-        self._touched.update(asked.withdrawn, asked.adopted)
+        self._touched.update(asked.withdrawn)
+        if self._known is not None:  # else they are among those that were told
+            self._touched.update(asked.adopted)
         self._listed.difference_update(asked.withdrawn)
         self._unsaid.update(asked.withdrawn)
         self._listed.update(advert.record for advert in asked.advertised)

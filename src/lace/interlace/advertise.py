@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
-from lace.crypto.native import digest
+from lace.crypto.native import digest, digests
 from lace.datalog.source import Fact
 from lace.errors import Code, ProtocolError
 from lace.ids import is_link_target
@@ -60,7 +61,7 @@ def digest_of(canonical: bytes) -> bytes:
 
 
 def digests_of(
-    described: Iterable[tuple[str, Sequence[FieldValue]]], sources: Sequence[SourceLabel]
+    described: Iterable[tuple[str, tuple[FieldValue, ...]]], sources: Sequence[SourceLabel]
 ) -> dict[str, bytes]:
     """Return for each record the digests of its advertisements by some sources, one after another.
 
@@ -69,22 +70,27 @@ def digests_of(
     """
     begin = f"{_DOMAIN.decode()}Advertised("
     labels = [f"',{quote(source)}" for source in sources]
-    heads: dict[tuple[str, int], str] = {}
-    made: dict[str, bytes] = {}
+    known: dict[tuple[FieldValue, ...], list[str]] = {}
+    texts: list[bytes] = []
+    records: list[str] = []
     for record, fields in described:
-        parts = [begin]
-        before = ""
-        for name, index, value in fields:
-            head = heads.get((name, index))
-            if head is None:
-                head = heads[name, index] = f",{quote(name)},'{index}',"
-            parts.append(f"{before})\nAdvertisedField(")
-            before = head + quote(value)
-        parts.append(f"{before})\n")
+        parts = known.get(fields)
+        if parts is None:
+            parts = known[fields] = [begin, *_between(fields)]
         subject = f"'{record}"
-        texts = [(subject + label).join(parts).encode() for label in labels]
-        made[record] = b"".join(map(digest, texts))
-    return made
+        records.append(record)
+        texts += [(subject + label).join(parts).encode() for label in labels]
+    found = iter(digests(texts))
+    return {record: b"".join(islice(found, len(labels))) for record in records}
+
+
+def _between(fields: Sequence[FieldValue]) -> Iterator[str]:
+    """Yield what stands after each mention of record and source in an advertisement."""
+    before = ""
+    for name, index, value in fields:
+        yield f"{before})\nAdvertisedField("
+        before = f",{quote(name)},'{index}',{quote(value)}"
+    yield f"{before})\n"
 
 
 def advertise(

@@ -142,7 +142,8 @@ class InterlaceMachine:
         """About how many bytes wait here for the end of a phase, or to be stored."""
         facts = len(self._facts) + sum(2 + len(a.fields) for a, _ in self._listed.values())
         sent = 0 if self._peers is None else self._peers.sent.memory
-        return facts * _FACT_BYTES + self._transfer.held + sent
+        coming = 0 if self._own is None else self._own.coming
+        return (facts + coming) * _FACT_BYTES + self._transfer.held + sent
 
     @property
     def hears_more(self) -> bool:
@@ -292,9 +293,8 @@ class InterlaceMachine:
             raise LocalProtocolError(f"{name} answers no question", code=Code.INTERLACE_DRIVER)
         match given:
             case m.Evaluated():
-                self._adverts_of_own.table.remove(given.unsendable)
+                self._adverts_of_own.take_evaluation(given)
                 self._adverts.sent.remove(given.unsendable)
-                self._adverts_of_own.table.put(given.sendable)
                 self._transfer.take_evaluation(given)
                 if not given.more and self._phases.is_idle:
                     self._consider_waking(now)

@@ -39,6 +39,8 @@ class Parameters:
     """About how much is kept at hand of records from being stored until they are evaluated."""
     answer_at_once: int = 5000
     """Records in one part of an answer about policy."""
+    put_at_once: int = 32_768
+    """Records that are put into a table together: it makes anew what they touch, once for all."""
     scan_from: int = 1000
     """Fewer records are looked for one by one; more may be found by going through all of them."""
     most_guards: int = 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -12,14 +13,29 @@ from typing import Final, Protocol
 
 from lace import b64a
 from lace.crypto.native import digest
+from lace.crypto.native import digests as hashes
 from lace.datalog.source import Fact
 from lace.errors import Code, ProtocolError
-from lace.ids import is_record_hash
 from lace.interlace.facts import decimal
+from lace.interlace.runs import (
+    DIGEST,
+    KEY,
+    Items,
+    bounds,
+    cut,
+    entry_size,
+    key_of,
+    last_digests,
+    merged,
+    number_of,
+    position,
+    record_of,
+)
 from lace.interlace.sketch import Names, NamesHere, add_cells
 
 STANDARD_PREFIX: Final = 2
 GROUP: Final = 64  # standard partitions that have one digest together
+_ODD_BYTES: Final = 400
 _TABLE: Final = b"lace-advertisement-table/v1"
 _GROUP: Final = b"lace-advertisement-group/v1"
 _LEAF: Final = b"lace-advertisement-leaf/v1"
@@ -35,14 +51,13 @@ _NO_ROOT: Final[_Root] = (0, EMPTY)
 
 def merkle_root(digests: Iterable[bytes]) -> bytes:
     """Return the root over digests in any order: sorted, hashed as leaves, padded."""
-    row = [digest(_LEAF + leaf) for leaf in sorted(digests)]
+    row = hashes([_LEAF + leaf for leaf in sorted(digests)])
     padding = EMPTY  # what stands for nothing, on each level
     for _ in range((len(row) - 1).bit_length() if row else 0):
         if len(row) % 2:
             row.append(padding)
-        row = [
-            digest(_NODE + left + right) for left, right in zip(row[::2], row[1::2], strict=True)
-        ]
+        pairs = zip(row[::2], row[1::2], strict=True)
+        row = hashes([_NODE + left + right for left, right in pairs])
         padding = digest(_NODE + padding + padding)
     return row[0] if row else EMPTY
 
@@ -50,11 +65,6 @@ def merkle_root(digests: Iterable[bytes]) -> bytes:
 def group_digest(roots: bytes) -> bytes:
     """Return the digest of a group: of four bytes of count and 32 of root for each partition."""
     return digest(_GROUP + roots)
-
-
-def entry_size(digests: int) -> int:
-    """Return how many bytes a record takes in a table with so many digests for each."""
-    return _KEY + digests * _DIGEST
 
 
 def is_digest(text: str) -> bool:
@@ -220,30 +230,32 @@ class Partitions:
     def digest(self, record: str, column: int = 0) -> bytes | None:
         """Return a digest of a record, or None if it is not here."""
         found = self.find(record)
-        return None if found is None else found[_DIGEST * column : _DIGEST * (column + 1)]
+        return None if found is None else found[DIGEST * column : DIGEST * (column + 1)]
 
     # --- changes ---
 
     def put(self, digests: Mapping[str, bytes]) -> None:
         """Set the digests of records."""
-        runs: dict[int, dict[bytes, bytes]] = {}
+        runs: defaultdict[str, dict[bytes, bytes]] = defaultdict(dict)
         odd: dict[str, bytes] = {}
+        stop = len("P.") + self._standard
         for record, leaves in digests.items():
-            key = _key(record)
+            key = key_of(record)
             if key is None:
                 odd[record] = leaves
             else:
-                runs.setdefault(self._run_of(key), {})[key] = leaves
+                runs[record[2:stop]][key] = leaves
         self._put_aside(odd)
-        for number, entries in runs.items():
-            self._set(number, self._entries(number) | entries)
+        for prefix, entries in runs.items():
+            number = number_of(prefix)
+            self._set(number, merged(self.run(number), self._entry, entries))
 
     def remove(self, records: Iterable[str]) -> None:
         """Forget records; those that are not here are passed over."""
         runs: dict[int, set[bytes]] = {}
         odd: set[str] = set()
         for record in records:
-            key = _key(record)
+            key = key_of(record)
             if key is not None:
                 runs.setdefault(self._run_of(key), set()).add(key)
             elif self._odd.pop(record, None) is not None:
@@ -252,10 +264,10 @@ class Partitions:
         if odd:
             self._order = [entry for entry in self._order if entry[1] not in odd]
         for run, gone in runs.items():
-            entries = self._entries(run)
-            kept = {key: rest for key, rest in entries.items() if key not in gone}
+            entries = list(self._cut(self.run(run)))
+            kept = [entry for entry in entries if entry[:KEY] not in gone]
             if len(kept) != len(entries):
-                self._set(run, kept)
+                self._set(run, b"".join(kept))
 
     # --- what is in a partition ---
 
@@ -263,7 +275,7 @@ class Partitions:
     def check(self) -> bytes:
         """The digest of the whole table, by its standard partitions."""
         groups = b"".join(map(self.group_digest, range(len(self._groups))))
-        odd = sorted(record.encode() + b"\n" + d[:_DIGEST] for record, d in self._odd.items())
+        odd = sorted(record.encode() + b"\n" + d[:DIGEST] for record, d in self._odd.items())
         return digest(_TABLE + groups + b"".join(odd))
 
     def group_digest(self, group: int) -> bytes:
@@ -289,8 +301,11 @@ class Partitions:
                     self._roots[number] = root
             found = self._roots[run]
         if found is None:
-            summary = self._summarize(self.standard_prefix(run))
-            found = self._roots[run] = summary.count, summary.root
+            leaves = self._first_digests(self.run(run))
+            if self._odd:
+                odd = self._odd_within(self.standard_prefix(run))
+                leaves += [digests[:DIGEST] for _, digests in odd]
+            found = self._roots[run] = len(leaves), merkle_root(leaves)
         return found
 
     def run(self, number: int) -> bytes:
@@ -324,7 +339,7 @@ class Partitions:
     def moved(self, run: int, before: bytes) -> tuple[list[str], list[str]]:
         """Return the records of a partition whose entries are new, and those that are gone."""
         then, now = set(self._cut(before)), set(self._cut(self.run(run)))
-        return list(map(_record, now - then)), list(map(_record, then - now))
+        return list(map(record_of, now - then)), list(map(record_of, then - now))
 
     def expected(self) -> Partitions:
         """Return the table of a peer that says of the same records what it would say of them."""
@@ -355,9 +370,11 @@ class Partitions:
             return NamesHere(key, self.items(column))
         assert self._kept is not None
         other = [n for n, held in enumerate(self._runs) if held is not None]
-        gone = (e for n in other for e in self._items(self._kept.run(n), column))
-        come = (e for n in other for e in self._items(self.run(n), column))
-        return _ChangedNames(kept, NamesHere(key, gone), NamesHere(key, come))
+        gone, come = (
+            NamesHere(key, Items(list(map(read, other)), self.columns, column, {}))
+            for read in (self._kept.run, self.run)
+        )
+        return _ChangedNames(kept, gone, come)
 
     def mark(self) -> None:
         """Look for changes from now on."""
@@ -366,7 +383,7 @@ class Partitions:
 
     def touch(self, records: Iterable[str]) -> None:
         """Take the partitions of records for changed, whatever they hold."""
-        self._touched.update(self._run_of(key) for key in filter(None, map(_key, records)))
+        self._touched.update(self._run_of(key) for key in filter(None, map(key_of, records)))
 
     def changed(self) -> list[int]:
         """Return the standard partitions that differ from what they were at ``mark``, in order."""
@@ -386,7 +403,7 @@ class Partitions:
     @property
     def columns(self) -> int:
         """How many digests each record has."""
-        return (self._entry - _KEY) // _DIGEST
+        return (self._entry - KEY) // DIGEST
 
     @property
     def standard(self) -> int:
@@ -406,26 +423,34 @@ class Partitions:
     def records(self, prefix: str) -> Iterator[str]:
         """Yield the records of a partition in order."""
         for entry in self._within(prefix):
-            yield _record(entry)
+            yield record_of(entry)
         yield from (record for record, _ in self._odd_within(prefix))
 
-    def items(self, column: int = 0) -> list[tuple[str, bytes]]:
+    def items(self, column: int = 0) -> Items:
         """Return all records with one of their digests."""
-        runs = map(self.run, range(len(self._runs)))
-        found = [item for run in runs for item in self._items(run, column)]
-        start = _DIGEST * column
-        return [*found, *((r, d[start : start + _DIGEST]) for r, d in self._odd.items())]
+        runs = list(map(self.run, range(len(self._runs))))
+        return Items(runs, self.columns, column, self._odd)
 
-    def _items(self, run: bytes, column: int) -> list[tuple[str, bytes]]:
-        return run_items(run, self.columns, column)
+    def unlike(self, other: Partitions) -> Iterator[str]:
+        """Yield the records whose first digest is not the last one that another table has."""
+        for number in range(len(self._runs)):
+            run = last_digests(other.run(number), other.columns)
+            if self.run(number) != run:
+                theirs = set(cut(run, entry_size(1)))
+                for entry in self._cut(self.run(number)):
+                    if entry[: KEY + DIGEST] not in theirs:
+                        yield record_of(entry)
+        for record, digests in self._odd.items():
+            if digests[:DIGEST] != other._odd.get(record, b"")[-DIGEST:]:
+                yield record
 
     def leaves(self, prefix: str, column: int = 0) -> dict[str | bytes, bytes]:
         """Return the digests of a partition, by what stands for the record inside tables."""
-        start = _KEY + _DIGEST * column
+        start = KEY + DIGEST * column
         found: dict[str | bytes, bytes] = {
-            entry[:_KEY]: entry[start : start + _DIGEST] for entry in self._within(prefix)
+            entry[:KEY]: entry[start : start + DIGEST] for entry in self._within(prefix)
         }
-        found |= {r: d[start - _KEY :][:_DIGEST] for r, d in self._odd_within(prefix)}
+        found |= {r: d[start - KEY :][:DIGEST] for r, d in self._odd_within(prefix)}
         return found
 
     def summary(self, prefix: str) -> Summary:
@@ -446,9 +471,12 @@ class Partitions:
         return None if found is None else found.root
 
     def _summarize(self, prefix: str) -> Summary:
-        leaves = [entry[_KEY : _KEY + _DIGEST] for entry in self._within(prefix)]
-        leaves += [digests[:_DIGEST] for _, digests in self._odd_within(prefix)]
+        leaves = [entry[KEY : KEY + DIGEST] for entry in self._within(prefix)]
+        leaves += [digests[:DIGEST] for _, digests in self._odd_within(prefix)]
         return Summary(prefix, len(leaves), merkle_root(leaves))
+
+    def _first_digests(self, run: bytes) -> list[bytes]:
+        return [run[at : at + DIGEST] for at in range(KEY, len(run), self._entry)]
 
     def summaries(self, length: int) -> Iterator[Summary]:
         """Yield the summaries of all non-empty partitions of this prefix length, in order."""
@@ -475,17 +503,12 @@ class Partitions:
 
     def find(self, record: str) -> bytes | None:
         """Return the digests of a record, or None."""
-        key = _key(record)
+        key = key_of(record)
         if key is None:
             return self._odd.get(record)
         run = self.run(self._run_of(key))
-        at = self._position(run, key) * self._entry
-        return run[at + _KEY : at + self._entry] if run[at : at + _KEY] == key else None
-
-    def _entries(self, run: int) -> dict[bytes, bytes]:
-        data = self.run(run)
-        cuts = range(0, len(data), self._entry)
-        return {data[i : i + _KEY]: data[i + _KEY : i + self._entry] for i in cuts}
+        at = position(run, self._entry, key) * self._entry
+        return run[at + KEY : at + self._entry] if run[at : at + KEY] == key else None
 
     def _put_aside(self, odd: Mapping[str, bytes]) -> None:
         fresh = [(payload(record), record) for record in odd if record not in self._odd]
@@ -497,16 +520,17 @@ class Partitions:
 
     def _unmake(self, name: str) -> None:
         """Take digests for unknown where a partition has changed."""
-        for length in range(self._standard):
+        for length in range(self._standard) if self._made else ():
             self._made.pop(name[:length], None)
         if len(name) >= self._standard and is_prefix(name[: self._standard]):
             run = self._runs_of(name).start
             self._roots[run] = self._groups[run // GROUP] = None
 
-    def _set(self, run: int, entries: dict[bytes, bytes]) -> None:
+    def _set(self, run: int, made: bytes) -> None:
         was = self.run(run)
-        self._unmake(self.standard_prefix(run))
-        made = b"".join([key + entries[key] for key in sorted(entries)])
+        if self._made:
+            self._unmake(self.standard_prefix(run))
+        self._roots[run] = self._groups[run // GROUP] = None
         self._bytes += len(made) - len(was)
         self._before.setdefault(run, was)
         self._runs[run] = made
@@ -522,13 +546,13 @@ class Partitions:
         for data in filter(None, map(self.run, self._runs_of(prefix))):
             start, stop = 0, len(data)
             if len(prefix) > self._standard:
-                first, last = _bounds(prefix)
-                start = self._position(data, first) * self._entry
-                stop = self._position(data, last) * self._entry
+                first, last = bounds(prefix)
+                start = position(data, self._entry, first) * self._entry
+                stop = position(data, self._entry, last) * self._entry
             yield from self._cut(data[start:stop])
 
     def _cut(self, data: bytes) -> Iterator[bytes]:
-        return (data[at : at + self._entry] for at in range(0, len(data), self._entry))
+        return cut(data, self._entry)
 
     def _run_of(self, key: bytes) -> int:
         # Each character of a payload is six bits of the hash.
@@ -536,27 +560,8 @@ class Partitions:
 
     def _runs_of(self, prefix: str) -> range:
         missing = max(0, self._standard - len(prefix))
-        number = _number(prefix[: self._standard]) << 6 * missing
+        number = number_of(prefix[: self._standard]) << 6 * missing
         return range(number, number + 64**missing)
-
-    def _position(self, run: bytes, key: bytes) -> int:
-        entry = self._entry
-        entries = range(len(run) // entry)
-        return bisect_left(entries, key, key=lambda i: run[i * entry : i * entry + _KEY])
-
-
-def last_digests(run: bytes, columns: int) -> bytes:
-    """Return the entries of a partition with the last of so many digests alone."""
-    size = entry_size(columns)
-    cut = (run[at : at + size] for at in range(0, len(run), size))
-    return b"".join([entry[:_KEY] + entry[-_DIGEST:] for entry in cut])
-
-
-def run_items(run: bytes, columns: int, column: int) -> list[tuple[str, bytes]]:
-    """Return the records of a partition with one of so many digests."""
-    size, start = entry_size(columns), _KEY + _DIGEST * column
-    cut = (run[at : at + size] for at in range(0, len(run), size))
-    return [(_record(entry), entry[start : start + _DIGEST]) for entry in cut]
 
 
 @dataclass(frozen=True, slots=True)
@@ -584,10 +589,6 @@ class _ChangedNames:
         return found | (self.kept.find(left) if left else {})
 
 
-def _record(entry: bytes) -> str:
-    return f"{chr(entry[32])}.{b64a.encode(entry[:32])}.H3"
-
-
 def joined_summary(peers: Partitions, own: Partitions, prefix: str, count: int) -> Summary | None:
     """Return the summary of a partition if the peer has all of ours too; None if not so many.
 
@@ -595,38 +596,6 @@ def joined_summary(peers: Partitions, own: Partitions, prefix: str, count: int) 
     """
     leaves = own.leaves(prefix, 1) | peers.leaves(prefix)
     return Summary(prefix, count, merkle_root(leaves.values())) if len(leaves) == count else None
-
-
-_ODD_BYTES: Final = 400
-_KEY: Final = 33
-_DIGEST: Final = 32
-
-
-def _key(record: str) -> bytes | None:
-    """Return hash and type of a record, or None for a format that we cannot pack."""
-    if not is_record_hash(record):
-        return None
-    return b64a.decode_trusted(record[2:-3].encode("ascii")) + record[:1].encode("ascii")
-
-
-def _bounds(prefix: str) -> tuple[bytes, bytes]:
-    """Return the least hash with a prefix, and the least one after all of them."""
-    below = 6 * (_LONGEST_PREFIX - len(prefix))
-    number = _number(prefix)
-    return _least(number << below), _least((number + 1) << below)
-
-
-def _least(number: int) -> bytes:
-    """Return the least hash whose 43 characters, as a number, are not below this one."""
-    value = (number + 3) >> 2  # the last character has two bits that are not part of the hash
-    return value.to_bytes(32, "big") if value < 2**256 else b"\xff" * _KEY
-
-
-def _number(prefix: str) -> int:
-    number = 0
-    for character in prefix:
-        number = number << 6 | _CHARACTERS.index(character)
-    return number
 
 
 def check_listing(summary: Summary, digests: dict[str, bytes]) -> None:

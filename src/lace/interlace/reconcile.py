@@ -96,6 +96,8 @@ class PeerAdverts:
     """Whether the way by sketches was taken to find it out."""
     _narrowed: bool = False
     """Whether the way by partitions was taken to find it out."""
+    _mirror: tuple[bytes, Partitions] | None = None
+    """The digest of the own table, and the table of a peer that has all of it."""
     _summaries: int = 0
     _start: int = 0
     """The length of prefixes that narrowing began from."""
@@ -200,7 +202,7 @@ class PeerAdverts:
             raise ProtocolError("advertisements nobody asked for", code=Code.INTERLACE_LISTING)
         if missing is not None:
             self._check_count(len(listed))
-            guess = self.own.expected()
+            guess = self._mirrored().copy()
             guess.remove(missing)
             guess.put({record: leaf for record, (_, leaf) in listed.items()})
             if told.fits(guess):
@@ -224,7 +226,13 @@ class PeerAdverts:
                     made.put(fresh)
                     yield made
         if not len(known) and told.count == len(self.own):
-            yield self.own.expected()
+            yield self._mirrored()
+
+    def _mirrored(self) -> Partitions:
+        """Return the table of a peer that has all of ours and no more."""
+        if self._mirror is None or self._mirror[0] != self.own.check:
+            self._mirror = self.own.check, self.own.expected()
+        return self._mirror[1]
 
     # --- what follows from it ---
 
@@ -397,6 +405,7 @@ class PeerAdverts:
 
     def _become(self, table: Partitions, listed: Listing) -> None:
         """Take a table for the peer's; what was not listed it says as this side does."""
+        self._mirror = None
         if not len(self.table) and len(table) > self.parameters.list_at_once:
             known = [record for record in listed if record in table]
             self._advertised += [listed[record][0] for record in known]

@@ -24,20 +24,23 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import islice
 from struct import Struct, unpack
 from typing import Any, Final, Never, Protocol
 
-from lace.crypto.native import digest
+from lace.crypto.native import digest, digests
 from lace.errors import Code, ProtocolError
+from lace.interlace.runs import Items
 
 CELL_BYTES: Final = 13
 MOST_CELLS: Final = 65_536
 
 _KEY_DOMAIN: Final = b"lace-advertisement-sketch/v1"
 _NAME_BYTES: Final = 8
+_HASHED_AT_ONCE: Final = 4096
 _NAME_BITS: Final = 64
 _NAME: Final = (1 << _NAME_BITS) - 1
 _CHECK_BITS: Final = 24
@@ -98,8 +101,15 @@ def item_name(key: bytes, record: str, digest: bytes) -> int:
 
 def item_names(key: bytes, items: Iterable[tuple[str, bytes]]) -> list[int]:
     """Return the names of advertisements in their order, as ``item_name`` makes them."""
-    names = [digest(key + record.encode() + leaf)[:_NAME_BYTES] for record, leaf in items]
-    return list(unpack(f">{len(names)}Q", b"".join(names)))
+    return list(_names(key + record.encode() + leaf for record, leaf in items))
+
+
+def _names(texts: Iterable[bytes]) -> Iterator[int]:
+    """Yield the name that each text stands for: the first 8 bytes of its hash."""
+    left = iter(texts)
+    while batch := list(islice(left, _HASHED_AT_ONCE)):
+        names = [hash[:_NAME_BYTES] for hash in digests(batch)]
+        yield from unpack(f">{len(names)}Q", b"".join(names))
 
 
 def _check(name: int) -> int:
@@ -236,24 +246,25 @@ class Names(Protocol):
 class NamesHere:
     """Names that are held in memory."""
 
-    __slots__ = ("_records", "_sketch")
+    __slots__ = ("_items", "_names", "_sketch")
 
-    def __init__(self, key: bytes, items: Iterable[tuple[str, bytes]]) -> None:
-        found = list(items)
-        names = item_names(key, found)
-        self._records = dict(zip(names, (record for record, _ in found), strict=True))
+    def __init__(self, key: bytes, items: Items) -> None:
+        self._items = items
+        self._names = array("Q", _names(key + text for text in items.texts()))
         self._sketch: Sketch | None = None
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._names)
 
     def cells(self, start: int, stop: int) -> bytes:
         if self._sketch is None:
-            self._sketch = Sketch(self._records)
+            self._sketch = Sketch(self._names)
         return self._sketch.cells(start, stop)
 
     def find(self, names: Collection[int]) -> dict[int, str]:
-        return {name: self._records[name] for name in names if name in self._records}
+        wanted = frozenset(names)
+        here = [(name, at) for at, name in enumerate(self._names) if name in wanted]
+        return {name: self._items[at][0] for name, at in here}
 
 
 # --- differences ---

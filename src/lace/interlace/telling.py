@@ -9,6 +9,7 @@ from lace import b64a
 from lace.codes import Code
 from lace.datalog.source import Fact
 from lace.errors import LimitExceeded, ProtocolError
+from lace.interlace import messages as m
 from lace.interlace.facts import decimal
 from lace.interlace.parameters import Parameters
 from lace.interlace.partition import Partitions, Summary, is_digest, is_prefix
@@ -81,6 +82,26 @@ class OwnAdverts:
     """Told again in this round after they had been refused."""
     _start: int = 0
     """The length of the prefixes that the last advertise phase spoke of."""
+    _coming: dict[str, bytes] = field(default_factory=dict)
+    """What is to be put into the table, while an answer about policy is not complete."""
+
+    def take_evaluation(self, given: m.Evaluated) -> None:
+        """Bring the table in line with a part of an answer about policy."""
+        if given.unsendable:
+            self._put()
+            self.table.remove(given.unsendable)
+        self._coming |= given.sendable
+        if not given.more or len(self._coming) >= self.parameters.put_at_once:
+            self._put()
+
+    @property
+    def coming(self) -> int:
+        """How many records wait for the end of an answer."""
+        return len(self._coming)
+
+    def _put(self) -> None:
+        coming, self._coming = self._coming, {}
+        self.table.put(coming)
 
     def begin_again(self) -> None:
         """Speak of everything in the next advertise phase."""

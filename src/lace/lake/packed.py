@@ -29,12 +29,10 @@ from lace.interlace.partition import (
     EMPTY,
     GROUP,
     Partitions,
-    entry_size,
     group_digest,
-    last_digests,
     merkle_root,
-    run_items,
 )
+from lace.interlace.runs import entry_size, last_digests, run_items
 from lace.interlace.sketch import Names, Sketch, add_cells, item_names, whole_blocks
 from lace.lake.jobs import carried, job
 from lace.lake.places import filesystem

@@ -283,12 +283,12 @@ def _columns(advertising: Advertising) -> list[str]:
 def _adverts(rows: pa.RecordBatch | pa.Table, advertising: Advertising) -> Iterator[Advertisement]:
     source = SourceLabel(advertising.source)
     for record, fields in _described(rows, advertising):
-        yield Advertisement(record, source, tuple(fields))
+        yield Advertisement(record, source, fields)
 
 
 def _described(
     rows: pa.RecordBatch | pa.Table, advertising: Advertising
-) -> Iterator[tuple[str, list[FieldValue]]]:
+) -> Iterator[tuple[str, tuple[FieldValue, ...]]]:
     """Yield hashes with what is advertised of them, in the order of an advertisement."""
     schema = advertising.schema
     promoted = [(n, rows.column(c).to_pylist()) for n, c in _promoted(advertising).items()]
@@ -303,7 +303,7 @@ def _described(
             more = ((e["name"], e["index"], e["value"]) for e in extras[number])
             fields += [one for one in more if schema is None or one[0] in schema]
         fields.sort(key=advert_order)
-        yield record, fields
+        yield record, tuple(fields)
 
 
 def _roots(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

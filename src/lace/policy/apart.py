@@ -11,10 +11,21 @@ which others depend in this way are guards: together with them, each record is d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from lace.datalog.ast import Anonymous, Atom, Constant, Predicate, Rule, Term, atom_of
+from lace.datalog.ast import (
+    Anonymous,
+    Atom,
+    Cardinality,
+    Constant,
+    Predicate,
+    Rule,
+    Term,
+    Test,
+    atom_of,
+    tested_terms,
+)
 from lace.vocabulary import (
     ADVERTISEMENT_FACTS,
     ALLOW_QUERY_RECORD,
@@ -25,6 +36,8 @@ from lace.vocabulary import (
 )
 
 _EXPORTS: Final = frozenset((SELECT_HAVE, SELECT_ADVERTISED, ALLOW_QUERY_RECORD))
+
+_OF_RECORDS: Final = RECORD_FACTS | ADVERTISEMENT_FACTS | _EXPORTS
 
 Guard = frozenset[tuple[str, str]]
 """Names of fields with the values by which guards can be told."""
@@ -54,9 +67,60 @@ def guards_of(rules: Iterable[Rule]) -> frozenset[Guard] | None:
     return frozenset(found)
 
 
+def names_matter(rules: Iterable[Rule]) -> bool:
+    """Whether rules may decide otherwise on records that differ in nothing but their names.
+
+    They do not if the name of a record is held against names of records alone: against no constant,
+    no value, in no test. There are rules that do without and are not recognised.
+    """
+    rules = list(rules)
+    defined = {rule.head.predicate for rule in rules} - _EXPORTS
+    found: dict[tuple[Predicate, int], set[str]] = {}
+
+    def kinds_at(predicate: Predicate, place: int) -> set[str]:
+        if (predicate, place) not in found:
+            is_record = predicate in _OF_RECORDS and place == _place_of_record(predicate)
+            given = {"record"} if is_record else {"value"}
+            found[predicate, place] = set() if predicate in defined else given
+        return found[predicate, place]
+
+    joined = [kinds for rule in rules for kinds in _joined(rule, kinds_at)]
+    while sum(map(_make_alike, joined)):
+        pass
+    return any(len(kinds) > 1 for kinds in found.values())
+
+
+def _joined(rule: Rule, kinds_at: Callable[[Predicate, int], set[str]]) -> Iterator[list[set[str]]]:
+    """Yield what is known of places where a rule has the same term."""
+    places: dict[Term, list[set[str]]] = {}
+    for atom in (rule.head, *_atoms(rule)):
+        for place, term in enumerate(atom.terms):
+            places.setdefault(term, []).append(kinds_at(atom.predicate, place))
+    tested: set[Term] = set()
+    for part in rule.body:
+        if isinstance(part, Test):
+            tested.update(tested_terms(part))
+        elif isinstance(part, Cardinality):
+            tested.add(part.bound)
+    for term, kinds in places.items():
+        if isinstance(term, Constant) or term in tested:
+            kinds.append({"value"})
+        if not isinstance(term, Anonymous):
+            yield kinds
+
+
+def _make_alike(kinds: list[set[str]]) -> bool:
+    """Make sets equal to all of them together; return whether one has changed."""
+    together = set[str]().union(*kinds)
+    changed = any(together != one for one in kinds)
+    for one in kinds:
+        one.update(together)
+    return changed
+
+
 def _speaking(rules: list[Rule]) -> set[Predicate]:
     """Return the predicates that speak of records, or follow from those that do."""
-    speaking = {*RECORD_FACTS, *ADVERTISEMENT_FACTS, *_EXPORTS}
+    speaking = set(_OF_RECORDS)
     while True:
         follows = {
             rule.head.predicate
@@ -122,7 +186,11 @@ def _atoms(rule: Rule) -> Iterator[Atom]:
 
 def _record_of(atom: Atom) -> Term | None:
     """Return the term that stands for the record; None if it may be any, or there is none."""
-    place = 1 if atom.predicate == ALLOW_QUERY_RECORD else 0
+    place = _place_of_record(atom.predicate)
     if len(atom.terms) <= place or isinstance(atom.terms[place], Anonymous):
         return None
     return atom.terms[place]
+
+
+def _place_of_record(predicate: Predicate) -> int:
+    return 1 if predicate == ALLOW_QUERY_RECORD else 0

@@ -34,7 +34,7 @@ from lace.datalog.program import RuleProgram
 from lace.datalog.roles import Role
 from lace.errors import Code, Diagnostic, LacegramError, PolicyError, Severity
 from lace.limits import DEFAULT_LIMITS, Limits
-from lace.policy.apart import Guard, guards_of
+from lace.policy.apart import Guard, guards_of, names_matter
 from lace.rules import check_lacegram, compile_program
 from lace.text import line_fault
 from lace.vocabulary import (
@@ -133,6 +133,11 @@ class PolicyModule:
     def guards(self) -> frozenset[Guard] | None:
         """How to tell the records that others depend on; None if those may be any records."""
         return guards_of(self.lacegram.rules)
+
+    @cached_property
+    def names_matter(self) -> bool:
+        """Whether it may decide otherwise on records that differ in nothing but their names."""
+        return names_matter(self.lacegram.rules)
 
     def mentions(self, name: str) -> bool:
         """Whether any rule looks at a predicate of this name."""

@@ -9,7 +9,7 @@ hidden (L62).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -33,10 +33,32 @@ class Entry(NamedTuple):
     """A record that is here, as far as anybody looks at it."""
 
     record: str
-    fields: list[tuple[str, int, str]]
+    fields: tuple[tuple[str, int, str], ...]
     """Name, index among its name, value; in this order."""
     others: tuple[Fact, ...] = ()
     """Facts that are no fields."""
+
+
+_Choice = Callable[[Sequence[Entry]], Sequence[Entry]]
+_MOST_KINDS: Final = 10_000
+
+
+@dataclass(slots=True)
+class _ByKind:
+    """Chooses among records by one of each kind: those that have the same fields are alike."""
+
+    by: _Choice
+    _known: dict[tuple[tuple[str, int, str], ...], bool] = field(default_factory=dict)
+
+    def choose(self, entries: Sequence[Entry]) -> list[Entry]:
+        if len(self._known) > _MOST_KINDS:
+            self._known = {}
+        kinds = [entry.fields for entry in entries]
+        fresh = {kind: e for kind, e in zip(kinds, entries, strict=True) if kind not in self._known}
+        if fresh:
+            chosen = {entry.record for entry in self.by(list(fresh.values()))}
+            self._known.update((kind, entry.record in chosen) for kind, entry in fresh.items())
+        return [e for kind, e in zip(kinds, entries, strict=True) if self._known[kind]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +102,14 @@ class OneByOne:
         """Return a record with the fields of some names, and what else rules look at."""
         others = self.mentions.predicates - _IN_FIELDS
         more = [f for f in facts(record) if (f[0], len(f) - 1) in others] if others else ()
-        return Entry(record.hash, sorted(fields(record, names)), tuple(more))
+        return Entry(record.hash, tuple(sorted(fields(record, names))), tuple(more))
+
+    @property
+    def _names_matter(self) -> bool:
+        """Whether records that differ in nothing but their names may be decided on otherwise."""
+        viewer = self.plan.operands[1 - self.index].viewer
+        operands = (operand.module for operand in self.plan.operands)
+        return any(m.names_matter for m in (*operands, *self.exposure.modules_for(viewer)))
 
     # --- deciding ---
 
@@ -89,18 +118,24 @@ class OneByOne:
         batches: Iterable[list[Entry]],
         runtime: tuple[Fact, ...],
         guards: Sequence[Entry] = (),
-    ) -> Iterator[list[Entry]]:
+    ) -> Iterator[Sequence[Entry]]:
         """Yield those of the entries that may be sent, in parts of a bounded size."""
         shown_guards = len(self.shown(guards, runtime)) if guards else 0
+        # Guards are shown or not by themselves.
+        shown = self._choice(lambda some: self.shown((*guards, *some), runtime)[shown_guards:])
+        sendable = self._choice(lambda some: self._sendable(some, guards, runtime))
         waiting: list[Entry] = []
         for batch in batches:
-            shown = self.shown((*guards, *batch), runtime)
-            waiting += shown[shown_guards:]  # guards are shown or not by themselves
+            waiting += shown(batch)
             while len(waiting) >= self.at_once:
-                yield self._sendable(waiting[: self.at_once], guards, runtime)
+                yield sendable(waiting[: self.at_once])
                 del waiting[: self.at_once]
         if waiting:
-            yield self._sendable(waiting, guards, runtime)
+            yield sendable(waiting)
+
+    def _choice(self, choose: _Choice) -> _Choice:
+        """Return what chooses as ``choose`` does, if it can be, by one record of each kind."""
+        return choose if self.needs_bytes or self._names_matter else _ByKind(choose).choose
 
     def requestable(
         self, offers: Iterable[Fact], runtime: tuple[Fact, ...], guards: Sequence[Entry] = ()
@@ -126,7 +161,7 @@ class OneByOne:
         return [entry for entry in entries if entry.record in shown]
 
     def _sendable(
-        self, shown: list[Entry], guards: Sequence[Entry], runtime: tuple[Fact, ...]
+        self, shown: Sequence[Entry], guards: Sequence[Entry], runtime: tuple[Fact, ...]
     ) -> list[Entry]:
         """Return those of shown records that may be sent; own rules look at all guards."""
         may_send = self._policy(self._source([*guards, *shown], runtime)).may_send

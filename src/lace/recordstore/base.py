@@ -106,7 +106,7 @@ class LinkChange:
     """The head that the change begins from; None to begin from nothing."""
 
 
-FieldsOf = tuple[str, list[tuple[str, int, str]]]
+FieldsOf = tuple[str, tuple[tuple[str, int, str], ...]]
 """The hash of a record; then of each field the name, the index among its name, and the value."""
 
 

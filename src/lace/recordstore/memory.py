@@ -62,7 +62,7 @@ class MemorySnapshot(Closes):
         return {record.hash for record in self.records(hashes)}
 
     def fields(self, names: frozenset[str] | None, at_once: int) -> Iterator[list[FieldsOf]]:
-        return in_batches(((r.hash, sorted(fields(r, names))) for r in self._all()), at_once)
+        return in_batches(((r.hash, tuple(sorted(fields(r, names)))) for r in self._all()), at_once)
 
     @cached_property
     def _facts(self) -> LocalFacts:

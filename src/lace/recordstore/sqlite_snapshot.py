@@ -59,6 +59,7 @@ _OF_A_PLACE: Final = {  # in order
     "TAI": "p.tai",
     "Type": "substr(p.hash, 1, 1)",
 }
+_MADE_ONCE: Final = 1000
 _INDEXED: Final = frozenset(("Group", "App", "Name"))  # together, in this order
 _IN_THE_BYTES: Final = ("Signature", "Data-Length")
 _IS_EXTRA: Final = f"n.id = f.name AND n.text NOT IN {(*_COLUMNS, *_IN_THE_BYTES)}"
@@ -208,7 +209,7 @@ class SqliteSnapshot(Closes):
     def fields(self, names: frozenset[str] | None, at_once: int) -> Iterator[list[FieldsOf]]:
         if names is None or not names.isdisjoint(_IN_THE_BYTES):
             records = self._intact(self.raw_records())
-            found: Iterable[FieldsOf] = ((r.hash, sorted(fields(r, names))) for r in records)
+            found: Iterable[FieldsOf] = ((r.hash, tuple(sorted(fields(r, names)))) for r in records)
         else:
             found = chain(self._of_places(names), self._of_blobs(names))
         return in_batches(found, at_once)
@@ -265,7 +266,7 @@ class SqliteSnapshot(Closes):
         query = "SELECT hash FROM record WHERE hash >= 'B.' AND hash < 'B/'"
         with errors(self._path):
             for (hash,) in self._connection.execute(query):
-                yield hash, [("Type", 0, "B")] if "Type" in names else []
+                yield hash, (("Type", 0, "B"),) if "Type" in names else ()
 
     def _of_places(self, names: frozenset[str]) -> Iterator[FieldsOf]:
         """Yield all records that have a place; where none has extra fields, from one table."""
@@ -281,9 +282,7 @@ class SqliteSnapshot(Closes):
                 )
             )
             if not named:
-                for hash, *values in self._connection.execute(f"SELECT {chosen} FROM place AS p"):  # noqa: S608 (ours)
-                    found = zip(columns, values, strict=True)
-                    yield hash, [(name, 0, value) for name, value in found if value is not None]
+                yield from self._of_columns(columns, f"SELECT {chosen} FROM place AS p")  # noqa: S608 (ours)
                 return
             rows = self._connection.execute(
                 f"SELECT {chosen}, f.name, f.position, f.value FROM place AS p"  # noqa: S608 (ours)
@@ -295,7 +294,20 @@ class SqliteSnapshot(Closes):
                 found = zip(columns, several[0][1:-3], strict=True)
                 fields = [(name, 0, value) for name, value in found if value is not None]
                 fields += [(named[row[-3]], *row[-2:]) for row in several if row[-3] is not None]
-                yield hash, sorted(fields)
+                yield hash, tuple(sorted(fields))
+
+    def _of_columns(self, columns: Sequence[str], query: str) -> Iterator[FieldsOf]:
+        """Yield records with the fields that columns hold; what several have alike is made once."""
+        known: dict[tuple[str | None, ...], tuple[tuple[str, int, str], ...]] = {}
+        for row in self._connection.execute(query):
+            values = row[1:]
+            found = known.get(values)
+            if found is None:
+                if len(known) > _MADE_ONCE:
+                    known.clear()
+                named = zip(columns, values, strict=True)
+                found = known[values] = tuple((n, 0, v) for n, v in named if v is not None)
+            yield row[0], found
 
     def _intact(self, rows: Iterable[tuple[str, bytes]]) -> Iterator[Record]:
         """Yield the records whose bytes are those that were stored."""

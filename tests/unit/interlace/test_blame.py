@@ -239,9 +239,9 @@ class Failing(StoreAnswers):
         self._count("save")
         return super().save(records)
 
-    def _text(self, record: str, state: m.LinkState) -> bytes | None:
+    def _keep(self, link: bytes, state: m.LinkState) -> None:
         self._count("remember")
-        return super()._text(record, state)
+        super()._keep(link, state)
 
 
 ERRORS: list[LaceError] = [

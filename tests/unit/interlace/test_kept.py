@@ -85,7 +85,7 @@ def test_what_does_not_change_is_not_read() -> None:
         assert len(names) == len(all_of)
         assert names.cells(3, 300) == all_of.cells(3, 300)
         was = NamesHere(KEY, held(digests).items(column))
-        wanted = [*was._records, *all_of._records, 5]
+        wanted = [*was._names, *all_of._names, 5]
         assert names.find(wanted) == all_of.find(wanted)
 
 

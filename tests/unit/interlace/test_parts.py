@@ -128,7 +128,7 @@ def test_digests_of_many_are_those_of_each(
         record: b"".join(advertise(record, label, found, None).digest() for label in labels)
         for record, found in records.items()
     }
-    in_order = [(record, sorted(found)) for record, found in records.items()]
+    in_order = [(record, tuple(sorted(found))) for record, found in records.items()]
     assert digests_of(in_order, labels) == expected
 
 

@@ -24,7 +24,7 @@ from lace.selectors import selector, with_support
 
 TINY = Parameters(
     list_up_to=1, list_at_once=3, describe_at_once=2, request_at_once=1000, serve_at_once=2,
-    save_at_once=2, hold_bytes=700, hold_fresh_bytes=1000, answer_at_once=3, standard_prefix=1,
+    save_at_once=2, hold_bytes=700, hold_fresh_bytes=1000, answer_at_once=3, put_at_once=2, standard_prefix=1,
 )  # fmt: skip
 SUPPORTED = with_support(selector("//notes-demo//notes//"))
 #: Everything is offered, nothing is taken.
@@ -183,6 +183,7 @@ PARAMETERS = st.builds(
     hold_bytes=st.sampled_from([1, 500, 1 << 22]),
     hold_fresh_bytes=st.sampled_from([0, 500, 1 << 26]),
     answer_at_once=st.sampled_from([1, 5000]),
+    put_at_once=st.sampled_from([1, 3, 32_768]),
     standard_prefix=st.sampled_from([1, 2]),
 )
 LIMITS = st.builds(

@@ -101,6 +101,43 @@ def test_rules_that_look_at_any_other_record_do_not_decide_apart(name: str) -> N
     assert TOGETHER[name].guards is None
 
 
+ALIKE = {
+    "a prefix": NOTES,
+    "a coordinate with fields": selector("//g//notes//n", {"Colour": "red"}),
+    "a room": ROOM,
+    "negation": module("Have(P), not Field(P,'Draft',_,_)"),
+    "a helper that turns round": module(
+        "Have(P), Signed(V,P), Here(V)", "Signed(V,P) :- Field(P,'Signed-By',_,V)."
+    ),
+    "a test of a field": module("Have(P), Field(P,'TAI',_,T), LexCompare(T,'<','2')"),
+    "a count of its own": module("Have(P), Cardinality(Field(P,'Tag',_,_),'>','1')"),
+}
+NAMED = {
+    "hashes": hashes([RECORD]),
+    "a rule for one": module(f"Have('{RECORD}')", head=f"'{RECORD}'"),
+    "a constant by way of a helper": module("Have(P), Mine(P)", f"Mine('{RECORD}') :- true."),
+    "a test of the name": module("Have(P), LexCompare(P,'<','P.B')"),
+    "a test by way of a helper": module(
+        "Have(P), Early(P)", "Early(X) :- Word(X), X != 'P.B'.", "Word(X) :- Have(X)."
+    ),
+    "a value that may be a name": module("Have(P), Field(P,'Self',_,P)"),
+    "a value of others": module("Have(P), Named(P)", "Named(V) :- Field(Q,'Of',_,V)."),
+    "a link": module("Have(P), RecordLink(P,_,_,_,P)"),
+    "a runtime fact": module("Have(P), Peer(P)"),
+    "the number of something": module("Have(P), Cardinality(Field(P,'Tag',_,_),'>',P)"),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_rules_that_look_at_no_name_decide_alike_on_records_that_are_alike(name: str) -> None:
+    assert not ALIKE[name].names_matter
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_rules_that_look_at_names_are_told(name: str) -> None:
+    assert NAMED[name].names_matter
+
+
 def plan_of(mine: PolicyModule, theirs: PolicyModule, **more: Lowering) -> ExchangePlan:
     return ExchangePlan(
         label_operands(
