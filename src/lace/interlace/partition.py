@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import Final, Protocol
 
@@ -65,6 +66,12 @@ def merkle_root(digests: Iterable[bytes]) -> bytes:
 def group_digest(roots: bytes) -> bytes:
     """Return the digest of a group: of four bytes of count and 32 of root for each partition."""
     return digest(_GROUP + roots)
+
+
+@cache
+def _empty_group(size: int) -> bytes:
+    """Return the digest of a group of so many partitions that have nothing."""
+    return group_digest((bytes(4) + EMPTY) * size)
 
 
 def is_digest(text: str) -> bool:
@@ -166,7 +173,7 @@ class Partitions:
         """None for one that was kept, and was not looked at yet."""
         self._roots: list[_Root | None] = [_NO_ROOT] * number
         """Count and root of each standard partition, as far as they are known."""
-        self._groups: list[bytes | None] = [None] * -(-number // GROUP)
+        self._groups: list[bytes | None] = [_empty_group(min(number, GROUP))] * -(-number // GROUP)
         """Digests of groups of partitions, as far as they are known."""
         self._kept: Kept | None = None
         self._bytes = 0
@@ -282,8 +289,8 @@ class Partitions:
         """Return the digest of count and root of each partition of a group."""
         found = self._groups[group]
         if found is None:
-            roots = [self.root(run) for run in self.group_runs(group)]
-            text = b"".join(count.to_bytes(4, "big") + root for count, root in roots)
+            roots = [self._roots[run] or self.root(run) for run in self.group_runs(group)]
+            text = b"".join([count.to_bytes(4, "big") + root for count, root in roots])
             found = self._groups[group] = group_digest(text)
         return found
 
@@ -323,14 +330,24 @@ class Partitions:
         found = self._runs[number]
         return self.root(number)[0] * self._entry if found is None else len(found)
 
+    def filled(self) -> list[int]:
+        """Return the standard partitions that have entries, in order."""
+        if self._kept is None:
+            return [number for number, run in enumerate(self._runs) if run]
+        nothing = _empty_group(len(self.group_runs(0)))
+        groups = [n for n, found in enumerate(self._groups) if found != nothing]
+        return [run for group in groups for run in self.group_runs(group) if self._size(run)]
+
     def differing(self, before: Partitions) -> list[int]:
         """Return the standard partitions that differ from those of a table it was made from."""
-        return [n for n in range(len(self._runs)) if self._differs(n, before)]
+        pairs = enumerate(zip(self._runs, before._runs, strict=True))
+        if self._kept is before._kept:
+            doubtful = [n for n, (now, then) in pairs if now is not then]
+        else:
+            doubtful = [n for n, (now, then) in pairs if now is not then or now is None]
+        return [n for n in doubtful if self._differs(n, before)]
 
     def _differs(self, number: int, before: Partitions) -> bool:
-        now, then = self._runs[number], before._runs[number]
-        if now is then and (now is not None or self._kept is before._kept):
-            return False
         if self._kept is not None and self._kept.stays:
             # What has the same digests by one side has the same by the other.
             return self.root(number) != before.root(number)
@@ -346,8 +363,7 @@ class Partitions:
         kept = None if self._kept is None else self._kept.expected()
         if kept is None:
             made = Partitions(standard=self._standard)
-            runs = [(number, self.run(number)) for number in range(len(self._runs))]
-            held = [(number, run) for number, run in runs if run]
+            held = [(number, self.run(number)) for number in self.filled()]
         else:
             made = Partitions.from_kept(1, self._standard, kept)
             held = [(number, run) for number, run in enumerate(self._runs) if run is not None]
@@ -428,12 +444,11 @@ class Partitions:
 
     def items(self, column: int = 0) -> Items:
         """Return all records with one of their digests."""
-        runs = list(map(self.run, range(len(self._runs))))
-        return Items(runs, self.columns, column, self._odd)
+        return Items(list(map(self.run, self.filled())), self.columns, column, self._odd)
 
     def unlike(self, other: Partitions) -> Iterator[str]:
         """Yield the records whose first digest is not the last one that another table has."""
-        for number in range(len(self._runs)):
+        for number in self.filled():
             run = last_digests(other.run(number), other.columns)
             if self.run(number) != run:
                 theirs = set(cut(run, entry_size(1)))
@@ -481,7 +496,7 @@ class Partitions:
     def summaries(self, length: int) -> Iterator[Summary]:
         """Yield the summaries of all non-empty partitions of this prefix length, in order."""
         if length <= self._standard:
-            runs = [self.standard_prefix(run) for run in range(len(self._runs)) if self._size(run)]
+            runs = map(self.standard_prefix, self.filled())
             prefixes = {run[:length] for run in runs} | {payload(r)[:length] for r in self._odd}
         else:
             prefixes = {payload(record)[:length] for record in self.records("")}
@@ -543,7 +558,7 @@ class Partitions:
             at += 1
 
     def _within(self, prefix: str) -> Iterator[bytes]:
-        for data in filter(None, map(self.run, self._runs_of(prefix))):
+        for data in map(self.run, self._runs_of(prefix) if prefix else self.filled()):
             start, stop = 0, len(data)
             if len(prefix) > self._standard:
                 first, last = bounds(prefix)
