@@ -9,6 +9,7 @@ from pathlib import Path
 from exchanges import AUTHORITY, BOB, EVE, NOTES, NOW
 from sides import Pair, Participant
 
+from lace.answering.memory import read_known
 from lace.answering.warm import WarmLinks
 from lace.crypto import SigningKey
 from lace.interlace import messages as m
@@ -99,19 +100,18 @@ class Meeting:
             shown = exposure if isinstance(exposure, Exposure) else exposure[index]
             kept = None if warm is None else warm[index]
             made = Participant(store, side, shown, limits, warm=kept, whole=False)
-            self._watch(made, self.asked_by[index])
+            self._watch(made, index)
             sides.append(made)
         self.pair = Pair(sides[0], sides[1], self._hear)
         if runs:
             self.run()
 
-    @staticmethod
-    def _watch(side: Participant, asked: list[m.Effect]) -> None:
+    def _watch(self, side: Participant, index: int) -> None:
         receive = side.machine.receive
 
         def watched(given: m.Input, now: Tai) -> list[m.Effect]:
             effects = receive(given, now)
-            asked.extend(effects)
+            self.asked_by[index].extend(effects)
             return effects
 
         side.machine.receive = watched  # type: ignore[method-assign]
@@ -196,11 +196,24 @@ class Meeting:
 
     def advertised(self, side: int) -> set[str]:
         """What one side advertises, as it says itself."""
-        return set(self.pair.sides[side].machine.tables[0].records(""))
+        return self._tables(side)[0]
 
     def believed(self, side: int) -> set[str]:
         """What one side believes that the other one advertises."""
-        return set(self.pair.sides[side].machine.tables[1].records(""))
+        return self._tables(side)[1]
+
+    def _tables(self, side: int) -> list[set[str]]:
+        """What one side advertises, and what it believes that the other one does."""
+        made, tables = self.pair.sides[side], self.pair.sides[side].machine.tables
+        links = [e.link for e in self.asked_by[side] if isinstance(e, m.Remember)]
+        kept = made.local.store.link(links[-1]) if links and links[-1] else None
+        if made.ended is None or kept is None:
+            return [set(table.records("")) for table in tables]
+        known = read_known(kept, made.local.parameters.standard_prefix)  # else it is closed by now
+        assert known is not None
+        found = [set(table.records("")) for table in (known.state.own, known.state.peers)]
+        kept.close()
+        return found
 
 
 def left_over(
