@@ -195,10 +195,9 @@ class ApartAnswers:
         the peer says must not depend on what is here.
         """
         left = iter(offers)
+        choose = self.rules.requests(runtime, self._guards)
         while batch := list(islice(left, self.rules.at_once)):
-            facts = (fact for advert in batch for fact in advert.facts())
-            found = self.rules.requestable(facts, runtime, self._guards)
-            found &= {advert.record for advert in batch}
+            found = {offer.record for offer in choose(batch)}
             found -= snapshot.present(sorted(found))
             self.wanted |= found
             yield m.Evaluated(requestable=frozenset(found), more=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from lace.datalog.source import Fact, Row
 from lace.limits import DEFAULT_LIMITS, Limits
@@ -39,18 +39,31 @@ class Entry(NamedTuple):
     """Facts that are no fields."""
 
 
-_Choice = Callable[[Sequence[Entry]], Sequence[Entry]]
+class Offer(Protocol):
+    """What a peer says of a record."""
+
+    @property
+    def record(self) -> str: ...
+
+    @property
+    def fields(self) -> tuple[tuple[str, int, str], ...]: ...
+
+    def facts(self) -> list[Fact]: ...
+
+
+_Some = TypeVar("_Some", Entry, Offer)
+_Choice = Callable[[Sequence[_Some]], Sequence[_Some]]
 _MOST_KINDS: Final = 10_000
 
 
 @dataclass(slots=True)
-class _ByKind:
+class _ByKind(Generic[_Some]):
     """Chooses among records by one of each kind: those that have the same fields are alike."""
 
-    by: _Choice
+    by: _Choice[_Some]
     _known: dict[tuple[tuple[str, int, str], ...], bool] = field(default_factory=dict)
 
-    def choose(self, entries: Sequence[Entry]) -> list[Entry]:
+    def choose(self, entries: Sequence[_Some]) -> list[_Some]:
         if len(self._known) > _MOST_KINDS:
             self._known = {}
         kinds = [entry.fields for entry in entries]
@@ -133,7 +146,7 @@ class OneByOne:
         if waiting:
             yield sendable(waiting)
 
-    def _choice(self, choose: _Choice) -> _Choice:
+    def _choice(self, choose: _Choice[_Some]) -> _Choice[_Some]:
         """Return what chooses as ``choose`` does, if it can be, by one record of each kind."""
         return choose if self.needs_bytes or self._names_matter else _ByKind(choose).choose
 
@@ -145,6 +158,18 @@ class OneByOne:
         for fact in offers:
             source.add(fact)
         return {row[0] for row in self._policy(source).may_request}
+
+    def requests(
+        self, runtime: tuple[Fact, ...], guards: Sequence[Entry] = ()
+    ) -> Callable[[Sequence[Offer]], Sequence[Offer]]:
+        """Return what chooses among offers those that may be requested, if they are not here."""
+
+        def choose(offers: Sequence[Offer]) -> list[Offer]:
+            facts = (fact for offer in offers for fact in offer.facts())
+            found = self.requestable(facts, runtime, guards)
+            return [offer for offer in offers if offer.record in found]
+
+        return self._choice(choose)
 
     def shown(self, entries: Sequence[Entry], runtime: tuple[Fact, ...]) -> Sequence[Entry]:
         """Return what the peer's rules may see."""

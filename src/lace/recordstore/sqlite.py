@@ -257,7 +257,7 @@ class SqliteStore(Closes):
                 row = connection.execute(made, (key, b"")).lastrowid, b""
             id, head = row
             names = (*change.gone, *change.put)
-            before = len(head) + sum(_part_size(connection, id, name) for name in names)
+            before = len(head) + _parts_size(connection, id, names)
             after = len(change.head) + sum(len(n) + len(data) for n, data in change.put.items())
             connection.executemany(
                 "DELETE FROM link_part WHERE link = ? AND name = ?",
@@ -488,11 +488,18 @@ class SqliteStore(Closes):
             return self._reader.execute(query, values).fetchall()
 
 
-def _part_size(connection: sqlite3.Connection, link: int, name: bytes) -> int:
-    """Return how many bytes a part takes; 0 if there is none."""
-    query = "SELECT length(name) + length(data) FROM link_part WHERE link = ? AND name = ?"
-    row = connection.execute(query, (link, name)).fetchone()
-    return 0 if row is None else int(row[0])
+def _parts_size(connection: sqlite3.Connection, link: int, names: Sequence[bytes]) -> int:
+    """Return how many bytes those of some parts take that are there."""
+    size = 0
+    for start in range(0, len(names), _VARIABLES):
+        part = names[start : start + _VARIABLES]
+        marks = ", ".join("?" * len(part))
+        query = (
+            "SELECT ifnull(sum(length(name) + length(data)), 0) FROM link_part"  # noqa: S608 (ours)
+            f" WHERE link = ? AND name IN ({marks})"
+        )
+        size += int(connection.execute(query, (link, *part)).fetchone()[0])
+    return size
 
 
 def _note_forgotten(connection: sqlite3.Connection, lost: list[tuple[RecordHash]]) -> None:
