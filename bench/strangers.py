@@ -124,7 +124,7 @@ def under_attack(sizes: Sizes, folder: Path) -> Iterator[str]:
         found = attack.run(name, sizes.attackers, sizes.attack_seconds, folder)
         median = statistics.median(found.waited)
         floor = floor or median
-        failed = f", {found.failed.total()} FAILED" if found.failed else ""
+        failed = f", FAILED: {attack.most_common(found.failed)}" if found.failed else ""
         yield (
             f"no-op under {name!r}: {median * 1000:.0f} ms, ratio {median / floor:.1f}"
             f" (target <= 5), longest {max(found.waited) * 1000:.0f} ms{failed}"

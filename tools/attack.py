@@ -221,7 +221,6 @@ class Outcome:
     def row(self, floor: float) -> list[str]:
         median = statistics.median(self.waited) if self.waited else float("nan")
         worst = max(self.waited, default=float("nan"))
-        ends = ", ".join(f"{code} {count}" for code, count in self.ends.most_common(3))
         return [
             self.name,
             str(self.connections),
@@ -229,10 +228,15 @@ class Outcome:
             f"{median:.2f}",
             f"{worst:.2f}",
             f"{median / floor:.1f}" if floor else "",
-            str(sum(self.failed.values())),
+            most_common(self.failed),
             f"{self.peak_mib:.0f}",
-            ends or "-",
+            most_common(self.ends),
         ]
+
+
+def most_common(found: Counter[str]) -> str:
+    """Return the three codes that came most often, each with how often."""
+    return ", ".join(f"{code} {count}" for code, count in found.most_common(3)) or "-"
 
 
 _COLUMNS: Final = (
