@@ -176,6 +176,7 @@ _RESULTS: Final = {
     "rejected": "Records that came and were not.",
     "not_available": "Records that were requested, and that the peer could not send.",
     "sent": "Records that were sent.",
+    "offered": "How many records the peer advertises, whether they were here already or not.",
     "bytes_received": "Bytes of records that came.",
     "bytes_sent": "Bytes of records that were sent.",
     "loops": "How many loops counted.",

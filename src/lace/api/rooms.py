@@ -107,13 +107,22 @@ async def remove(
     """Store the end of a membership, signed with the key of the lace; return it.
 
     The authority ends any membership; another member ends those that it granted itself. What the
-    member wrote before stays or goes, as the room says.
+    member wrote before stays or goes, as the room says. Raises ``UsageError`` if by what is here
+    there is no membership to end.
     """
     rules = room_of(local, room)
     _check_member(member)
     # A key that took another's place has its grant: it is what ends.
-    granted = {one.verifier: one.granted for one in await members(local, rules)}
-    about = granted.get(Verifier(member), member)
+    granted = {
+        one.verifier: one.granted for one in await members(local, rules) if one.ended is None
+    }
+    about = granted.get(Verifier(member))
+    if about is None:
+        raise UsageError(
+            f"{member} is no member",
+            code=Code.POLICY_ROOM,
+            hint="lace room members lists them, and lace.members in Python.",
+        )
     return await _say(local, rules, about, [(ENDED_FIELD, _ENDED)], key)
 
 

@@ -123,6 +123,7 @@ def numbers(result: m.InterlaceResult) -> dict[str, Any]:
         "bytes_received": result.bytes_received,
         "bytes_sent": result.bytes_sent,
         "not_available": len(result.not_available),
+        "offered": result.offered,
         "peer": result.peer,
         "plan": result.plan,
         "received": len(result.received),

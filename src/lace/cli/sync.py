@@ -15,6 +15,7 @@ from lace.api.events import EventsMissed
 from lace.api.handles import Lace, Peer
 from lace.api.interlaces import open_interlace
 from lace.api.interlaces import sync as interlace_sync
+from lace.api.rooms import members
 from lace.cli.arguments import (
     complete_peers,
     expect_option,
@@ -29,9 +30,11 @@ from lace.cli.events import Reporter, summary
 from lace.cli.exitcodes import Exit
 from lace.cli.loudness import loudness
 from lace.cli.met import note_meeting
+from lace.cli.names import named
 from lace.cli.output import echo
 from lace.cli.place import Place, find
 from lace.cli.render import chosen_form, words_option
+from lace.dates import local_date
 from lace.errors import Code, InterlaceAborted, UsageError
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
@@ -141,6 +144,7 @@ async def _sync(
     await reporter.flush()
     note_meeting(settings, peer, meeting.local, result)
     echo(f"fixed point: {summary(result)}", err=True)
+    await _tell_standing(meeting, settings, result)
     return Exit.SOME_REJECTED if result.rejected else Exit.OK
 
 
@@ -199,6 +203,7 @@ async def _follow(meeting: _Meeting, settings: Settings, peer: str, form: str | 
         with suppress(NotImplementedError):  # not every system can; Ctrl-C ends it less gently
             loop.add_signal_handler(number, stop, number)
     last: m.Event | None = None
+    offers: bool | None = None
     try:
         async for event in live:
             if isinstance(event, EventsMissed):
@@ -210,6 +215,9 @@ async def _follow(meeting: _Meeting, settings: Settings, peer: str, form: str | 
             if isinstance(event, m.FixedPoint):
                 note_meeting(settings, peer, meeting.local, event.result)
                 echo(f"fixed point: {summary(event.result)}", err=True)
+                if offers is not bool(event.result.offered):
+                    offers = bool(event.result.offered)
+                    await _tell_standing(meeting, settings, event.result)
     finally:
         await asyncio.gather(live.close(), *closing)
     if asked:
@@ -221,6 +229,39 @@ async def _follow(meeting: _Meeting, settings: Settings, peer: str, form: str | 
         echo(f"lace: {last.reason} [{Code.LIMIT_EXCEEDED}]", err=True)
         return Exit.LIMIT
     return Exit.OK
+
+
+async def _tell_standing(meeting: _Meeting, settings: Settings, result: m.InterlaceResult) -> None:
+    """Say why an exchange may have moved nothing: by what was offered, and by what is here.
+
+    What a peer keeps to itself cannot be told from what it does not have, and is not told here.
+    """
+    own = meeting.local.verifier
+    who = "somebody without a key" if own is None else named(own)
+    nothing = not (result.offered or result.sent)
+    room = settings.room
+    if room is None:
+        if nothing:
+            echo(f"the peer offers nothing to {who}: it has nothing that both of you select, "
+                 "or shows it to others only", err=True)  # fmt: skip
+        return
+    if own == room.authority:
+        return
+    authority = named(room.authority)
+    grants = [one for one in await members(meeting.local, room) if one.verifier == own]
+    if any(one.ended is None and one.moved is None for one in grants):
+        if nothing:
+            echo(f"the peer offers nothing to {who}, who is a member by what is here: a membership "
+                 f"that was ended since looks like this; ask {authority}", err=True)  # fmt: skip
+    elif heir := next((one.moved for one in grants if one.moved is not None), None):
+        echo(f"{who} has handed its place in the room on: sync with the key of {named(heir)} "
+             "from now on", err=True)  # fmt: skip
+    elif ended := max((one.ended for one in grants if one.ended is not None), default=None):
+        echo(f"{who} has been no member of the room since {local_date(ended)}; "
+             f"{authority} can admit them again", err=True)  # fmt: skip
+    elif nothing:
+        echo(f"the peer offers nothing to {who}, who is no member by what is here; {authority} "
+             f"admits members: lace room admit {own or 'VERIFIER'}", err=True)  # fmt: skip
 
 
 def _peer_or_default(place: Place, text: str | None) -> str:

@@ -656,7 +656,8 @@ class InterlaceMachine:
     def _result(self) -> m.InterlaceResult:
         opening = self._opening
         plan = opening.plan.id if opening.has_plan else None
-        return self._transfer.tally.result(opening.proven_link, plan, opening.proven)
+        offered = len(self.tables[1])
+        return self._transfer.tally.result(opening.proven_link, plan, opening.proven, offered)
 
     # --- small things ---
 

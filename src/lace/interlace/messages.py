@@ -384,6 +384,8 @@ class InterlaceResult:
     rejected: tuple[str, ...] = ()
     not_available: tuple[str, ...] = ()
     sent: tuple[str, ...] = ()
+    offered: int = 0
+    """How many records the peer said that it could send, whether they were here already or not."""
     bytes_received: int = 0
     bytes_sent: int = 0
     loops: int = 0

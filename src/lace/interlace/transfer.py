@@ -35,7 +35,7 @@ class Tally:
     cursor_updated: bool = False
 
     def result(
-        self, link: bytes | None, plan: PlanId | None, peer: Verifier | None
+        self, link: bytes | None, plan: PlanId | None, peer: Verifier | None, offered: int
     ) -> m.InterlaceResult:
         """Return the tally as an application hears it."""
         return m.InterlaceResult(
@@ -46,6 +46,7 @@ class Tally:
             rejected=tuple(self.rejected),
             not_available=tuple(self.not_available),
             sent=tuple(self.sent),
+            offered=offered,
             bytes_received=self.bytes_received,
             bytes_sent=self.bytes_sent,
             loops=self.loops,

@@ -196,3 +196,57 @@ def test_a_key_is_exchanged_for_another_by_a_record(home: Path) -> None:
     assert "ann-2" not in {entry.name for entry in Keyring().entries()}
     ok("init", "plain", "--key", "bob", cwd=home)
     assert b"no room" in lace("key", "rotate", "x", cwd=home / "plain").stderr
+
+
+def told_by_sync(folder: Path, *words: str) -> tuple[str, int]:
+    """Sync with the room's keeper; return what was told after the fixed point, and what came."""
+    done = lace("sync", "../club", *words, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (end,) = [entry for line in done.stdout.splitlines()
+              if (entry := json.loads(line))["event"] == "fixed-point"]  # fmt: skip
+    return done.stderr.decode().partition("fixed point: ")[2].partition("\n")[2], end["offered"]
+
+
+def test_a_member_who_was_removed_is_told_that_nothing_is_offered(home: Path) -> None:
+    ok("room", "new", "club", PREFIX, "--key", "ann", cwd=home)
+    ok("room", "admit", "bob", "--lace", "club", cwd=home)
+    ok("init", "mine", "--key", "bob", "--select", PREFIX, "--room", "ann", cwd=home)
+    mine = home / "mine"
+    assert told_by_sync(mine) == ("", 2)
+    assert told_by_sync(mine) == ("", 2)  # what is here already is offered all the same
+    ok("room", "remove", "bob", "--lace", "club", cwd=home)
+    ok("add", "//club//talk/note//1", "--text", "too late", cwd=mine)
+    told, offered = told_by_sync(mine)
+    assert offered == 0
+    assert told.startswith("the peer offers nothing to bob, who is a member by what is here")
+    assert told.endswith("ask ann\n")
+    stranger, offered = told_by_sync(mine, "--key", "cy")
+    assert offered == 0
+    assert "nothing to cy, who is no member by what is here" in stranger
+    assert f"lace room admit {demo_key('cy').verifier}" in stranger
+    ok("room", "admit", "bob", "--lace", "club", cwd=home)
+    told, offered = told_by_sync(mine)
+    assert told == ""
+    assert offered > 0
+
+
+def test_a_member_who_can_read_of_the_end_is_told_when_it_was(home: Path) -> None:
+    ok("room", "new", "club", PREFIX, "--key", "ann", "--reads", "anyone", cwd=home)
+    ok("room", "admit", "bob", "--lace", "club", cwd=home)
+    ok("room", "remove", "bob", "--lace", "club", cwd=home)
+    ok("init", "mine", "--key", "bob", "--select", PREFIX, "--room", "ann", cwd=home)
+    settings = home / "mine" / "lace.toml"
+    settings.write_text(settings.read_text().replace("[room]", '[room]\nreads = "anyone"'))
+    told, offered = told_by_sync(home / "mine")
+    assert offered == 3
+    assert told.startswith("bob has been no member of the room since 20")
+    told, _ = told_by_sync(home / "mine", "--key", "cy")
+    assert told == ""  # who only reads misses nothing
+
+
+def test_a_peer_that_offers_nothing_is_told_where_there_is_no_room(home: Path) -> None:
+    ok("init", "mine", "--key", "bob", "--select", PREFIX, cwd=home)
+    ok("init", "club", "--key", "ann", "--select", PREFIX, cwd=home)
+    assert "nothing to bob: it has nothing that both" in told_by_sync(home / "mine")[0]
+    ok("add", "//club//talk/note//1", "--text", "here", cwd=home / "mine")
+    assert told_by_sync(home / "mine") == ("", 1)  # what was sent comes back as an offer

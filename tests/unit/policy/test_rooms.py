@@ -310,6 +310,34 @@ def test_a_statement_is_newer_than_the_one_before_whatever_the_clock_says() -> N
         assert one.ended == "9000000000:000000001"
 
 
+def test_who_is_no_member_any_more_cannot_be_removed() -> None:
+    with lace.open(key=OWNER) as local:
+        blocking.admit(local, BOB.verifier, room=room())
+        blocking.remove(local, BOB.verifier, room=room())
+        with pytest.raises(UsageError, match="is no member") as caught:
+            blocking.remove(local, BOB.verifier, room=room())
+        assert "lace.members" in str(caught.value.hint)
+        assert len(blocking.list(local, room().module)) == 2  # nothing was stored for it
+
+
+def test_an_exchange_says_how_much_the_peer_offers() -> None:
+    rules = room()
+    with lace.open(key=OWNER) as local, lace.open(key=BOB) as bob:
+
+        def meet() -> lace.InterlaceResult:
+            return blocking.sync(
+                bob, local, rules.module, expose=rules.exposure, their_expose=rules.exposure
+            )
+
+        stranger = meet()
+        assert (stranger.offered, stranger.received) == (0, ())
+        blocking.admit(local, BOB.verifier, room=rules)
+        assert meet().offered == 1
+        assert meet().offered == 1  # it is here already
+        blocking.remove(local, BOB.verifier, room=rules)
+        assert meet().offered == 0
+
+
 @pytest.mark.parametrize(
     ("choices", "reason"),
     [
@@ -342,6 +370,7 @@ def test_what_cannot_be_granted_says_why() -> None:
             ),
             (lambda: blocking.admit(keyless, BOB.verifier, room=room()), "no key"),
             (lambda: blocking.members(local), "no room"),
+            (lambda: blocking.remove(local, BOB.verifier, room=room()), "is no member"),
             (lambda: blocking.move(local, BOB.verifier, room=room()), "cannot be exchanged"),
             (lambda: blocking.move(local, "bob", room=room()), "no verifier"),
             (lambda: blocking.move(local, OWNER.verifier, room=room()), "cannot take the place"),
