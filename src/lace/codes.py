@@ -691,7 +691,7 @@ class Code(StrEnum):
     STORE_READ_ONLY = (
         "store.read-only",
         "The store cannot be written.",
-        "Open it for writing, or give the file and its folder write permission.",
+        "Open it for writing; get the right to write the file and its folder, or work on a copy.",
     )
     STORE_FULL = (
         "store.full",

@@ -9,15 +9,24 @@ import subprocess
 import sys
 from pathlib import Path
 
+_HELD_TO_RIGHTS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+
 
 def lace(
-    *arguments: str | Path, stdin: bytes | str = b"", cwd: Path | None = None
+    *arguments: str | Path,
+    stdin: bytes | str = b"",
+    cwd: Path | None = None,
+    held_to_rights: bool = False,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run ``lace`` and return its exit code and what it wrote."""
+    """Run ``lace`` and return its exit code and what it wrote.
+
+    ``held_to_rights`` lets the rights of files hold for root too, who otherwise may write anything.
+    """
     data = stdin.encode() if isinstance(stdin, str) else stdin
+    before = _HELD_TO_RIGHTS if held_to_rights and os.geteuid() == 0 else ()
     environment = os.environ | {"PYTHONWARNINGS": "error", "NO_COLOR": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "lace", *map(str, arguments)],
+        [*before, sys.executable, "-m", "lace", *map(str, arguments)],
         input=data,
         capture_output=True,
         check=False,

@@ -34,12 +34,14 @@ from lace.cli.names import named
 from lace.cli.output import echo
 from lace.cli.place import Place, find
 from lace.cli.render import chosen_form, words_option
+from lace.crypto.keys import SigningKey
 from lace.dates import local_date
 from lace.errors import Code, InterlaceAborted, UsageError
 from lace.interlace import messages as m
-from lace.limits import DEFAULT_LIMITS
+from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
+from lace.recordstore.sqlite_file import check_rights
 from lace.settings import Settings
 from lace.text import shown
 
@@ -296,6 +298,17 @@ def _found(peer: str, settings: Place) -> Place:
         ) from None
 
 
+def _opened(place: Place, key: SigningKey | None, limits: Limits = DEFAULT_LIMITS) -> Lace:
+    """Open a lace that will store; that it may not is said before anybody is met."""
+    opened = place.open(key, limits)
+    try:
+        check_rights(place.settings.store)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
 @contextmanager
 def _meeting(
     settings: Place,
@@ -314,14 +327,14 @@ def _meeting(
     with ExitStack() as stack:
         if peer in settings.settings.peers or is_address(peer):
             other = settings.peer(peer, expect=expect, trust=trust)
-            local = stack.enter_context(settings.open(settings.signing_key(key), limits))
+            local = stack.enter_context(_opened(settings, settings.signing_key(key), limits))
             yield _Meeting(local=local, other=other, module=module, exposure=exposure)
             return
         if expect is not None or trust is not None:
             raise click.UsageError("--expect and --trust are about a peer at an address")
         theirs = _found(peer, settings)
-        local = stack.enter_context(settings.open(settings.signing_key(key), limits))
-        there = stack.enter_context(theirs.open(theirs.signing_key(None)))
+        local = stack.enter_context(_opened(settings, settings.signing_key(key), limits))
+        there = stack.enter_context(_opened(theirs, theirs.signing_key(None)))
         yield _Meeting(
             local=local,
             other=there,

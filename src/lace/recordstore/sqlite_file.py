@@ -70,7 +70,20 @@ def errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
         code = _CODES.get(primary, Code.STORE_FAILED)
+        if code is Code.STORE_READ_ONLY:
+            check_rights(path)  # SQLite does not say which one is missing
         raise StoreError(f"{path}: {error}", code=code) from error
+
+
+def check_rights(path: Path) -> None:
+    """Raise ``StoreError`` if a right to write the file is missing; say which one."""
+    what = None
+    if not os.access(path, os.W_OK):
+        what = "you have no right to write this file"
+    elif not os.access(path.absolute().parent, os.W_OK):
+        what = "you have no right to write into its folder, where a store in use keeps its log"
+    if what is not None:
+        raise StoreError(f"{path}: {what}", code=Code.STORE_READ_ONLY) from None
 
 
 def schema_version(path: str | Path) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 
 import forge
 import pytest
+from command import lace as lace_apart
 from command import lace_inside as lace
 from hosting import hosting
 from meeting import Host
@@ -481,3 +482,22 @@ def test_a_peer_that_says_nothing_is_waited_for_as_long_as_is_said(home: Path) -
     assert done.returncode == Exit.ABORTED
     assert b"interlace.timeout" in done.stdout + done.stderr
     assert lace("sync", address, "--phase-timeout", "0", cwd=home / "alice").returncode == 2
+
+
+def test_a_folder_that_may_only_be_read_is_told(home: Path) -> None:
+    for name in ("mine", "theirs"):
+        assert lace("init", name, "--select", "//g//a//", cwd=home).returncode == 0
+    mine = home / "mine"
+    store = mine / "records.lace"
+    cases = ((store, 0o400, b"to write this file"), (mine, 0o500, b"to write into its folder"))
+    for path, rights, reason in cases:
+        before = path.stat().st_mode
+        path.chmod(rights)
+        for words in (("sync", "../theirs"), ("sync", "../mine", "--lace", "../theirs")):
+            done = lace_apart(*words, cwd=mine, held_to_rights=True)
+            assert done.returncode == 1, done.stderr
+            assert reason in done.stderr
+            assert b"records.lace: you have no right" in done.stderr
+            assert b"or work on a copy" in done.stderr
+        path.chmod(before)
+    assert lace_apart("sync", "../theirs", cwd=mine, held_to_rights=True).returncode == 0
