@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from lace.cli.output import write_text
+from lace.cli.output import echo, write_text
 from lace.text import is_safe, safe
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 _GAP: Final = "  "
 _LEAST: Final = 6
 """A column that may shrink becomes no narrower than this."""
+_USEFUL: Final = 12
+"""Before columns become narrower than this, those that can be missed are left out."""
+_CUT_IN_FRONT: Final = frozenset(("Place", "bundle"))
+"""Columns of what tells most at its end."""
 
 
 def form_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -145,7 +149,8 @@ def fitted_table(
     """Print a table that fits the terminal.
 
     Columns of ``whole`` are never cut, so that what is in them can be copied. When there is no
-    room, the columns of ``drop`` are left out, the first one first.
+    room, the columns of ``drop`` are left out, the first one first. If that is not enough, others
+    are, from the last on, and it is said which.
     """
     from rich.cells import cell_len, set_cell_size  # knows how wide a character is
 
@@ -156,24 +161,41 @@ def fitted_table(
     ]
     width = terminal_width()
     leaving = [columns.index(name) for name in drop if name in columns]
-    while _least(kept, widths, fixed) > width and leaving and len(kept) > 1:
+    while _least(kept, widths, fixed, _USEFUL) > width and leaving and len(kept) > 1:
         kept.remove(leaving.pop(0))
+    missing: list[str] = []
+    while _least(kept, widths, fixed, _LEAST) > width and len(kept) > 1:
+        last = max(kept, key=lambda i: (i not in fixed, i))
+        kept.remove(last)
+        missing.insert(0, columns[last])
     _shrink(kept, widths, fixed, width)
     for row in (columns, *rows):
         cells = []
         for i in kept:
             text = safe(row[i], kept="")
             if cell_len(text) > widths[i]:
-                text = f"{set_cell_size(text, widths[i] - 1)}…"
+                text = _cut(text, widths[i], in_front=columns[i] in _CUT_IN_FRONT)
             cells.append(set_cell_size(text, widths[i]))
         print_line(_GAP.join(cells).rstrip())
     sys.stdout.buffer.flush()  # what is told of it on standard error comes after it
+    if missing:
+        echo(f"no room for {', '.join(missing)}; --json and --csv leave nothing out", err=True)
 
 
-def _least(kept: list[int], widths: list[int], fixed: set[int]) -> int:
-    """Return how narrow a table can become."""
-    least = [widths[i] if i in fixed else min(widths[i], _LEAST) for i in kept]
-    return sum(least) + len(_GAP) * (len(kept) - 1)
+def _cut(text: str, width: int, *, in_front: bool) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    if not in_front:
+        return f"{set_cell_size(text, width - 1)}…"
+    while cell_len(text) > width - 1:
+        text = text[1:]
+    return f"…{text}"
+
+
+def _least(kept: list[int], widths: list[int], fixed: set[int], least: int) -> int:
+    """Return how narrow a table can become, with columns no narrower than ``least``."""
+    parts = [widths[i] if i in fixed else min(widths[i], least) for i in kept]
+    return sum(parts) + len(_GAP) * (len(kept) - 1)
 
 
 def _shrink(kept: list[int], widths: list[int], fixed: set[int], width: int) -> None:

@@ -229,7 +229,7 @@ def members(form: str | None, where: str | None) -> None:
             names.get(one.verifier, one.verifier),
             one.role,
             local_date(one.since),
-            names.get(one.by, one.by),
+            names.get(one.by, one.by if wanted == "csv" else f"{one.by[:10]}…"),
             _remarks(one),
         )
         for one in found
@@ -237,7 +237,7 @@ def members(form: str | None, where: str | None) -> None:
     if wanted == "csv":
         print_csv((*_HEADS[:-1], "Remarks"), rows)
     else:
-        fitted_table(_HEADS, rows, whole=("Role",), drop=("By", "Since"))
+        fitted_table(_HEADS, rows, whole=("Role", "Since"), drop=("By", "Since", ""))
 
 
 @room.command()

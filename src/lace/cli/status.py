@@ -62,7 +62,7 @@ def peers(form: str | None, where: str | None) -> None:
     if wanted == "csv":
         print_csv((*_HEADS[:-1], "Default"), rows)
     elif rows:
-        fitted_table(_HEADS, rows, whole=("Name",), drop=("Expected", "Address"))
+        fitted_table(_HEADS, rows, whole=("Name", "Last met"), drop=("Expected", "Address", ""))
     else:
         echo("no peers yet: write [peers.NAME] with an address into lace.toml", err=True)
 

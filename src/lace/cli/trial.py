@@ -197,7 +197,7 @@ def _show(world: _World, trial: Trial, form: str | None) -> None:
     if wanted == "csv":
         print_csv(("Verdict", *_HEADS[1:]), rows)
     elif rows:
-        fitted_table(_HEADS, rows, whole=("", "Hash"), drop=("Signed-By",))
+        fitted_table(_HEADS, rows, whole=("", "Hash"), drop=("Signed-By", "Why"))
 
 
 def _why(one: Explanation) -> str:
