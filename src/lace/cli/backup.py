@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import shlex
 from pathlib import Path
 
 import click
@@ -12,7 +12,7 @@ from lace.cli.arguments import lace_option
 from lace.cli.exitcodes import Exit
 from lace.cli.init import make_lace
 from lace.cli.output import echo
-from lace.cli.place import find
+from lace.cli.place import find, store_file
 from lace.cli.progress import ProgressLine
 from lace.errors import Code, UsageError
 from lace.recordstore.sqlite import SqliteStore
@@ -63,30 +63,29 @@ def restore(file: str, folder: str) -> int:
       lace restore /backups/notes-monday.lace notes
     """
     place = Path(folder)
-    with SqliteStore(file, read_only=True, create=False) as opened:
+    with SqliteStore(store_file(file), read_only=True, create=False) as opened:
         problems = list(opened.check())
-        count = opened.count()
-    if problems:
-        for problem in problems[:20]:
-            echo(problem)
-        raise UsageError(
-            f"{file} has {len(problems)} problems, and was not restored", code=Code.STORE_CORRUPT
-        )
-    if not (place / FILE).is_file():
-        make_lace(place, None, None, [])
-    store = load(place).store
-    if store.exists():
-        with SqliteStore(store) as there:
-            if there.count():
-                raise UsageError(
-                    f"{store} has {there.count():,} records already",
-                    code=Code.STORE_OPEN,
-                    hint="Restore into another folder, or bring both together with lace sync.",
-                )
-    for name in ("", *_BESIDE):
-        store.with_name(store.name + name).unlink(missing_ok=True)
-    draft = store.with_name(f".{store.name}.part")
-    shutil.copyfile(file, draft)
-    draft.replace(store)
+        if problems:
+            for problem in problems[:20]:
+                echo(problem)
+            raise UsageError(
+                f"{file} has {len(problems)} problems, and was not restored",
+                code=Code.STORE_CORRUPT,
+            )
+        if not (place / FILE).is_file():
+            make_lace(place, None, None, [])
+        store = load(place).store
+        if store.exists():
+            with SqliteStore(store) as there:
+                if there.count():
+                    raise UsageError(
+                        f"{store} has {there.count():,} records already",
+                        code=Code.STORE_OPEN,
+                        hint=f"Restore into another folder, or bring what belongs into this one: "
+                        f"lace sync {shlex.quote(file)} --lace {shlex.quote(folder)}.",
+                    )
+        for name in ("", *_BESIDE):
+            store.with_name(store.name + name).unlink(missing_ok=True)
+        count = opened.back_up(store)
     echo(f"{count:,} record{'' if count == 1 else 's'} in {store}", err=True)
     return Exit.OK

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import click
+from pathlib import Path
 
+import click
+from click.core import ParameterSource
+
+from lace.cli.arguments import lace_option
 from lace.cli.exitcodes import Exit
 from lace.cli.output import echo
-from lace.cli.place import store_file
+from lace.cli.place import find, store_file
 from lace.cli.progress import ProgressLine
 from lace.cli.render import chosen_form, form_option, print_csv, print_json, words_option
 from lace.ids import RecordHash
@@ -17,28 +21,44 @@ from lace.settings import read_selector
 from lace.vocabulary import SELECT_HAVE
 
 
+def _meant(file: str | None, where: str | None) -> Path:
+    """Return the store that is meant: of LACE, else of --lace, else of the lace you are in."""
+    source = click.get_current_context().get_parameter_source("where")
+    if file is not None and source is ParameterSource.COMMANDLINE:
+        raise click.UsageError("the lace is named twice: give LACE or --lace")
+    given = where if file is None else file
+    return find(None).settings.store if given is None else store_file(given)
+
+
+_lace_argument = click.argument("file", metavar="[LACE]", required=False, type=click.Path())
+
+
 @click.group()
 def store() -> None:
     """Look after a record store: what is in it, whether it is sound, what to forget.
 
     \b
     Example:
-      lace store info notes.lace
+      lace store info
       lace store check notes.lace
     """
 
 
 @store.command()
-@click.argument("file", metavar="LACE")
+@_lace_argument
 @form_option
-def info(file: str, form: str | None) -> None:
+@lace_option
+def info(file: str | None, form: str | None, where: str | None) -> None:
     """Print how many records LACE (its folder, or a store file) holds, and which schema it has.
+
+    Without LACE it is that of --lace, else the one you are in.
 
     \b
     Example:
+      lace store info
       lace store info notes.lace
     """
-    path = store_file(file)
+    path = _meant(file, where)
     with SqliteStore(path, read_only=True) as opened:
         made = {
             "newest id": opened.high_water(),
@@ -57,18 +77,22 @@ def info(file: str, form: str | None) -> None:
 
 
 @store.command()
-@click.argument("file", metavar="LACE")
+@_lace_argument
 @words_option
-def check(file: str, form: str | None) -> int:
+@lace_option
+def check(file: str | None, form: str | None, where: str | None) -> int:
     """Check every page, every record and every fact in LACE; print what is wrong.
+
+    Without LACE it is that of --lace, else the one you are in.
 
     \b
     Example:
+      lace store check
       lace store check notes.lace
     """
     problems = 0
     with (
-        SqliteStore(store_file(file), read_only=True) as opened,
+        SqliteStore(_meant(file, where), read_only=True) as opened,
         ProgressLine("records checked") as line,
     ):
         count = opened.count()
@@ -83,21 +107,27 @@ def check(file: str, form: str | None) -> int:
 
 
 @store.command()
-@click.argument("file", metavar="LACE")
-@click.argument("selector_text", metavar="SELECTOR")
+@click.argument("words", nargs=-1, metavar="[LACE] SELECTOR", required=True)
 @click.option("--yes", is_flag=True, help="Really forget; without it, only say what would go.")
 @words_option
-def forget(file: str, selector_text: str, yes: bool, form: str | None) -> None:
+@lace_option
+def forget(words: tuple[str, ...], yes: bool, form: str | None, where: str | None) -> None:
     """Remove the records that SELECTOR selects from LACE, and from nowhere else.
 
-    A peer that still has them may send them again if your selector asks for them.
+    Without LACE it is that of --lace, else the one you are in. A peer that still has the records
+    may send them again if your selector asks for them.
 
     \b
     Example:
+      lace store forget //notes-demo//notes/draft//
+      lace store forget //notes-demo//notes/draft// --yes
       lace store forget notes.lace //notes-demo//notes/draft// --yes
     """
-    module = read_selector(selector_text)
-    with SqliteStore(store_file(file), read_only=not yes, create=False) as opened:
+    if len(words) > 2:
+        raise click.UsageError("give one SELECTOR, and at most one LACE before it")
+    file = words[0] if len(words) == 2 else None
+    module = read_selector(words[-1])
+    with SqliteStore(_meant(file, where), read_only=not yes, create=False) as opened:
         with opened.snapshot() as snapshot:
             found = evaluate_own(module.program, snapshot, outputs=[SELECT_HAVE])
             rows = found.rows(SELECT_HAVE)

@@ -190,6 +190,8 @@ class SqliteStore(Closes):
             with errors(self.path), closing(connect(self.path, "ro")) as source:
                 source.execute("BEGIN")
                 (count,) = source.execute("SELECT count(*) FROM record").fetchone()
+                # It holds what the store holds: for its owner alone, as a new store is.
+                os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
                 try:
                     with closing(sqlite3.connect(draft)) as copy:
                         source.backup(copy, pages=_BACKUP_PAGES, progress=tell)

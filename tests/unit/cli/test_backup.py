@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -46,10 +47,31 @@ def test_a_backup_is_a_store_and_is_restored_whole(folder: Path) -> None:
         blocking.store(local, notes(1, start=900))  # and it can be written
 
 
+def test_a_lace_that_is_in_use_can_be_restored_from(folder: Path) -> None:
+    """What was stored last stands in a file beside its store, and must not be left behind."""
+    with api.open(folder) as local:
+        blocking.store(local, notes(5, start=900))
+        assert lace("restore", "n", "copy", cwd=folder.parent).returncode == 0
+    with api.open(folder.parent / "copy") as local:
+        assert blocking.count(local, PREFIX) == 55
+
+
+def test_a_backup_is_for_its_owner_alone(folder: Path) -> None:
+    for words in (("backup", "b.lace", "--lace", "n"), ("restore", "b.lace", "new")):
+        assert lace(*words, cwd=folder.parent).returncode == 0
+    for name in ("b.lace", "new/records.lace"):
+        assert (folder.parent / name).stat().st_mode & 0o777 == 0o600
+
+
 def test_nothing_is_replaced_and_nothing_broken_is_restored(folder: Path) -> None:
     assert lace("backup", "../b.lace", cwd=folder).returncode == 0
     there = lace("restore", "../b.lace", ".", cwd=folder)
     assert (there.returncode, b"has 50 records already" in there.stderr) == (2, True)
+    assert b"lace sync ../b.lace --lace ." in there.stderr
+    gone = lace("store", "forget", str(notes(1)[0].place), "--yes", cwd=folder)
+    assert json.loads(gone.stdout)["records"] == 1
+    assert lace("sync", "../b.lace", "--lace", ".", cwd=folder).returncode == 0
+    assert json.loads(lace("store", "info", cwd=folder).stdout)["records"] == 50
     content = bytearray((folder.parent / "b.lace").read_bytes())
     at = content.index(b"Data-Length")
     content[at : at + 4] = b"XXXX"
@@ -59,6 +81,9 @@ def test_nothing_is_replaced_and_nothing_broken_is_restored(folder: Path) -> Non
     assert b"was not restored" in bad.stderr
     assert not (folder.parent / "other").exists()
     (folder.parent / "text").write_text("no store")
+    (folder.parent / "empty").mkdir()
+    no_lace = lace("restore", "empty", "other", cwd=folder.parent)
+    assert (no_lace.returncode, b"empty is no lace" in no_lace.stderr) == (2, True)
     assert lace("restore", "text", "other", cwd=folder.parent).returncode == 1
     assert lace("restore", "missing", "other", cwd=folder.parent).returncode == 1
     assert not (folder.parent / "other").exists()

@@ -69,6 +69,35 @@ def test_a_lace_is_named_by_its_folder_too(tmp_path: Path) -> None:
     assert b"empty is no lace: it has no lace.toml" in done.stderr
 
 
+def test_the_lace_is_named_as_everywhere_or_is_the_one_you_are_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LACE", raising=False)
+    assert lace("init", "notes", "--select", "//g//a//", cwd=tmp_path).returncode == 0
+    place = ("//g//a//n", "--unsigned", "--text", "x", "--lace", "notes")
+    assert lace("add", *place, cwd=tmp_path).returncode == 0
+    would = {"forgotten": False, "left": 0, "records": 1}
+    for words in (
+        ("--lace", "notes", "//g//a//"),
+        ("//g//a//", "--lace", "notes"),
+        ("notes", "//g//a//"),
+    ):
+        assert json.loads(lace("store", "forget", *words, cwd=tmp_path).stdout) == would
+    here = tmp_path / "notes"
+    assert json.loads(lace("store", "forget", "//g//a//", cwd=here).stdout) == would
+    assert json.loads(lace("store", "info", cwd=here).stdout)["records"] == 1
+    assert json.loads(lace("store", "info", "--lace", "notes", cwd=tmp_path).stdout)["records"] == 1
+    assert b"1 records checked" in lace("store", "check", cwd=here).stderr
+    nowhere = lace("store", "info", cwd=tmp_path)
+    assert (nowhere.returncode, b"there is no lace here" in nowhere.stderr) == (2, True)
+    twice = lace("store", "info", "notes", "--lace", "notes", cwd=tmp_path)
+    assert (twice.returncode, b"named twice" in twice.stderr) == (2, True)
+    monkeypatch.setenv("LACE", str(tmp_path / "elsewhere"))
+    assert lace("store", "info", "notes", cwd=tmp_path).returncode == 0  # what is said goes first
+    many = lace("store", "forget", "a", "b", "//g//a//", cwd=tmp_path)
+    assert (many.returncode, b"one SELECTOR" in many.stderr) == (2, True)
+
+
 def test_a_missing_or_foreign_file_is_named(tmp_path: Path) -> None:
     for command in ("info", "check"):
         done = lace("store", command, tmp_path / "nothing")
