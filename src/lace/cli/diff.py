@@ -25,27 +25,30 @@ _HEADS = ("", "Date", "Place", "Signed-By", "Hash")
 
 
 @click.command()
-@click.argument("left", metavar="A")
-@click.argument("right", metavar="B")
+@click.argument("names", metavar="[A] B", nargs=-1, required=True)
 @select_option("What is compared.  [default: what the settings of each say]")
 @key_option("Proven to peers at addresses.  [default: the one in lace.toml]")
 @form_option
 def diff(
-    left: str, right: str, select_text: str | None, key_text: str | None, form: str | None
+    names: tuple[str, ...], select_text: str | None, key_text: str | None, form: str | None
 ) -> int:
     """Show what only A has (<) and what only B has (>).
 
     Each is the folder of a lace, a store file, the address of a peer, or a name of a peer in the
-    lace that you are in. Nothing is exchanged. A peer is asked by what the other one selects, and
-    shows what it would give.
+    lace that you are in. Without A it is that lace. Nothing is exchanged. A peer is asked by what
+    the other one selects, and shows what it would give.
 
     \b
     Example:
       lace diff alice bob
-      lace diff . tcp:notes.example.org:4790
-      lace diff . server --select //notes-demo//notes/message// --json
+      lace diff tcp:notes.example.org:4790
+      lace diff server --select //notes-demo//notes/message// --json
     """
+    if len(names) > 2:
+        raise click.UsageError("only two can be compared: give A and B")
     around = settings_or_none(None)
+    here = [] if len(names) == 2 else [str(find(None).settings.folder)]
+    left, right = (*here, *names)
     with ExitStack() as stack:
         sides = [_side(text, around, key_text, stack) for text in (left, right)]
         modules = [_module(place, select_text) for _, place in sides]
@@ -59,8 +62,9 @@ def diff(
         )
     records = [("<", record) for record in found.left] + [(">", record) for record in found.right]
     _show(records, form)
+    where = "here" if here else f"in {left}"
     echo(
-        f"{len(found.left):,} only in {left}, {len(found.right):,} only in {right}, "
+        f"{len(found.left):,} only {where}, {len(found.right):,} only in {right}, "
         f"{found.both:,} in both",
         err=True,
     )

@@ -13,7 +13,9 @@ import click
 from lace.api.serving import journal_folder
 from lace.cli.arguments import (
     expose_option,
+    is_address,
     key_option,
+    lace_option,
     read_signing_key,
     read_verifier,
     select_option,
@@ -38,7 +40,7 @@ from lace.serving.metrics import serve_metrics
 from lace.serving.server import Server
 from lace.serving.watching import Watching, read_token
 from lace.settings import read_exposure, read_selector
-from lace.text import redact
+from lace.text import redact, shown
 from lace.transport.address import Address, Scheme, parse_address
 from lace.transport.tls import Certificate, certificate_channel, development_certificate
 
@@ -59,9 +61,22 @@ _LEVEL_OF: Final = {
 }
 
 
+def _after_the_lace(
+    context: click.Context, _argument: click.Parameter, words: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the addresses; what stands before them names the lace."""
+    named = not is_address(words[0])
+    context.params["store"] = words[0] if named else None
+    if named and len(words) == 1:
+        raise click.UsageError(f"say where {shown(words[0])} is served: give an ADDRESS after it")
+    return words[1:] if named else words
+
+
 @click.command()
-@click.argument("store")
-@click.argument("addresses", metavar="ADDRESS...", nargs=-1, required=True)
+@click.argument(
+    "addresses", metavar="[LACE] ADDRESS...", nargs=-1, required=True, callback=_after_the_lace
+)
+@lace_option
 @select_option(
     "What anyone may read here; who may write, its rules and --accept say.", multiple=True
 )
@@ -142,8 +157,9 @@ _LEVEL_OF: Final = {
     "--local-is-encrypted", is_flag=True, help="Let rules take unix and stdio for encrypted."
 )
 def serve(
-    store: str,
+    store: str | None,
     addresses: tuple[str, ...],
+    where: str | None,
     select_texts: tuple[str, ...],
     policy_file: str | None,
     accepted_texts: tuple[str, ...],
@@ -162,10 +178,11 @@ def serve(
     log_level: str,
     local_is_encrypted: bool,
 ) -> int:
-    """Let others interlace with STORE at each ADDRESS, until it is told to stop.
+    """Let others interlace with LACE at each ADDRESS, until it is told to stop.
 
-    STORE is a store file, or the folder of a lace; its settings then say what is served, what rules
-    of peers may see, and with which key, where no flag does.
+    LACE is the folder of a lace, whose settings say what is served, what rules of peers may see,
+    and with which key, where no flag does; or it is a store file. Without it, it is that of --lace,
+    else the one you are in.
 
     What anyone may read and write is said at the start. Rules that look at signers or peers, as a
     room's do, say themselves from whom they take. A plain place takes whatever anybody signs: it is
@@ -179,8 +196,9 @@ def serve(
 
     \b
     Example:
-      lace serve notes.lace tcp:127.0.0.1:4790 --select //notes-demo//notes//
+      lace serve tcp:127.0.0.1:4790
       lace serve notes tcp:127.0.0.1:4790 --accept anyone
+      lace serve notes.lace tcp:127.0.0.1:4790 --select //notes-demo//notes//
       lace serve notes.lace wss:0.0.0.0 --name wss:notes.example.org --policy notes.toml \\
           --key server.key --cert chain.pem --cert-key cert.key --metrics 9100
     """
@@ -189,7 +207,8 @@ def serve(
         raise click.UsageError("--watch and --watch-token go together")
     watching = None if watch_token is None else Watching(read_token(Path(watch_token), make=True))
     places = [parse_address(text) for text in addresses]
-    settings = find(store) if Path(store).is_dir() else None
+    # A file alone is made if it is not there; a lace has to be there.
+    settings = find(store or where) if store is None or Path(store).is_dir() else None
     policy = _policy(select_texts, policy_file, accepted_texts, settings)
     # One place says what is exposed, whether rules come from a flag, a policy file or settings.
     policy.exposure = read_exposure(exposed) if settings is None else settings.exposure(exposed)
@@ -206,7 +225,7 @@ def serve(
     if not own and any(place.is_wild for place in places):
         detail = "peers cannot prove themselves until --name says how this server is dialled"
         log({"event": "warning", "detail": detail})
-    with SqliteStore(store if settings is None else settings.settings.store) as opened:
+    with SqliteStore(str(store) if settings is None else settings.settings.store) as opened:
         server = Server(
             opened,
             policy,

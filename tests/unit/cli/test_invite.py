@@ -121,7 +121,9 @@ def test_one_line_is_enough_to_join_and_meet(home: Path) -> None:
         cwd=home,
     )
     ok("room", "admit", "bob", "--lace", "ann", cwd=home)
-    with process(home, "ann", "tcp:127.0.0.1:0") as server:
+    where = lace("serve", "ann", cwd=home)
+    assert (where.returncode, b"give an ADDRESS" in where.stderr) == (2, True)
+    with process(home / "ann", "tcp:127.0.0.1:0") as server:  # the lace one is in
         line = ok("invite", str(server.address), "--lace", "ann", cwd=home)
         joined = lace("join", "bob", "-", "--key", "bob", "--as", "ann", stdin=line, cwd=home)
         assert joined.returncode == 0, joined.stderr
@@ -161,6 +163,12 @@ def test_what_differs_is_shown_and_nothing_is_exchanged(home: Path) -> None:
     entries = [json.loads(line) for line in done.stdout.splitlines()]
     assert [entry["only_in"] for entry in entries] == ["A"] * 3 + ["B"] * 3
     assert {entry["hash"] for entry in entries[:3]} == {record.hash for record in notes(3)}
+    here = lace("diff", "../b", cwd=home / "a")
+    assert here.stderr == b"3 only here, 3 only in ../b, 2 in both\n"
+    assert here.stdout == done.stdout
+    nowhere = lace("diff", "a", cwd=home)
+    assert (nowhere.returncode, b"there is no lace here" in nowhere.stderr) == (2, True)
+    assert lace("diff", "a", "b", "a", cwd=home).returncode == 2
     table = ok("diff", "a", "b", "--table", cwd=home).splitlines()
     assert [line[0] for line in table[1:]] == ["<"] * 3 + [">"] * 3
     assert ok("diff", "a", "b", "--csv", cwd=home).count("\n") == 7
