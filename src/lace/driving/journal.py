@@ -13,12 +13,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from functools import cache
 from pathlib import Path
-from typing import IO, Any, Final
+from types import UnionType
+from typing import IO, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from lace import b64a
 from lace.codes import Code
-from lace.errors import EncodingError, LaceError, Outcome, Status, UsageError
+from lace.errors import (
+    EncodingError,
+    LaceError,
+    LocalProtocolError,
+    Outcome,
+    Status,
+    UsageError,
+)
 from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement
@@ -37,6 +46,12 @@ VERSION: Final = 2
 _TEXTS: Final = frozenset(("content",))  # bytes that are text wherever they are honest
 
 _CODES: Final = {str(code): code for code in Code}
+_NONSENSE: Final = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError,
+    ValueError,
+)  # fmt: skip
+"""What a machine may raise that is given what no engine writes."""
+_MOST_STANDARD: Final = 3  # characters of a prefix: partitions take memory before anything is known
 
 Json = dict[str, Any]
 
@@ -199,11 +214,23 @@ def replay(lines: Iterable[str]) -> tuple[int, Difference | None]:
     machine = InterlaceMachine(read_side(reader))
     steps = 0
     for step in read_steps(reader):
-        found = [encode(effect, whole=False) for effect in machine.receive(step.given, step.now)]
+        found = [encode(effect, whole=False) for effect in run_step(machine, step, steps + 2)]
         if found != step.effects:
             return steps, _difference(steps + 1, step.effects, found)
         steps += 1
     return steps, None
+
+
+def run_step(machine: InterlaceMachine, step: Step, line: int) -> list[m.Effect]:
+    """Let a machine take one step; a line whose parts do not go together is named."""
+    try:
+        return machine.receive(step.given, step.now)
+    except LocalProtocolError as error:  # an answer to what nobody asked
+        raise EncodingError(f"line {line}: {error.message}", code=Code.JOURNAL_MALFORMED) from None
+    except _NONSENSE:
+        raise EncodingError(
+            f"line {line}: no engine writes this", code=Code.JOURNAL_MALFORMED
+        ) from None
 
 
 def read_side(lines: Iterator[str]) -> Side:
@@ -232,7 +259,9 @@ def read_steps(lines: Iterator[str]) -> Iterator[Step]:
         content = _parse(line, number)
         with _Reading(number):
             given = _INPUTS[content["input"]["type"]](content["input"])
-            step = Step(given, parse_tai(content["now"]), content["effects"])
+            step = Step(_checked(given), parse_tai(content["now"]), content["effects"])
+            if not _fits(step.effects, list[dict[str, Any]]):
+                raise EncodingError("effects: no list of objects", code=Code.JOURNAL_MALFORMED)
         yield step
 
 
@@ -258,7 +287,7 @@ class _Reading:
             raise EncodingError(
                 f"line {self._line}: {error.message}", code=Code.JOURNAL_MALFORMED
             ) from None
-        if isinstance(error, KeyError | TypeError | ValueError | AttributeError | IndexError):
+        if isinstance(error, _NONSENSE):
             raise EncodingError(
                 f"line {self._line}: not a step of a journal", code=Code.JOURNAL_MALFORMED
             ) from None
@@ -280,12 +309,70 @@ def _side(content: Json) -> Side:
     limits = {key: value for key, value in plain.pop("limits").items() if key != "type"}
     sizes = {key: value for key, value in plain.pop("parameters").items() if key != "type"}
     link = plain.pop("link")
-    return Side(
+    made = Side(
         **plain,
-        limits=Limits(**limits),
-        parameters=Parameters(**sizes),
+        limits=_checked(Limits(**limits)),
+        parameters=_checked(Parameters(**sizes)),
         link=None if link is None else b64a.decode(link),
     )
+    if made.index not in {0, 1}:
+        raise EncodingError("index: neither 0 nor 1", code=Code.JOURNAL_MALFORMED)
+    for name, number in sizes.items():
+        # None of something at once would go on for ever.
+        if number < (name.endswith("_at_once") and name != "tell_at_once"):
+            raise EncodingError(f"{name}: too small", code=Code.JOURNAL_MALFORMED)
+    _check_standard(made.parameters.standard_prefix)
+    return _checked(made)
+
+
+def _check_standard(length: Any) -> None:
+    if type(length) is not int or not 0 <= length <= _MOST_STANDARD:
+        raise EncodingError("a prefix of no possible length", code=Code.JOURNAL_MALFORMED)
+
+
+_T = TypeVar("_T")
+
+
+def _checked(made: _T) -> _T:
+    """Return a message whose fields are of the types that they should be, or raise."""
+    kind: Any = type(made)
+    for name, wanted in _types_of(kind).items():
+        if not _fits(getattr(made, name), wanted):
+            raise EncodingError(
+                f"{kind.__name__}: {name} is not what it should be",
+                code=Code.JOURNAL_MALFORMED,
+            )
+    return made
+
+
+@cache
+def _types_of(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Whether a value is of a type, and so is whatever is in it."""
+    wanted = getattr(wanted, "__supertype__", wanted)  # a text with a name for what it means
+    if wanted is Any or isinstance(wanted, TypeVar):
+        return True
+    origin, inner = get_origin(wanted), get_args(wanted)
+    if origin in {Union, UnionType}:
+        return any(_fits(value, one) for one in inner)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        if inner[-1] is ...:
+            return all(_fits(item, inner[0]) for item in value)
+        return len(value) == len(inner) and all(map(_fits, value, inner))
+    if not isinstance(value, origin or wanted):
+        return False
+    if isinstance(value, Mapping) and inner:
+        return all(_fits(key, inner[0]) and _fits(item, inner[1]) for key, item in value.items())
+    if isinstance(value, frozenset | list) and inner:
+        return all(_fits(item, inner[0]) for item in value)
+    if isinstance(value, Advertisement | m.LinkState | Outcome):
+        _checked(value)
+    return wanted is not int or not isinstance(value, bool)
 
 
 def _module(content: Json) -> PolicyModule:
@@ -301,6 +388,7 @@ def _digests(content: Json) -> dict[str, bytes]:
 
 
 def _table(content: Json, digests: int) -> Partitions:
+    _check_standard(content["standard"])
     made = Partitions(digests, standard=content["standard"])
     made.put(_digests(content["digests"]))
     return made

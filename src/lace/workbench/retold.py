@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lace.answering.store import StoreAnswers
-from lace.driving.journal import encode, read_side, read_steps
+from lace.driving.journal import encode, read_side, read_steps, run_step
 from lace.driving.pair import as_text
 from lace.errors import Code, EncodingError, LaceError, UsageError
 from lace.ids import Verifier
@@ -115,12 +115,7 @@ def _heard(lines: Iterable[str]) -> _Heard:
                 heard.note = f"The journal goes on after {WORKBENCH.journal_lines:,} lines."
                 break
             before = machine.phase
-            try:
-                effects = machine.receive(step.given, step.now)
-            except _NONSENSE:
-                raise EncodingError(
-                    f"line {number + 1}: no engine writes this", code=Code.JOURNAL_MALFORMED
-                ) from None
+            effects = run_step(machine, step, number + 1)
             found = [encode(effect, whole=False) for effect in effects]
             _take(heard, step.given, step.now, before, machine.phase, effects, counts, raws)
             if found != step.effects:

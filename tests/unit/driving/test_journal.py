@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import random
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import lace
@@ -123,6 +125,74 @@ def test_a_line_that_is_no_step_is_named(step: str) -> None:
         replay([first, step])
 
 
+ODD: list[Any] = [
+    None, True, 0, -1, 2**70, 1.5, float("nan"), float("inf"), "", "x", "\ud800", [], ["x"], [["x"]], [None],
+    {}, {"x": 1}, {"text": 3}, {"bytes": 3}, {"type": "Woken"}, "V.x", "9" * 5000,
+]  # fmt: skip
+
+
+def mutated(line: str, chance: random.Random) -> str:
+    """Return a line of a journal in which one thing is another one, is missing, or is too many."""
+    whole = {"all": json.loads(line)}
+    owners: list[Any] = [whole]
+    for owner in owners:
+        parts = owner.values() if isinstance(owner, dict) else owner
+        owners += [part for part in parts if isinstance(part, dict | list) and part]
+    owner = chance.choice(owners)
+    names = list(owner) if isinstance(owner, dict) else list(range(len(owner)))
+    name = chance.choice(names)
+    how = chance.random()
+    if how < 0.15 and owner is not whole:
+        del owner[name]
+    elif how < 0.25 and isinstance(owner, list):
+        owner.append(chance.choice(ODD))
+    elif how < 0.3 and isinstance(owner, dict):
+        owner["odd"] = chance.choice(ODD)
+    else:
+        owner[name] = chance.choice(ODD)
+    return json.dumps(whole["all"])
+
+
+def test_whatever_stands_in_a_journal_is_answered_in_a_sentence() -> None:
+    """Nothing but an error with a code is raised, whatever was changed in a true journal."""
+    chance = random.Random(17)
+    true = [text.splitlines() for seed in range(4) for text in journals(seed)]
+    answers = Counter[str]()
+    for _ in range(600):
+        lines = list(chance.choice(true))
+        at = 0 if chance.random() < 0.3 else chance.randrange(len(lines))
+        lines[at] = mutated(lines[at], chance)
+        try:
+            _, difference = replay(lines)
+            answers["agrees" if difference is None else "differs"] += 1
+        except EncodingError as error:
+            assert error.code in {Code.JOURNAL_MALFORMED, Code.JOURNAL_NEWER}
+            assert error.message.startswith("line ")
+            answers["refused"] += 1
+    assert min(answers["agrees"], answers["differs"], answers["refused"]) > 20
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"index": 2}, "index"), ({"index": True}, "index"), ({"open": "no"}, "open"),
+        ({"tick_interval": "1"}, "tick_interval"), ({"limits": {"arity": 1.5}}, "arity"),
+        ({"parameters": {"standard_prefix": 9}}, "prefix"), ({"parameters": {"serve_at_once": 0}}, "serve_at_once"),
+        ({"verifier": 1}, "verifier"),
+    ],
+)  # fmt: skip
+def test_a_wrong_type_is_named(change: dict[str, Any], reason: str) -> None:
+    first, *rest = journals(1)[0].splitlines()
+    content = json.loads(first)
+    for name, value in change.items():
+        if isinstance(value, dict):
+            content["side"][name] |= value
+        else:
+            content["side"][name] = value
+    with pytest.raises(EncodingError, match=f"line 1: .*{reason}"):
+        replay([json.dumps(content), *rest])
+
+
 def test_the_command_says_whether_it_agrees(tmp_path: Path) -> None:
     file = tmp_path / "exchange.jsonl"
     text = journals(5)[1]
@@ -136,3 +206,8 @@ def test_the_command_says_whether_it_agrees(tmp_path: Path) -> None:
     done = lace("plumb", "journal", "replay", file)
     assert done.returncode == 1
     assert json.loads(done.stdout)["step"] == 2
+    lines[2] = lines[2].replace('"now": "', '"now": "\\ud800', 1)
+    file.write_text("\n".join(lines))
+    done = lace("plumb", "journal", "replay", file)
+    assert (done.returncode, b"line 3: " in done.stderr) == (1, True)
+    assert Code.JOURNAL_MALFORMED.encode() in done.stderr
