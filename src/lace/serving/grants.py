@@ -52,24 +52,66 @@ class Quota:
     records: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+Selectors = PolicyModule | str | Iterable[PolicyModule | str]
+"""A selector or several: as modules, as places, or as rules."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Grant:
-    """What some peers may do."""
+    """What some peers may do: ``Grant(who="proven", see="//group//app//")``.
+
+    ``who`` is ``"anyone"``, ``"proven"`` for whoever proves a key, or verifiers. ``sync``, ``see``
+    and ``store`` take a selector or several: places, rules, or modules.
+    """
 
     who: frozenset[str] | str
     """Verifiers, ``anyone``, or ``proven``."""
-    sync: tuple[PolicyModule, ...] = ()
+    sync: tuple[PolicyModule, ...]
     """What goes both ways."""
-    see: tuple[PolicyModule, ...] = ()
+    see: tuple[PolicyModule, ...]
     """What they may get."""
-    store: tuple[PolicyModule, ...] = ()
+    store: tuple[PolicyModule, ...]
     """What they may give."""
-    signed_by_peer: bool = False
+    signed_by_peer: bool
     """Whether they may give only what they signed themselves."""
-    said: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    said: Mapping[str, tuple[str, ...]]
     """The selectors as they were written, by ``sync``, ``see`` and ``store``."""
-    quota: Mapping[str, int] = field(default_factory=dict)
+    quota: Mapping[str, int]
     """How much each of them may give, where it is more than anyone may, by names of ``Quota``."""
+
+    def __init__(
+        self,
+        *,
+        who: str | Iterable[str],
+        sync: Selectors = (),
+        see: Selectors = (),
+        store: Selectors = (),
+        signed_by_peer: bool = False,
+        said: Mapping[str, tuple[str, ...]] | None = None,
+        quota: Mapping[str, int] | None = None,
+    ) -> None:
+        given = {"sync": _several(sync), "see": _several(see), "store": _several(store)}
+        if not any(given.values()):
+            _refuse("a grant allows nothing: give sync, see or store")
+        if signed_by_peer and not given["store"]:
+            _refuse("signed_by_peer is about store, and there is none")
+        written = {
+            name: tuple(one if isinstance(one, str) else one.text for one in modules)
+            for name, modules in given.items()
+        }
+        unknown = set(quota or ()) - {entry.name for entry in fields(Quota)}
+        if unknown:
+            _refuse(f"quota has no {', '.join(map(shown, sorted(unknown)))}")
+        values: dict[str, Any] = {
+            "who": _who(who),
+            "signed_by_peer": signed_by_peer,
+            "said": written if said is None else said,
+            "quota": dict(quota or {}),
+        }
+        for name, modules in given.items():
+            values[name] = tuple(selector(m) if isinstance(m, str) else m for m in modules)
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def speaks_of(self, peer: Verifier | None) -> bool:
         if self.who == _ANYONE:
@@ -153,7 +195,9 @@ class ServePolicy:
     def check(self, server: Verifier | None) -> None:
         """Raise unless this server can tell the directions apart where it has to."""
         if server is None and any(g.see or g.store for g in self.grants):
-            _refuse("see and store need a server that proves a key: add --key, or use sync")
+            _refuse(
+                "see and store need a server that proves a key: give it one (--key), or use sync"
+            )
         for grant in self.grants:
             self.module_for(next(iter(grant.who)) if _is_list(grant) else None, server)  # type: ignore[arg-type]
 
@@ -365,8 +409,8 @@ def _grant(entry: Mapping[str, Any], folder: Path) -> Grant:
     signed = entry.get("signed_by_peer", False)
     if not isinstance(signed, bool):
         _refuse("signed_by_peer is true or false")
-    grant = Grant(
-        who=_who(entry.get("who")),
+    return Grant(
+        who=entry.get("who", ()),
         sync=_selectors(entry, "sync", folder),
         see=_selectors(entry, "see", folder),
         store=_selectors(entry, "store", folder),
@@ -374,23 +418,29 @@ def _grant(entry: Mapping[str, Any], folder: Path) -> Grant:
         said={name: _texts(entry, name) for name in ("sync", "see", "store")},
         quota=_numbers({"allow": quota}, "allow", Quota),
     )
-    if not (grant.sync or grant.see or grant.store):
-        _refuse("an entry of allow allows nothing: give sync, see or store")
-    if signed and not grant.store:
-        _refuse("signed_by_peer is about store, and there is none")
-    return grant
+
+
+def _several(given: object) -> tuple[PolicyModule | str, ...]:
+    """Return the selectors that are meant, if they are some."""
+    if isinstance(given, PolicyModule | str):
+        return (given,)
+    listed = list(given) if isinstance(given, Iterable) else [None]
+    found = tuple(item for item in listed if isinstance(item, PolicyModule | str))
+    if len(found) < len(listed):
+        _refuse("sync, see and store take places, rules or modules")
+    return found
 
 
 def _who(value: object) -> frozenset[str] | str:
-    if value in {_ANYONE, _PROVEN} if isinstance(value, str) else False:
-        return str(value)
+    if isinstance(value, str) and value in {_ANYONE, _PROVEN}:
+        return value
     names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not names:
+    if not isinstance(names, Iterable) or not (listed := list(names)):
         _refuse('who is "anyone", "proven", or a list of verifiers')
-    for name in names:
+    for name in listed:
         if not isinstance(name, str) or not is_verifier(name):
             _refuse(f"who: {shown(str(name))} is not a verifier")
-    return frozenset(names)
+    return frozenset(listed)
 
 
 def _selectors(entry: Mapping[str, Any], name: str, folder: Path) -> tuple[PolicyModule, ...]:

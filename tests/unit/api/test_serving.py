@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_limits import hold_to
@@ -79,6 +80,32 @@ def test_grants_say_who_may_see_and_store() -> None:
                     assert (len(result.received), len(result.sent)) == (seen, 0)
 
     run(test)
+
+
+def test_a_grant_takes_what_other_calls_take() -> None:
+    module = lace.selector(NOTES)
+    rules = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+    for given in (NOTES, [NOTES], (module,), module, iter([NOTES])):
+        made = lace.Grant(who=[BOB.verifier], see=given)
+        assert (made.who, made.see, made.store) == (frozenset([BOB.verifier]), (module,), ())
+    assert lace.Grant(who=BOB.verifier, sync=rules).said["sync"] == (rules,)
+    assert lace.Grant(who="proven", store=NOTES, signed_by_peer=True).speaks_of(BOB.verifier)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"who": "bob", "see": NOTES}, "'bob' is not a verifier"), ({"who": [], "see": NOTES}, "list of verifiers"),
+        ({"who": BOB, "see": NOTES}, "list of verifiers"), ({"who": [BOB], "see": NOTES}, "not a verifier"),
+        ({"who": "anyone"}, "allows nothing"), ({"who": "anyone", "see": [3]}, "places, rules or modules"),
+        ({"who": "anyone", "see": 3}, "places, rules or modules"), ({"who": "anyone", "see": "notes"}, "notes"),
+        ({"who": "anyone", "see": NOTES, "signed_by_peer": True}, "about store"),
+        ({"who": "anyone", "see": NOTES, "quota": {"bytes": 1}}, "quota has no 'bytes'"),
+    ],
+)  # fmt: skip
+def test_a_grant_that_cannot_be_says_why(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(LaceError, match=reason):
+        lace.Grant(**wrong)
 
 
 @pytest.mark.parametrize(
