@@ -16,6 +16,7 @@ from lace.clock import tai_now
 from lace.errors import EncodingError
 from lace.interlace.messages import InterlaceResult
 from lace.limits import FIXED
+from lace.recordstore.base import StoreRecordId
 from lace.settings import FILE, Settings
 from lace.tai import Tai, parse_tai
 
@@ -58,14 +59,12 @@ def note_meeting(settings: Settings, name: str, local: Lace, result: InterlaceRe
     if not (settings.folder / FILE).is_file():
         return
     met = meetings(settings)
-    met.pop(name, None)
-    made = Meeting(
-        tai_now(),
-        result.peer,
-        len(result.received),
-        len(result.sent),
-        store_of(local).high_water(),
-    )
+    last = met.pop(name, None)
+    mark = store_of(local).high_water()
+    if not (result.offered or result.sent):
+        # It showed nothing and took nothing, as to somebody whom it does not know: all waits on.
+        mark = StoreRecordId(0 if last is None else last.mark)
+    made = Meeting(tai_now(), result.peer, len(result.received), len(result.sent), mark)
     kept = dict([*met.items(), (name, made)][-FIXED.peers_met :])
     text = json.dumps({key: asdict(entry) for key, entry in kept.items()}, indent=1)
     with suppress(OSError):

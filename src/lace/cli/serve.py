@@ -318,7 +318,12 @@ def strangers_may(policy: ServePolicy) -> list[str]:
     limits = policy.limits
     most = f"; {limits.peer_mib_per_day} MiB and {limits.peer_records_per_day:,} records a day"
     may_write = f"{', '.join(writes)}{most}" if writes else "nothing"
-    return [f"anyone may read: {', '.join(reads) or 'nothing'}", f"anyone may write: {may_write}"]
+    may_read = ", ".join(reads) or "nothing"
+    if reads and policy.exposure.modules:
+        may_read = f"what the rules that expose {may_read} show them"
+    elif policy.exposure.default == "none":
+        may_read = "nothing"
+    return [f"anyone may read: {may_read}", f"anyone may write: {may_write}"]
 
 
 def _tell_strangers(policy: ServePolicy, places: list[Address], log: _Log) -> None:

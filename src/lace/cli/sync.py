@@ -251,10 +251,16 @@ async def _tell_standing(meeting: _Meeting, settings: Settings, result: m.Interl
         return
     authority = named(room.authority)
     grants = [one for one in await members(meeting.local, room) if one.verifier == own]
-    if any(one.ended is None and one.moved is None for one in grants):
-        if nothing:
-            echo(f"the peer offers nothing to {who}, who is a member by what is here: a membership "
-                 f"that was ended since looks like this; ask {authority}", err=True)  # fmt: skip
+    stands = [one for one in grants if one.ended is None and one.moved is None]
+    if stands and not nothing:
+        return
+    if stands and stands[0].granted != own:
+        old = named(stands[0].granted)
+        echo(f"the peer offers nothing to {who}, who stands for {old} by what is here: a peer that "
+             f"has not heard of it looks like this; lace sync --key {old}", err=True)  # fmt: skip
+    elif stands:
+        echo(f"the peer offers nothing to {who}, who is a member by what is here: a membership "
+             f"that was ended since looks like this; ask {authority}", err=True)  # fmt: skip
     elif heir := next((one.moved for one in grants if one.moved is not None), None):
         echo(f"{who} has handed its place in the room on: sync with the key of {named(heir)} "
              "from now on", err=True)  # fmt: skip

@@ -9,6 +9,7 @@ policy, a clock or a peer. It holds the records that travelled; it never holds a
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
@@ -87,7 +88,9 @@ class JournalFile(Journal):
 
     def __init__(self, path: Path, most: int = FIXED.journal_bytes) -> None:
         try:
-            self._file: IO[str] | None = path.open("x", encoding="utf-8", newline="\n")
+            # It holds records: for its owner alone, as a new store is.
+            made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            self._file: IO[str] | None = os.fdopen(made, "w", encoding="utf-8", newline="\n")
         except OSError as error:
             what = "exists already" if isinstance(error, FileExistsError) else error.strerror
             raise UsageError(f"cannot write {path}: {what}", code=Code.INPUT_FILE) from None

@@ -181,10 +181,14 @@ def test_a_key_is_exchanged_for_another_by_a_record(home: Path) -> None:
     stolen = lace("add", "//club//talk/note//3", "--text", "stolen", "--key", "bob", cwd=mine)
     assert b"does not select it" in stolen.stderr
     assert b"lace sync --key" in done.stderr
-    ok("sync", "../club", "--key", "bob", cwd=mine)  # nobody knows the new key yet
-    ok("sync", "../club", cwd=mine)
-    told = [row["data"] for row in rows("list", cwd=home / "club") if row["data"]]
-    assert told == ["before", "after"]
+    told, offered = told_by_sync(mine)  # nobody knows the new key yet
+    assert offered == 0
+    assert told.endswith("has not heard of it looks like this; lace sync --key bob\n")
+    told, _ = told_by_sync(mine, "--key", "bob")
+    assert told.startswith("bob has handed its place in the room on: sync with the key of bob-2")
+    assert told_by_sync(mine)[0] == ""
+    kept = [row["data"] for row in rows("list", cwd=home / "club") if row["data"]]
+    assert kept == ["before", "after"]
     new = Keyring().get("bob-2").verifier
     assert {row["member"]: row["moved"] for row in rows("room", "members", cwd=mine)} == {
         demo_key("ann").verifier: None, BOB: new, new: None,

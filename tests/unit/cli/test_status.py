@@ -10,10 +10,11 @@ import pytest
 from command import lace_inside as lace
 from hosting import hosting
 from meeting import Host
+from servers import process
 from terminal import on_a_terminal
 from wires import notes, store_of
 
-from lace.crypto.keys import demo_key
+from lace.crypto.keys import SigningKey, demo_key
 from lace.errors import UsageError
 from lace.keyring import Keyring
 from lace.settings import load
@@ -33,9 +34,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "a"
 
 
-def add_peer(folder: Path, name: str, address: str, top: str = "") -> None:
+def add_peer(
+    folder: Path, name: str, address: str, top: str = "", expect: SigningKey = BOB
+) -> None:
     settings = folder / "lace.toml"
-    peer = f'\n[peers.{name}]\naddress = "{address}"\nexpect = "{BOB.verifier}"\n'
+    peer = f'\n[peers.{name}]\naddress = "{address}"\nexpect = "{expect.verifier}"\n'
     settings.write_text(top + settings.read_text() + peer)
 
 
@@ -85,6 +88,28 @@ def test_words_and_objects_can_be_chosen(home: Path) -> None:
     hash = notes(1)[0].hash
     assert lace("why", hash, "--table", cwd=home).stdout.decode().startswith(hash)
     assert json.loads(on_a_terminal("why", hash, "--json", cwd=home))["allowed"] is True
+
+
+def test_what_nobody_took_waits_on(home: Path) -> None:
+    """A peer that shows nothing and takes nothing has not heard of what is here."""
+    hub = home.parent / "hub"
+    for folder in (hub, home.parent / "mine"):
+        words = ("--key", "bob", "--select", PLACE, "--room", "alice")
+        assert lace("init", folder.name, *words, cwd=home.parent).returncode == 0
+    mine = home.parent / "mine"
+    admit, remove = (("room", verb, "bob", "--key", "alice") for verb in ("admit", "remove"))
+    assert lace(*admit, cwd=hub).returncode == 0
+    with process(hub, "tcp:127.0.0.1:0", "--key", "alice") as server:
+        add_peer(mine, "hub", str(server.address), expect=demo_key("alice"))
+        told("sync", cwd=mine)
+        assert lace(*remove, cwd=hub).returncode == 0
+        assert lace("add", f"{PLACE}1", "--text", "x", cwd=mine).returncode == 0
+        for _ in range(2):
+            assert told("sync", cwd=mine)[0]["offered"] == 0
+            assert told("status", cwd=mine)[0]["peers"][0]["waiting"] == 1
+        assert lace(*admit, cwd=hub).returncode == 0
+        told("sync", cwd=mine)
+        assert told("status", cwd=mine)[0]["peers"][0]["waiting"] == 0
 
 
 def test_people_see_it_in_words(home: Path) -> None:

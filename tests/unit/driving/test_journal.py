@@ -16,9 +16,9 @@ from sides import Pair, Participant
 from simulator import World
 
 from lace.codes import Code
-from lace.driving.journal import Journal, replay
+from lace.driving.journal import Journal, JournalFile, replay
 from lace.driving.pair import interlace
-from lace.errors import EncodingError
+from lace.errors import EncodingError, UsageError
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.policy.view import Exposure
@@ -191,6 +191,16 @@ def test_a_wrong_type_is_named(change: dict[str, Any], reason: str) -> None:
             content["side"][name] = value
     with pytest.raises(EncodingError, match=f"line 1: .*{reason}"):
         replay([json.dumps(content), *rest])
+
+
+def test_a_journal_is_for_its_owner_alone(tmp_path: Path) -> None:
+    kept = JournalFile(tmp_path / "j.jsonl")
+    kept.close()
+    assert (tmp_path / "j.jsonl").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(UsageError, match="exists already"):
+        JournalFile(tmp_path / "j.jsonl")
+    with pytest.raises(UsageError, match="cannot write"):
+        JournalFile(tmp_path / "no" / "j.jsonl")
 
 
 def test_the_command_says_whether_it_agrees(tmp_path: Path) -> None:
