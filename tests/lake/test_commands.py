@@ -64,8 +64,9 @@ def test_from_bundles_to_summaries(command: Command, tmp_path: Path) -> None:
     rules.write_text(room(PREFIX, authority=AUTHORITY.verifier).text)
     code, out, _ = command("lake", "ingest", "x.lake", "a.records", "b.records")
     assert code == 3
-    assert f"{len(RECORDS)} new" in out
-    code, out, _ = command("lake", "ingest", "x.lake", "a.records", "b.records")
+    told = json.loads(out)
+    assert (told["records"], told["quarantined"], told["version"]) == (len(RECORDS), 1, 1)
+    code, out, _ = command("lake", "ingest", "x.lake", "a.records", "b.records", "--table")
     assert (code, "nothing to do" in out) == (0, True)
     code, out, _ = command("lake", "info", "x.lake", "--table")
     assert f"records      {len(RECORDS)} in 1 files" in out
@@ -137,7 +138,7 @@ def test_an_older_version_has_the_quarantine_of_its_time(command: Command, tmp_p
     for number, raw in enumerate((b"one", b"two")):
         bundle = write_bundle(tmp_path / f"{number}.records", RECORDS[number : number + 1])
         bundle.write_bytes(raw + bundle.read_bytes())
-        code, out, _ = command("lake", "ingest", "x.lake", bundle.name)
+        code, out, _ = command("lake", "ingest", "x.lake", bundle.name, "--table")
         assert (code, "quarantine   1 places hold no record" in out) == (3, True)
     for version, expected in enumerate(([], [b"one"], [b"one", b"two"])):
         query = "SELECT raw FROM quarantine ORDER BY bundle"
@@ -148,12 +149,20 @@ def test_an_older_version_has_the_quarantine_of_its_time(command: Command, tmp_p
 
 def test_what_came_more_than_once_is_told_apart(command: Command, tmp_path: Path) -> None:
     write_bundle(tmp_path / "a.records", [*RECORDS[:5], *RECORDS[:2]])
-    _, out, _ = command("lake", "ingest", "x.lake", "a.records")
+    _, out, _ = command("lake", "ingest", "x.lake", "a.records", "--table")
     assert out.startswith("records      5 new, 0 were there already, 2 came more than once\n")
     write_bundle(tmp_path / "b.records", [*RECORDS[3:6], *RECORDS[3:4]])
-    _, out, _ = command("lake", "ingest", "x.lake", "b.records")
+    _, out, _ = command("lake", "ingest", "x.lake", "b.records", "--table")
     # What is there already is not also counted as repeated.
     assert out.startswith("records      1 new, 3 were there already, 0 came more than once\n")
+    dry = ("lake", "maintain", "x.lake", "--dry-run")
+    told = [json.loads(line) for line in command(*dry)[1].splitlines()]
+    assert {"what": "merge", "table": "records", "files": 2}.items() <= told[0].items()
+    assert not any(chore["done"] for chore in told)
+    assert command(*dry, "--csv")[1].startswith(
+        "what,table,files,result,bytes,done\nmerge,records,2"
+    )
+    assert command(*dry, "--table")[1].startswith("would merge records: 2 into 1, ")
 
 
 @pytest.mark.long
@@ -180,14 +189,19 @@ def test_into_a_store_and_back(command: Command, tmp_path: Path) -> None:
     assert (told["records"], told["duplicates"]) == (len(RECORDS) - 30, 0)
     assert told["rows_per_second"] > 0
     assert "metrics at http://127.0.0.1:" in err
-    code, out, _ = command("lake", "reconcile", "phone.db", "y.lake", PREFIX, "--list")
+    code, out, _ = command("lake", "reconcile", "phone.db", "y.lake", PREFIX, "--list", "--table")
     lines = out.splitlines()
     lacking = [int(line.rsplit(" ", 1)[1]) for line in lines[:2]]
     assert [sum(line[0] == sign for line in lines) for sign in "<>"] == lacking
     assert all(lacking)
     code, out, _ = command("lake", "reconcile", "phone.db", "y.lake", PREFIX, "--apply")
-    assert [int(line.rsplit(" ", 1)[1]) for line in out.splitlines()] == lacking
-    code, out, _ = command("lake", "reconcile", "phone.db", "y.lake", PREFIX)
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"side": side, "what": "got", "records": number}
+        for side, number in zip(("phone.db", "y.lake"), lacking, strict=True)
+    ]
+    code, out, _ = command("lake", "reconcile", "phone.db", "y.lake", PREFIX, "--csv")
+    assert out == "side,what,records,hash\nphone.db,lacks,0,\ny.lake,lacks,0,\n"
+    code, out, _ = command("lake", "reconcile", "phone.db", "y.lake", PREFIX, "--table")
     assert out == "phone.db lacks 0\ny.lake lacks 0\n"
 
 
@@ -286,7 +300,7 @@ def test_a_lace_is_a_folder_and_no_folder_of_bundles(command: Command, tmp_path:
         code, _, err = command("lake", "ingest", "x.lake", name)
         assert (code, "is a lace, no bundle" in err) == (1, True)
     code, out, _ = command("lake", "reconcile", "x.lake", "notes", PREFIX, "--apply")
-    moved = int(out.splitlines()[1].rsplit(" ", 1)[1])
+    moved = json.loads(out.splitlines()[1])["records"]
     code, out, _ = command("list", PREFIX, "--lace", "notes")
     assert len(out.splitlines()) == moved > 0
     assert sorted(path.name for path in (tmp_path / "notes").glob("missing*")) == []
@@ -298,7 +312,7 @@ def test_a_broken_bundle_is_compared_as_far_as_it_goes(command: Command, tmp_pat
     write_bundle(tmp_path / "a.records", RECORDS[:5])
     command("lake", "ingest", "x.lake", "a.records")
     (tmp_path / "b.records").write_bytes(b"".join(r.raw for r in RECORDS[:8]) + b"garbage")
-    code, out, err = command("lake", "reconcile", "x.lake", "b.records", PREFIX)
+    code, out, err = command("lake", "reconcile", "x.lake", "b.records", PREFIX, "--table")
     assert (code, "b.records: 1 parts are no records" in err) == (3, True)
     assert out.endswith("b.records lacks 0\n")
 
@@ -365,6 +379,22 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not found["deltalake"].ok
     assert "lace-engine[lake]" in found["deltalake"].fix
     assert "Spark" not in found
+
+
+def test_the_doctor_answers_in_every_form(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setattr(doctor, "_try_out", lambda _options, _lake: iter(()))
+
+    def told(form: str) -> list[str]:
+        assert run(["lake", "doctor", form]) == 0
+        return capfdbinary.readouterr().out.decode().splitlines()
+
+    entries = [json.loads(line) for line in told("--json")]
+    assert {"Python", "Java"} <= {entry["what"] for entry in entries}
+    assert all(entry["ok"] is True for entry in entries)
+    assert told("--csv")[0] == "what,ok,detail,fix"
+    assert told("--table")[0].startswith("ok  Python")
 
 
 def findings(options: SparkOptions, lake: str | None = None) -> dict[str, doctor.Finding]:

@@ -155,7 +155,7 @@ def test_what_needs_an_extra_says_how_to_get_it(
 
 
 def test_the_doctor_says_what_is_missing(clean: Environment, tmp_path: Path) -> None:
-    done = clean.run("lace", "lake", "doctor", cwd=tmp_path)
+    done = clean.run("lace", "lake", "doctor", "--table", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (1, "")
     for name in PACKAGES["lake"]:
         assert f"NO  {name:15} not installed\n    {line_for('lake')}\n" in done.stdout

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -17,12 +17,21 @@ import click
 from lace.cli.exitcodes import Exit
 from lace.cli.files import name_and_value
 from lace.cli.output import echo, write_text
-from lace.cli.render import chosen_form, form_option, print_csv, print_entries, print_json
+from lace.cli.render import (
+    chosen_form,
+    form_option,
+    print_csv,
+    print_entries,
+    print_json,
+    print_summary,
+)
 from lace.errors import Code, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lace.lake.doctor import Finding
+    from lace.lake.ingest import IngestResult
     from lace.lake.session import SparkOptions
     from lace.lake.tables import Lake
 
@@ -173,8 +182,9 @@ def lake() -> None:
 
 @lake.command()
 @click.argument("name", metavar="[LAKE]", required=False)
+@form_option
 @spark_options
-def doctor(name: str | None, spark: Spark) -> int:
+def doctor(name: str | None, form: str | None, spark: Spark) -> int:
     """Say whether everything is there that a lake needs, and what to do where it is not.
 
     It looks at Python, Java, memory and temporary space, and runs a tiny job. With LAKE it also
@@ -187,20 +197,30 @@ def doctor(name: str | None, spark: Spark) -> int:
     """
     from lace.lake.doctor import examine
 
-    healthy = True
-    for finding in examine(spark.options(small=True), name):
-        healthy = healthy and finding.ok
-        echo(f"{'ok ' if finding.ok else 'NO '} {finding.what:15} {finding.detail}")
-        if finding.fix:
-            echo(f"    {finding.fix}")
-    return Exit.OK if healthy else Exit.BAD_INPUT
+    ill: list[Finding] = []
+
+    def findings() -> Iterator[Finding]:
+        for finding in examine(spark.options(small=True), name):
+            if not finding.ok:
+                ill.append(finding)
+            yield finding
+
+    if chosen_form(form) == "table":  # as it is found: some of it takes a while
+        for finding in findings():
+            echo(f"{'ok ' if finding.ok else 'NO '} {finding.what:15} {finding.detail}")
+            if finding.fix:
+                echo(f"    {finding.fix}")
+    else:
+        print_entries(form, ("what", "ok", "detail", "fix"), map(asdict, findings()))
+    return Exit.BAD_INPUT if ill else Exit.OK
 
 
 @lake.command()
 @click.argument("name", metavar="LAKE")
 @click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE...")
+@form_option
 @spark_options
-def ingest(name: str, bundles: tuple[str, ...], spark: Spark) -> int:
+def ingest(name: str, bundles: tuple[str, ...], form: str | None, spark: Spark) -> int:
     """Validate the records of bundles, and of folders of *.records files, into LAKE.
 
     What is no record goes to the table "quarantine". Running it again changes nothing; a run that
@@ -222,17 +242,21 @@ def ingest(name: str, bundles: tuple[str, ...], spark: Spark) -> int:
     opened = open_lake(name, session, create=True)
     with progress(session) as report:
         done = run(opened, list(bundles), report=report)
+    print_summary(form, asdict(done), _ingested(done))
+    return Exit.SOME_REJECTED if done.quarantined else Exit.OK
+
+
+def _ingested(done: IngestResult) -> Iterator[str]:
     if done.skipped_steps and not done.steps:
-        echo("nothing to do: the same bundles were ingested before")
-    echo(
+        yield "nothing to do: the same bundles were ingested before"
+    yield (
         f"records      {done.records:,} new, {done.duplicates:,} were there already, "
         f"{done.repeated:,} came more than once"
     )
     if done.forgotten:
-        echo(f"forgotten    {done.forgotten:,} left out")
-    echo(f"quarantine   {done.quarantined:,} places hold no record")
-    echo(f"version      {done.version}")
-    return Exit.SOME_REJECTED if done.quarantined else Exit.OK
+        yield f"forgotten    {done.forgotten:,} left out"
+    yield f"quarantine   {done.quarantined:,} places hold no record"
+    yield f"version      {done.version}"
 
 
 @lake.command()

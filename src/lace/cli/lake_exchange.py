@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
 import click
 
 from lace.cli.arguments import select_option
 from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, open_lake, progress, read_program, record_set, spark_options
 from lace.cli.output import echo
+from lace.cli.render import chosen_form, form_option, print_entries
 
+_Lacking = tuple[str, str, str]
+"""A side, the sign of what only the other one has, and the hash of such a record."""
 _DATABASES = (".db", ".sqlite", ".sqlite3")
 
 
@@ -63,10 +70,11 @@ def export_command(
 @click.argument("selector_text", metavar="SELECTOR")
 @click.option("--apply", "is_applied", is_flag=True, help="Bring each side what it lacks.")
 @click.option("--list", "is_listed", is_flag=True, help="Print the hashes that are lacking.")
+@form_option
 @spark_options
 def reconcile_command(
     left: str, right: str, selector_text: str, is_applied: bool, is_listed: bool,
-    spark: Spark
+    form: str | None, spark: Spark
 ) -> int:  # fmt: skip
     """Compare A and B: lakes, laces (folders or stores), bundles, or folders of bundles.
 
@@ -93,19 +101,39 @@ def reconcile_command(
         if not is_applied:
             report("comparing")
             found = both.difference()
-            echo(f"{left} lacks {found.left_lacks:,}")
-            echo(f"{right} lacks {found.right_lacks:,}")
+            lacks = ((left, "lacks", found.left_lacks), (right, "lacks", found.right_lacks))
+            hashes: Iterator[_Lacking] = iter(())
             if is_listed:
-                for sign, here, there in (("<", a, b), (">", b, a)):
-                    rows = both.lacking(here, there).select("hash").orderBy("hash")
-                    for row in rows.toLocalIterator():
-                        echo(f"{sign} {row.hash}")
+                hashes = (
+                    (name, sign, str(row.hash))
+                    for name, sign, here, there in ((left, "<", a, b), (right, ">", b, a))
+                    for row in both.lacking(here, there)
+                    .select("hash").orderBy("hash").toLocalIterator()
+                )  # fmt: skip
+            _show(lacks, hashes, form)
             return broken
         report("transferring")
         before = [side.lake.snapshot().version.number for side in (a, b)]
         moved = both.transfer()
         for side, version in zip((a, b), before, strict=True):
             write_back(side, version)
-    echo(f"{left} got {moved.left_lacks:,}")
-    echo(f"{right} got {moved.right_lacks:,}")
+    got = ((left, "got", moved.left_lacks), (right, "got", moved.right_lacks))
+    _show(got, iter(()), form)
     return broken
+
+
+def _show(
+    numbers: Iterable[tuple[str, str, int]], hashes: Iterator[_Lacking], form: str | None
+) -> None:
+    """Print how many records each side lacks or got, and which they are if that is wanted."""
+    if chosen_form(form) == "table":
+        for name, verb, number in numbers:
+            echo(f"{name} {verb} {number:,}")
+        for _, sign, hash in hashes:
+            echo(f"{sign} {hash}")
+        return
+    entries: Iterable[dict[str, Any]] = chain(
+        ({"side": name, "what": verb, "records": number} for name, verb, number in numbers),
+        ({"side": name, "what": "lacks", "hash": hash} for name, _, hash in hashes),
+    )
+    print_entries(form, ("side", "what", "records", "hash"), entries)

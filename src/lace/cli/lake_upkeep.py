@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from lace.cli.arguments import select_option
@@ -9,6 +11,7 @@ from lace.cli.exitcodes import Exit
 from lace.cli.files import read_at_most
 from lace.cli.lake import Spark, open_lake, progress, read_program, spark_options
 from lace.cli.output import echo
+from lace.cli.render import chosen_form, form_option, print_entries
 from lace.ids import RecordHash, parse_record_hash
 from lace.limits import LAKE
 
@@ -37,8 +40,11 @@ _VERBS = {"merge": "merge", "tidy": "tidy", "remove": "remove", "checkpoint": "s
     metavar="MIB",
     help="How large files should become.",
 )
+@form_option
 @spark_options
-def maintain_command(name: str, dry_run: bool, hours: int, megabytes: int, spark: Spark) -> int:
+def maintain_command(
+    name: str, dry_run: bool, hours: int, megabytes: int, form: str | None, spark: Spark
+) -> int:
     """Merge small files of LAKE, remove what no version needs any more, tidy up after crashes.
 
     Rows of merged files are sorted by group, app and time. Readers and writers may go on meanwhile,
@@ -66,6 +72,10 @@ def maintain_command(name: str, dry_run: bool, hours: int, megabytes: int, spark
             )
     else:
         done = maintain(opened, dry_run=dry_run, retain_hours=hours, target_bytes=target)
+    if chosen_form(form) != "table":
+        entries = ({**asdict(chore), "done": not dry_run} for chore in done)
+        print_entries(form, ("what", "table", "files", "result", "bytes", "done"), entries)
+        return Exit.OK
     for chore in done:
         would = "would " if dry_run else ""
         into = f" into {chore.result:,}" if chore.result else ""

@@ -114,6 +114,18 @@ def print_entries(
         fitted_table(columns, found, whole=whole, drop=drop)
 
 
+def print_summary(form: str | None, made: dict[str, Any], words: Iterable[str]) -> None:
+    """Print one object in the form that was chosen; people get it in words."""
+    wanted = chosen_form(form)
+    if wanted == "json":
+        print_json(made)
+    elif wanted == "csv":
+        print_csv(("What", "Value"), [(what, _cell(value)) for what, value in made.items()])
+    else:
+        for line in words:
+            echo(line)
+
+
 def _cell(value: Any) -> str:
     if value is None:
         return ""

@@ -35,8 +35,16 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "scenario list": ("scenario list", ("notes-room", "Notes room")),
     "store info": ("store info .", ("records      6",)),
 }
-#: These need Spark, and print by the same function.
-LAKE = {"lake info", "lake sql", "lake quarantine list"}
+#: These need Spark; their tables are words, or printed by the same function.
+LAKE = {
+    "lake doctor",
+    "lake info",
+    "lake ingest",
+    "lake maintain",
+    "lake quarantine list",
+    "lake reconcile",
+    "lake sql",
+}
 
 
 @pytest.fixture(scope="module")
