@@ -1,16 +1,19 @@
 """The same operations for scripts and notebooks: each call returns when it is done.
 
 Where an event loop runs already, as in a notebook, the work is done in another thread, and the loop
-waits for it.
+waits for it. So what the loop itself has to answer cannot be waited for: where a cell serves a lace
+with ``async with lace.serve(…)``, meet it there with ``await lace.sync(…)``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any, BinaryIO, TypeVar
 
 from lace.api import (
@@ -230,10 +233,45 @@ def table(
     )
 
 
+def for_each(local: Lace, policy: Policy | None = None) -> Iterator[Record]:
+    """Yield the records that are selected, then each one that comes to be: every one once.
+
+    It waits for the next one until the loop over it is left.
+    """
+    found = operations.for_each(local, policy)
+
+    async def following() -> Record:
+        return await anext(found)
+
+    with _apart() as run:
+        while True:
+            yield run(following())
+
+
 def _run(work: Coroutine[Any, Any, T]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    with ThreadPoolExecutor(1, "lace-blocking") as apart:
-        return apart.submit(asyncio.run, work).result()
+    with _apart() as run:
+        return run(work)
+
+
+@contextmanager
+def _apart() -> Iterator[Callable[[Coroutine[Any, Any, T]], T]]:
+    """Give what runs work in a thread of its own; what is not done at the end is cancelled."""
+    ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def stay() -> None:
+        end = asyncio.Event()
+        ready.set_result((asyncio.get_running_loop(), end))
+        await end.wait()
+
+    thread = Thread(target=lambda: asyncio.run(stay()), name="lace-blocking", daemon=True)
+    thread.start()
+    loop, end = ready.result()
+    try:
+        yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result()
+    finally:
+        loop.call_soon_threadsafe(end.set)
+        thread.join()

@@ -155,6 +155,10 @@ class Projection:
         lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
         return "\n".join(lines + self._rest())
 
+    def __repr__(self) -> str:
+        """The same: all rows would be too many to look at."""
+        return str(self)
+
     def _repr_html_(self) -> str:
         """The table as a notebook shows it."""
         head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)

@@ -392,6 +392,13 @@ class InterlaceResult:
     cursor_updated: bool = False
     """Whether what the peer advertises has changed."""
 
+    def __repr__(self) -> str:
+        """How many, not which: there may be very many."""
+        return (
+            f"<InterlaceResult {len(self.received)} received, {len(self.sent)} sent, "
+            f"{len(self.rejected)} rejected, {self.offered} offered, peer {self.peer}>"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RecordSaved:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -13,6 +17,7 @@ import pytest
 from exchanges import AUTHORITY, BOB, note
 
 import lace
+from lace import blocking
 from lace.api.handles import store_of
 from lace.ids import RecordHash
 from lace.policy.module import module_from_text
@@ -232,3 +237,57 @@ def test_laces_may_be_closed_while_they_interlace(closes: str) -> None:
         assert isinstance([event async for event in live][-1], lace.Closed)
 
     run(test)
+
+
+@pytest.mark.parametrize("in_a_loop", [False, True])
+def test_a_script_iterates_too(tmp_path: Path, in_a_loop: bool) -> None:
+    """Each record once, also one that comes meanwhile; leaving the loop leaves no thread behind."""
+
+    def script() -> list[str]:
+        before = threading.active_count()
+        with lace.open(tmp_path / "n.lace") as local:
+            blocking.store(local, [note(1)])
+            came: list[str] = []
+            for record in blocking.for_each(local, NOTES):
+                came.append(record.hash)
+                if len(came) == 2:
+                    break
+                blocking.store(local, [note(2)])
+        assert threading.active_count() == before
+        return came
+
+    async def cell() -> list[str]:
+        return script()
+
+    assert (asyncio.run(cell()) if in_a_loop else script()) == [note(1).hash, note(2).hash]
+
+
+def test_a_script_that_waits_can_be_interrupted(tmp_path: Path) -> None:
+    """As with Ctrl-C: what waits in another thread does not hold up the one that wants to stop."""
+    program = (
+        "import lace, sys\n"
+        "from lace import blocking\n"
+        "with lace.open(sys.argv[1]) as local:\n"
+        "    print('waiting', flush=True)\n"
+        "    for record in blocking.for_each(local, '//g//notes//'):\n"
+        "        print(record)\n"
+    )
+    words = [sys.executable, "-c", program, str(tmp_path / "n.lace")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ran:
+        assert ran.stdout is not None
+        assert ran.stdout.readline() == b"waiting\n"
+        ran.send_signal(signal.SIGINT)
+        _, told = ran.communicate(timeout=30)
+    assert ran.returncode != 0
+    assert told.strip().endswith(b"KeyboardInterrupt")
+
+
+def test_results_are_short_to_look_at() -> None:
+    with lace.open(records=[note(1), note(2)]) as local, lace.open() as other:
+        result = blocking.sync(other, local, NOTES)
+        assert repr(result) == (
+            "<InterlaceResult 2 received, 0 sent, 0 rejected, 2 offered, peer None>"
+        )
+        table = lace.Projection.of([note(number) for number in range(200)], ["Name"])
+        assert repr(table) == str(table)
+        assert len(repr(table).splitlines()) < 120
