@@ -32,14 +32,17 @@ async def current(
 ) -> Record | None:
     """Return the newest record at a place that belongs, or None.
 
-    What belongs is what ``policy`` selects, by default the selector of the settings; without either
-    everything here does. The newest is by time, then by hash. With ``author`` only records of this
-    verifier count; with ``role`` only those of present members of the room who have it.
+    What belongs is what ``policy`` selects, else the rules of ``room``, else the selector of the
+    settings; without any of them everything here does. The newest is by time, then by hash. With
+    ``author`` only records of this verifier count; with ``role`` only those of present members of
+    the room who have it.
     """
     parsed = parse_urc(place)
     if not isinstance(parsed, Coordinate):
         raise UsageError(f"{place} is not one place", code=Code.URC_FORM)
     store = store_of(as_lace(local))
+    policy = room if policy is None else policy
+    room = policy if room is None and isinstance(policy, Room) else room
     module = None if policy is None and local.policy is None else policy_of(local, policy)
     authors = await _authors(local, author, role, room)
 
@@ -72,16 +75,19 @@ async def table(
     """Return what a selector selects as a table; of a kind of record, with its columns and types.
 
     ``newest`` leaves old versions out, as ``Projection.of`` has it. With ``author`` or ``role``
-    only the records of that verifier, or of members who have that role, are there.
+    only the records of that verifier, or of members who have that role, are there. Of a kind, what
+    belongs by ``room`` or by the settings is there.
     """
     kind = policy if isinstance(policy, RecordKind) else None
+    policy = room if policy is None else policy
+    room = policy if room is None and isinstance(policy, Room) else room
     chosen = selector(f"//{kind.group}//{kind.app}//") if kind else _policy(policy)
     found: builtins.list[Record] = await operations.list(target, chosen)
     if kind is not None:
         # What stands at its places and does not belong, or is of a sub-app, is none of its kind.
         found = [record for record in found if record.place and record.place.app == kind.app]
-        if isinstance(target, Lace) and target.policy is not None:
-            belong = {record.hash for record in await operations.list(target)}
+        if isinstance(target, Lace) and (room or target.policy) is not None:
+            belong = {record.hash for record in await operations.list(target, room)}
             found = [record for record in found if record.hash in belong]
     if isinstance(target, Lace):
         authors = await _authors(target, author, role, room)

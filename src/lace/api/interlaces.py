@@ -38,13 +38,15 @@ from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.view import Expose, Exposure
 from lace.recordstore.base import RecordStore
 from lace.recordstore.memory import MemoryStore
+from lace.rooms import Room
 from lace.selectors import selector
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 
 __all__ = ["OpenInterlace", "Opening", "SteppedInterlace", "open_interlace", "sync"]
 
-Policy = PolicyModule | str
-"""A selector: as a module, as a coordinate or prefix, or as rules."""
+Policy = PolicyModule | Room | str
+"""A selector: as a module, as a coordinate or prefix, or as rules. A room says what is exposed
+too, where nothing else does."""
 Exposes = Expose | Exposure | PolicyModule
 """What the peer's rules may see: by default what the local selector selects."""
 
@@ -58,9 +60,11 @@ def as_module(policy: Policy) -> PolicyModule:
     """Return the policy module that is meant."""
     if isinstance(policy, PolicyModule):
         return policy
+    if isinstance(policy, Room):
+        return policy.module
     if not isinstance(policy, str):
         raise UsageError(
-            f"a policy is a module or a text, not {type(policy).__name__}",
+            f"a policy is a module, a room or a text, not {type(policy).__name__}",
             code=Code.INPUT_TYPE,
             hint="Give a place such as //group//app//, rules, or lace.room(…).",
         )
@@ -88,9 +92,11 @@ def policy_of(lace: Lace, policy: Policy | None) -> PolicyModule:
     return lace.policy
 
 
-def exposure_of(lace: Lace, exposes: Exposes | None) -> Exposure:
-    """Return the exposure that a call gives, else the one of the lace."""
-    return lace.exposure if exposes is None else as_exposure(exposes)
+def exposure_of(lace: Lace, exposes: Exposes | None, policy: Policy | None) -> Exposure:
+    """Return the exposure that a call gives, else that of its room, else that of the lace."""
+    if exposes is not None:
+        return as_exposure(exposes)
+    return policy.exposure if isinstance(policy, Room) else lace.exposure
 
 
 def as_exposure(exposes: Exposes) -> Exposure:
@@ -583,7 +589,9 @@ def _pair(
     exposure, their_exposure = exposes
     if their_exposure is None and not has_settings(right):
         their_exposure = exposure
-    exposures = (exposure_of(left, exposure), exposure_of(right, their_exposure))
+    if theirs is None and not right.policy:
+        theirs = mine
+    exposures = (exposure_of(left, exposure, mine), exposure_of(right, their_exposure, theirs))
     sides = []
     for index, (lace, other) in enumerate(((left, right), (right, left))):
         side = Side(
@@ -616,7 +624,7 @@ def client_of(
     return Client(
         store=store_of(left),
         module=policy_of(left, policy),
-        exposure=exposure_of(left, expose),
+        exposure=exposure_of(left, expose, policy),
         key=left.key,
         expected=right.expected,
         trust=right.trust,

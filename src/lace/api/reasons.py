@@ -160,7 +160,7 @@ def explain(
     # Alone, nothing but the own rules decides: whatever they select, the second operand does too.
     exposure = Exposure(default="everything")
     if their_policy is not None:
-        exposure = exposure_of(local, expose)
+        exposure = exposure_of(local, expose, policy)
     made = _policy(local, module, theirs, peer, exposure, () if offered is None else (offered,))
     is_here = store_of(local).has(hash)
     if their_policy is not None:
@@ -201,7 +201,7 @@ def try_rules(
     module = policy_of(as_lace(local), policy)
     alone = their_policy is None
     theirs = module if their_policy is None else as_module(their_policy)
-    exposure = Exposure(default="everything") if alone else exposure_of(local, expose)
+    exposure = Exposure(default="everything") if alone else exposure_of(local, expose, policy)
     store = store_of(local)
     given = {record.hash: record for record in offered if not store.has(record.hash)}
     made = _policy(local, module, theirs, peer, exposure, given.values(), at)

@@ -129,7 +129,7 @@ def serve(
     store = store_of(as_lace(local))
     bounds = limits or ServerLimits()
     if grants is None:
-        module, exposure = policy_of(local, policy), exposure_of(local, expose)
+        module, exposure = policy_of(local, policy), exposure_of(local, expose, policy)
         rules = selector_policy(module, exposure, accepted=accept)
     else:
         rules = ServePolicy(grants=tuple(grants), exposure=Exposure(default="selected"))

@@ -310,6 +310,35 @@ def test_a_statement_is_newer_than_the_one_before_whatever_the_clock_says() -> N
         assert one.ended == "9000000000:000000001"
 
 
+def test_a_room_is_a_policy_and_shows_no_more_than_it_says() -> None:
+    """Whoever gives the room gives what it exposes too, wherever a selector is taken."""
+    rules = room()
+    note = lace.RecordKind(group="club", app="talk/note")
+
+    async def test() -> None:
+        async with lace.open(records=[grant(BOB, 1), said(BOB, 2), said(EVE, 3)], key=OWNER) as hub:
+            assert await lace.count(hub, rules) == 2
+            assert len(await lace.table(hub, note)) == 2
+            assert len(await lace.table(hub, note, room=rules)) == 1
+            assert len(await lace.table(hub, rules)) == 2
+            for found in (
+                await lace.current(hub, "//club//talk/note//n", rules),
+                await lace.current(hub, "//club//talk/note//n", room=rules),
+                await lace.current(hub, "//club//talk/note//n", rules, role="writer"),
+            ):
+                assert found is not None
+                assert found.author == BOB.verifier
+            async with lace.serve(hub, "tcp:127.0.0.1:0", policy=rules) as server:
+                peer = lace.connect(server.addresses[0])
+                for key, seen in ((BOB, 2), (EVE, 0), (None, 0)):
+                    with lace.open(key=key) as other:
+                        assert (await lace.sync(other, peer, rules)).offered == seen
+                    with lace.open(key=key) as other:
+                        assert (await lace.sync(other, hub, rules)).offered == seen
+
+    asyncio.run(test())
+
+
 def test_who_is_no_member_any_more_cannot_be_removed() -> None:
     with lace.open(key=OWNER) as local:
         blocking.admit(local, BOB.verifier, room=room())
