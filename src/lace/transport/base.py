@@ -8,6 +8,8 @@ waits. ``finish`` ends in order, ``abort`` ends at once; both may be called agai
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
@@ -95,4 +97,8 @@ def reason(error: Exception) -> str:
     """Return what an error of the system says, in words for people."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    # asyncio writes a call and a tuple, or several of them where a name has several addresses.
+    calls = re.search(r"\[Errno ([0-9]+)\] Connect call failed", str(error))
+    if calls:
+        return os.strerror(int(calls[1])).lower()
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

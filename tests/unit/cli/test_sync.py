@@ -501,3 +501,13 @@ def test_a_folder_that_may_only_be_read_is_told(home: Path) -> None:
             assert b"or work on a copy" in done.stderr
         path.chmod(before)
     assert lace_apart("sync", "../theirs", cwd=mine, held_to_rights=True).returncode == 0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_nobody_at_an_address_is_said_in_words(home: Path, host: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        port = taken.getsockname()[1]
+        done = lace("sync", f"tcp:{host}:{port}", "--select", PLACE, cwd=home / "alice")
+    assert done.returncode == Exit.ABORTED
+    assert f"cannot connect to tcp:{host}:{port}: connection refused [".encode() in done.stderr
