@@ -28,6 +28,7 @@ from lace.dates import iso_date
 from lace.errors import Code, UsageError
 from lace.policy.module import PolicyModule
 from lace.recordstore.sqlite import SqliteStore
+from lace.recordstore.sqlite_file import check_rights
 from lace.selectors import any_of
 from lace.serving.grants import (
     ANYONE,
@@ -226,6 +227,7 @@ def serve(
         detail = "peers cannot prove themselves until --name says how this server is dialled"
         log({"event": "warning", "detail": detail})
     with SqliteStore(str(store) if settings is None else settings.settings.store) as opened:
+        check_rights(opened.path)  # that it may not store is said before anybody comes
         server = Server(
             opened,
             policy,

@@ -16,7 +16,6 @@ from lace.cli.render import chosen_form, form_option, print_csv, print_json, wor
 from lace.ids import RecordHash
 from lace.policy.own import evaluate_own
 from lace.recordstore.sqlite import SqliteStore
-from lace.recordstore.sqlite_file import schema_version
 from lace.settings import read_selector
 from lace.vocabulary import SELECT_HAVE
 
@@ -64,7 +63,7 @@ def info(file: str | None, form: str | None, where: str | None) -> None:
             "newest id": opened.high_water(),
             "quarantined": len(opened.quarantined()),
             "records": opened.count(),
-            "schema": schema_version(path),
+            "schema": opened.schema,
         }
     wanted = chosen_form(form)
     if wanted == "json":

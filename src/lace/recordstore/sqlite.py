@@ -30,7 +30,15 @@ from lace.recordstore.base import (
     StoredRecord,
     StoreRecordId,
 )
-from lace.recordstore.sqlite_file import MIGRATIONS, VERSION, connect, errors, statements
+from lace.recordstore.sqlite_file import (
+    MIGRATIONS,
+    VERSION,
+    check_rights,
+    connect,
+    copy_to_read,
+    errors,
+    statements,
+)
 from lace.recordstore.sqlite_snapshot import SqliteSnapshot, inner_of, kept_link, place_of
 from lace.tai import Tai
 from lace.urc import Coordinate, Prefix
@@ -55,13 +63,18 @@ class SqliteStore(Closes):
         self._names: dict[str, int] = {}
         self.on_quarantine: Callable[[RecordHash], None] = lambda _hash: None
         """Told of each record that was found changed; comes from whichever thread loaded it."""
+        self._copy = copy_to_read(self.path)
+        if self._copy is not None:
+            self._read_only = True
+        self._file = self.path if self._copy is None else Path(self._copy.name, self.path.name)
+        """What is really opened."""
         with errors(self.path):
-            mode = "ro" if read_only else "rwc" if create else "rw"
-            self._connection = connect(self.path, mode)
+            mode = "ro" if self._read_only else "rwc" if create else "rw"
+            self._connection = connect(self._file, mode)
             try:
                 self._prepare()
                 # Who reads does not wait for who writes, nor for whom that one waits.
-                self._reader = connect(self.path, "ro")
+                self._reader = connect(self._file, "ro")
             except BaseException:
                 self._connection.close()
                 raise
@@ -172,7 +185,7 @@ class SqliteStore(Closes):
 
     def snapshot(self) -> SqliteSnapshot:
         with errors(self.path):
-            return SqliteSnapshot(self.path, self._quarantine)
+            return SqliteSnapshot(self._file, self._quarantine)
 
     def back_up(self, target: Path, listen: Callable[[int, int], None] | None = None) -> int:
         """Write the store of this moment into a new file, whoever writes meanwhile; return how
@@ -187,7 +200,7 @@ class SqliteStore(Closes):
 
         try:
             # A connection of its own holds on to one moment; nobody waits for it.
-            with errors(self.path), closing(connect(self.path, "ro")) as source:
+            with errors(self.path), closing(connect(self._file, "ro")) as source:
                 source.execute("BEGIN")
                 (count,) = source.execute("SELECT count(*) FROM record").fetchone()
                 # It holds what the store holds: for its owner alone, as a new store is.
@@ -245,7 +258,7 @@ class SqliteStore(Closes):
         if self._version < _WITH_MEMORY:
             return None
         row = self._one("SELECT 1 FROM link_memory WHERE key = ?", (key,))
-        return None if row is None else kept_link(self.path, key)
+        return None if row is None else kept_link(self._file, key)
 
     def keep_link(self, key: bytes, change: LinkChange) -> None:
         with self._lock, errors(self.path), self._writing() as connection:
@@ -286,8 +299,15 @@ class SqliteStore(Closes):
         with self._lock:  # the one who may write goes last, and leaves one file behind
             self._listeners.clear()
             self._connection.close()
+        if self._copy is not None:
+            self._copy.cleanup()
 
     # --- beyond the contract ---
+
+    @property
+    def schema(self) -> int:
+        """The version of the schema that the file has."""
+        return int(self._version)
 
     @property
     def log_bytes(self) -> int:
@@ -393,6 +413,7 @@ class SqliteStore(Closes):
     def _writing(self) -> Iterator[sqlite3.Connection]:
         connection = self._connection
         if self._read_only:
+            check_rights(self.path)  # says what is missing, if that is why
             raise StoreError(f"{self.path} was opened for reading", code=Code.STORE_READ_ONLY)
         connection.execute("BEGIN IMMEDIATE")
         try:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from lace.errors import Code, StoreError
 
 _BUSY_SECONDS: Final = 10.0
 _CREATES: Final = "rwc"
+_COPY_TRIES: Final = 3
 
 #: The scripts that bring a file from version n to n + 1; a new file gets all of them.
 MIGRATIONS: Final = tuple(
@@ -51,6 +54,41 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
     return connection
 
 
+def copy_to_read(path: Path) -> TemporaryDirectory[str] | None:
+    """Return a folder with a copy of a store, if it can be read in no other way.
+
+    Even to be read, a store in use keeps files beside it. Where none can be made, as on a medium
+    that may only be read, a copy is read, unless those files are there already.
+    """
+    folder = path.absolute().parent
+    if not path.is_file() or os.access(folder, os.W_OK):
+        return None
+    made = TemporaryDirectory(prefix="lace-")
+    try:
+        for _ in range(_COPY_TRIES):
+            before = _state_of(path)
+            if before is None:
+                break
+            shutil.copyfile(path, Path(made.name, path.name))
+            if _state_of(path) == before:  # nobody wrote meanwhile
+                return made
+    except OSError as error:
+        made.cleanup()
+        raise StoreError(
+            f"{path} cannot be copied to be read: {error.strerror}", code=Code.STORE_OPEN
+        ) from None
+    made.cleanup()
+    return None
+
+
+def _state_of(path: Path) -> tuple[int, int] | None:
+    """Return what changes when a store is written; None if somebody has it open to write."""
+    if path.with_name(f"{path.name}-wal").exists():
+        return None
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
 def statements(script: str) -> Iterator[str]:
     statement = ""
     for line in script.splitlines(keepends=True):
@@ -84,9 +122,3 @@ def check_rights(path: Path) -> None:
         what = "you have no right to write into its folder, where a store in use keeps its log"
     if what is not None:
         raise StoreError(f"{path}: {what}", code=Code.STORE_READ_ONLY) from None
-
-
-def schema_version(path: str | Path) -> int:
-    """Return the schema version of a file without changing it."""
-    with errors(Path(path)), closing(connect(Path(path), "ro")) as connection:
-        return int(connection.execute("PRAGMA user_version").fetchone()[0])

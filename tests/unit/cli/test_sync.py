@@ -503,6 +503,36 @@ def test_a_folder_that_may_only_be_read_is_told(home: Path) -> None:
     assert lace_apart("sync", "../theirs", cwd=mine, held_to_rights=True).returncode == 0
 
 
+def test_a_folder_that_may_only_be_read_can_be_read(home: Path) -> None:
+    alice = home / "alice"
+    assert lace("add", f"{PLACE}1", "--text", "x", cwd=alice).returncode == 0
+    before = alice.stat().st_mode
+    alice.chmod(0o500)
+    try:
+        for words in (
+            "list",
+            f"log {PLACE}1",
+            "status",
+            "store info",
+            "store check",
+            f"why {PLACE}1",
+        ):
+            done = lace_apart(*words.split(), cwd=alice, held_to_rights=True)
+            assert done.returncode == 0, (words, done.stderr)
+        for words in (
+            f"add {PLACE}2 --text x",
+            "serve tcp:127.0.0.1:0",
+            f"store forget {PLACE} --yes",
+        ):
+            done = lace_apart(*words.split(), cwd=alice, held_to_rights=True)
+            assert (done.returncode, b"you have no right to write into" in done.stderr) == (
+                1,
+                True,
+            ), words
+    finally:
+        alice.chmod(before)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_nobody_at_an_address_is_said_in_words(home: Path, host: str) -> None:
     with socket.socket() as taken:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import stat
@@ -47,7 +48,7 @@ def test_a_store_lives_in_one_file_and_opens_again(path: Path) -> None:
     with SqliteStore(path) as store:
         assert store.load(record.hash) == record
         assert list(store.check()) == []
-    assert module.schema_version(path) == module.VERSION
+    assert schema_of(path) == module.VERSION
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
@@ -163,6 +164,57 @@ def test_a_full_disk_keeps_nothing_of_the_save_and_all_before_it(path: Path) -> 
         store._connection.execute("PRAGMA max_page_count = 1000000")
         assert {o.status for o in store.save(batch)} == {Status.ACCEPTED}
         assert list(store.check()) == []
+
+
+def schema_of(path: Path) -> int:
+    with SqliteStore(path, read_only=True) as store:
+        return store.schema
+
+
+def test_what_may_only_be_read_is_read_from_a_copy(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a folder in which nothing can be made; the copy is gone afterwards."""
+    with SqliteStore(path) as store:
+        store.save([build_blob(b"1")])
+        monkeypatch.setattr(os, "access", lambda file, _: Path(file) not in {path, path.parent})
+        with SqliteStore(path) as beside:  # the files that it needs are there
+            assert beside.count() == 1
+            assert beside._copy is None
+    with SqliteStore(path) as store:
+        assert store._copy is not None
+        copy = Path(store._copy.name)
+        assert copy.stat().st_mode & 0o777 == 0o700
+        assert store.load(build_blob(b"1").hash) == build_blob(b"1")
+        with store.snapshot() as snapshot:
+            assert snapshot.high_water == 1
+        assert list(store.check()) == []
+        assert store.link(b"x") is None
+        with pytest.raises(StoreError, match="no right to write this file"):
+            store.save([build_blob(b"2")])
+        assert sorted(p.name for p in path.parent.iterdir()) == [path.name]
+    assert not copy.exists()
+
+
+def test_a_store_that_is_written_while_it_is_copied_is_not_read_half(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SqliteStore(path) as store:
+        store.save([build_blob(b"1")])
+    real = shutil.copyfile
+    states = iter(range(100))
+
+    def copied(source: Path, target: Path) -> None:
+        real(source, target)
+        os.utime(source, ns=(0, next(states)))
+
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(shutil, "copyfile", copied)
+    assert module.copy_to_read(path) is None
+    monkeypatch.setattr(shutil, "copyfile", real)
+    made = module.copy_to_read(path)
+    assert made is not None
+    made.cleanup()
 
 
 def test_a_store_opened_for_reading(path: Path) -> None:
@@ -385,7 +437,7 @@ def test_a_store_of_an_earlier_version_is_brought_up_to_date(path: Path, version
         assert list(store.check()) == []
         with store.snapshot() as snapshot:
             assert set(snapshot.iterate(FIELD)) == {f[1:] for f in facts(record) if f[0] == "Field"}
-    assert module.schema_version(path) == module.VERSION
+    assert schema_of(path) == module.VERSION
 
 
 @pytest.mark.parametrize("version", range(1, module.VERSION))
@@ -401,7 +453,7 @@ def test_a_store_of_an_earlier_version_can_be_read_without_changing_it(
             found = list(snapshot.iterate(FIELD))
             assert sorted(found) == sorted(f[1:] for f in facts(record) if f[0] == "Field")
             assert snapshot.count(FIELD) == len(found)
-    assert module.schema_version(path) == version
+    assert schema_of(path) == version
 
 
 @pytest.mark.parametrize(
