@@ -20,6 +20,7 @@ from lace.clock import tai_now
 from lace.dates import iso_date, local_date
 from lace.errors import LaceError
 from lace.recordstore.base import StoreRecordId
+from lace.rooms import Room
 from lace.settings import Settings
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 
@@ -73,8 +74,8 @@ def peers(form: str | None, where: str | None) -> None:
 def status(form: str | None, where: str | None) -> int:
     """Say how things stand: what is here, who was met when, what waits, and what is wrong.
 
-    What waits for a peer are the records that belong and were stored since it was last met. Exit
-    code 3 if there are problems.
+    What waits for a peer are the records that belong and were stored since it was last met. Of a
+    room it says what you are there, as far as it is known here. Exit code 3 if there are problems.
 
     \b
     Example:
@@ -141,8 +142,18 @@ def _status(place: Place, local: Lace) -> dict[str, Any]:
         "peers": [entry | {"waiting": waiting[entry["name"]]} for entry in _peers(settings)],
         "problems": problems,
         "records": store.count(),
+        "room": _standing(local, settings.room, None if key is None else key.verifier),
         "selected": len(chosen) if selects else None,
     }
+
+
+def _standing(local: Lace, room: Room | None, own: str | None) -> dict[str, Any] | None:
+    """Return whose room it is, and what one is there by what is here."""
+    if room is None:
+        return None
+    roles = [one.role for one in blocking.members(local, room)
+             if one.verifier == own and one.ended is None and one.moved is None]  # fmt: skip
+    return {"authority": room.authority, "role": next(iter(roles), None)}
 
 
 def _waiting(local: Lace, last: Meeting | None, selected: set[str]) -> int:
@@ -165,6 +176,10 @@ def _lines(made: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if made["newest"] is not None:
         yield "newest", local_date(made["newest"])
     yield "key", "none" if made["key"] is None else names.get(made["key"], made["key"])
+    if made["room"] is not None:
+        authority, role = made["room"]["authority"], made["room"]["role"]
+        what = "no member by what is here" if role is None else role
+        yield "room", f"of {names.get(authority, authority)}, where you are {what}"
     for peer in made["peers"]:
         last = peer["last_met"]
         when = "never met" if last is None else f"met {local_date(last)}"

@@ -101,7 +101,12 @@ def test_what_nobody_took_waits_on(home: Path) -> None:
     assert lace(*admit, cwd=hub).returncode == 0
     with process(hub, "tcp:127.0.0.1:0", "--key", "alice") as server:
         add_peer(mine, "hub", str(server.address), expect=demo_key("alice"))
+        standing = {"authority": demo_key("alice").verifier, "role": None}
+        assert told("status", cwd=mine)[0]["room"] == standing
         told("sync", cwd=mine)
+        assert told("status", cwd=mine)[0]["room"] == standing | {"role": "writer"}
+        said = lace("status", "--table", cwd=mine).stdout
+        assert b"room      of alice, where you are writer\n" in said
         assert lace(*remove, cwd=hub).returncode == 0
         assert lace("add", f"{PLACE}1", "--text", "x", cwd=mine).returncode == 0
         for _ in range(2):
