@@ -61,7 +61,7 @@ _RANGES: Final = (
     ("a value of a fact", "at most 1024 bytes of UTF-8"),
     ("a fact line or comment", "at most 16,384 bytes without LF"),
     ("`Data-Length` of a record", "0 to 33,554,432"),
-    ("`Data-Length` of a resource", "0 to 131,072"),
+    ("`Data-Length` of a resource", "0 to 65,536"),
     ("`Data-Length`, `Full-Length` of packed lines", "1 to 1,048,576"),
     ("fact lines of the first hello", "at most 1,048,576 bytes"),
     ("addresses in a proof", "1 of the connecting side, any number of the accepting side"),

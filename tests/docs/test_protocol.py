@@ -90,6 +90,7 @@ def test_numbers_are_those_of_the_code() -> None:
     for page, said in (
         ("streams.md", f"at most {defaults.stream_line_bytes:,} bytes without LF"),
         ("streams.md", f"more than {defaults.peer_lacegram_bytes:,} bytes are refused"),
+        ("tables.md", f"of a resource | 0 to {defaults.peer_lacegram_bytes:,} |"),
         ("streams.md", f"1 to {limits.FIXED.packed_bytes:,}"),
         ("streams.md", f"at most {address._LONGEST_UNIX_PATH} bytes"),
         ("streams.md", f"is {address._PORTS[address.Scheme.TCP]} where"),
@@ -99,6 +100,9 @@ def test_numbers_are_those_of_the_code() -> None:
         ("exchange.md", f"`round_seconds` ({defaults.round_seconds},"),
         ("exchange.md", f"after {defaults.transfer_phase_bytes >> 20} MiB"),
         ("exchange.md", f"lists up to {choices.list_up_to} advertisements"),
+        ("exchange.md", f"up to {choices.summarize_up_to} changed partitions"),
+        ("exchange.md", f"listing of up to {choices.list_up_to} advertisements"),
+        ("exchange.md", f"up to {choices.list_at_once:,} where it has"),
         ("exchange.md", f"requests up to {choices.request_at_once:,} at once"),
         ("exchange.md", f"both tables have {choices.sketch_from} advertisements"),
         ("exchange.md", f"at most {sketching._CELLS_AT_ONCE} in one fact"),

@@ -283,7 +283,7 @@ def test_lists_and_the_matrix(tmp_path: Path) -> None:
     assert [line["kind"] for line in listed] == list(kinds())
     vectors = str(ROOT / "vectors/streams.json")
     cases = objects(lace("plumb", "peer", "--vectors", vectors, "--list", cwd=tmp_path).stdout)
-    assert [line["case"] for line in cases] == list(range(7))
+    assert [line["case"] for line in cases] == list(range(9))
     (tmp_path / "one").write_text(
         '{"case":"seed 1","check":"end","ok":true}\n{"case":"seed 1","check":"received","ok":false}\n'
         '{"kind":"another plan","ok":true,"said":"x.y","same_code":false}\n{"kind":"lies","ok":null}\n'

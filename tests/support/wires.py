@@ -66,6 +66,7 @@ class End:
     module: PolicyModule = EVERYTHING
     exposure: Exposure = OPEN
     limits: Limits = DEFAULT_LIMITS
+    stays: bool = False
     sent: bytearray = field(default_factory=bytearray)
     events: list[m.Event] = field(default_factory=list)
     inputs: list[m.FromPeer] = field(default_factory=list)
@@ -88,7 +89,7 @@ class End:
                 yield given
 
         self.binding.inputs = noting  # type: ignore[method-assign]
-        side = self.binding.side(self.module)
+        side = replace(self.binding.side(self.module), open=self.stays)
         made = Connection(side, lambda _side: self.local, binding=self.binding)
         self.sent += b"".join(made.data_to_send())
         return made

@@ -195,7 +195,7 @@ def _unusable(path: Path, why: str) -> UsageError:
 def _is_playable(entry: Mapping[str, Any]) -> bool:
     known = {"module", "records", "limits", "coarse", "secret", "packs"}
     clocks = entry.get("steps", [{}])[0].get("clocks", [_NOW, _NOW])
-    starts = len(entry.get("steps", [{}])) == 1 and clocks[0] == clocks[1]
+    starts = len(entry.get("steps", [{}])) == 1 and clocks[0] == clocks[1] and "after" not in entry
     return starts and all(known >= side.keys() for side in entry["sides"])
 
 
