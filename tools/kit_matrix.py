@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from lace.cli.plumbing import plumb
 from lace.driving.client import Client
 from lace.kit.cases import SHOWN, Case, read_vectors, seeded, store_of
+from lace.kit.courses import COURSES, Course, play
 from lace.kit.hostile import Attacker
 from lace.kit.misbehaviours import kinds
 from lace.kit.playing import Finding, Player
@@ -20,6 +21,7 @@ from lace.selectors import selector
 from lace.serving.grants import symmetric_policy
 from lace.serving.server import Server
 from lace.transport.address import parse_address
+from lace.transport.base import ByteStream
 from lace.transport.dial import connect
 from lace.transport.memory import memory_streams
 
@@ -33,10 +35,10 @@ HEAD = """\
 
 # What the kit finds of this engine
 
-Cases of the vectors that two real sides can play, thirty random cases, and every way to misbehave,
-against `lace.serve` (the engine accepts) and `lace.sync` (the engine connects). The kit plays the
-other side each time. [The conformance kit](conformance-kit.md) says how to make a column for
-another implementation.
+Cases of the vectors that two real sides can play, thirty random cases, the courses, and every way
+to misbehave, against `lace.serve` (the engine accepts) and `lace.sync` (the engine connects). The
+kit plays the other side each time. [The conformance kit](conformance-kit.md) says how to make a
+column for another implementation.
 
 """
 
@@ -65,6 +67,36 @@ async def connecting(case: Case) -> list[Finding]:
         syncing = asyncio.create_task(client.over(one, AT).run())
         found += await player.meet(other, str(AT))
         await syncing
+    return found
+
+
+async def staying_server(course: Course) -> list[Finding]:
+    """Return what is found of a server in a course."""
+    part = course.case(1).parts[0]
+    rules = symmetric_policy(part.module, SHOWN)
+    server = Server(store_of(part.records), rules, key=part.key, log=lambda _: None)
+    await server.start()
+    address = await server.listen(parse_address("tcp:127.0.0.1:0"))
+    playing = play(course, 1, lambda: connect(parse_address(address)), lambda: address)
+    found = [finding async for finding in playing]
+    await server.shut_down()
+    return found
+
+
+async def staying_client(course: Course) -> list[Finding]:
+    """Return what is found of a client in a course."""
+    part = course.case(0).parts[1]
+    client = Client(store=store_of(part.records), module=part.module, exposure=SHOWN, key=part.key)
+    stays = course.name != "cursors"
+    syncing: list[asyncio.Task[object]] = []
+
+    async def streams() -> ByteStream:
+        one, other = memory_streams()
+        syncing.append(asyncio.create_task(client.over(one, AT, stays=stays).run()))
+        return other
+
+    found = [finding async for finding in play(course, 0, streams, lambda: str(AT))]
+    await asyncio.gather(*syncing)
     return found
 
 
@@ -103,10 +135,13 @@ def main() -> int:
     ]
     cases += map(seeded, SEEDS)
     columns: dict[str, list[Finding]] = {}
-    for name, role, attack in (
-        ("accepts", accepting, attacked_server), ("connects", connecting, attacked_client),
-    ):  # fmt: skip
+    for name, role, staying, attack in (
+        ("accepts", accepting, staying_server, attacked_server),
+        ("connects", connecting, staying_client, attacked_client),
+    ):
         columns[name] = [finding for case in cases for finding in asyncio.run(role(case))]
+        for course in COURSES.values():
+            columns[name] += asyncio.run(staying(course))
         columns[name] += asyncio.run(attack())
     with tempfile.TemporaryDirectory() as folder:
         arguments = ["matrix"]

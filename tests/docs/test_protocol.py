@@ -12,7 +12,7 @@ from lace import b64a, limits
 from lace.datalog.ast import BUILTINS
 from lace.errors import Code
 from lace.interlace import facts, negotiate, parameters, partition, sketch, sketching
-from lace.kit import misbehaviours, playing
+from lace.kit import courses, misbehaviours, playing
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
@@ -145,19 +145,22 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_matrix_has_every_kind_and_nothing_is_wrong() -> None:
     rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", TEXT["matrix.md"], flags=re.MULTILINE)
-    assert {name for name, _, _ in rows} >= {*misbehaviours.kinds(), "an honest contact", "seed 29"}
+    named = {name for name, _, _ in rows}
+    assert named >= {*misbehaviours.kinds(), "an honest contact", "seed 29"}
+    assert named >= {f"course: {name}" for name in courses.COURSES}
     assert [row for row in rows if row[1:] != ("yes", "yes")] == []
 
 
 def test_the_page_on_the_kit_names_every_check() -> None:
-    source = (Path(playing.__file__)).read_text(encoding="utf-8")
-    checks = set(re.findall(r'"check": "([a-z ]+)"|_compared\("([a-z]+)"', source))
+    source = "".join(
+        Path(str(module.__file__)).read_text(encoding="utf-8") for module in (playing, courses)
+    )
+    checks = re.findall(r'"check": "([a-z ]+)"|_(?:compared|check)\(\s*"([a-z ]+)"', source)
     named = {one or other for one, other in checks}
-    assert len(named) == 5
-    assert named == set(
-        re.findall(
-            r"^\| `([a-z ]+)` \| (?:the|your|each|at) ",
-            TEXT["conformance-kit.md"],
-            flags=re.MULTILINE,
-        )
-    ) - {"ok"}
+    assert len(named) == 15
+    tables = re.findall(
+        r"^\| Check \| Right if \|\n\|---\|---\|\n((?:\|.*\n)+)",
+        TEXT["conformance-kit.md"],
+        flags=re.MULTILINE,
+    )
+    assert named == set(re.findall(r"^\| `([a-z ]+)` \|", "".join(tables), flags=re.MULTILINE))

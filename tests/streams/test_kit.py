@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,12 @@ from lace.driving.exchange import Exchange
 from lace.errors import UsageError
 from lace.interlace import messages as m
 from lace.interlace import reconcile
+from lace.interlace.machine import Side
 from lace.interlace.partition import Summary, is_prefix
 from lace.interlace.phases import Phase
 from lace.kit import hostile
 from lace.kit.cases import SHOWN, Case, read_vectors, seeded, store_of
+from lace.kit.courses import COURSES, Course, play
 from lace.kit.hostile import Attacker
 from lace.kit.misbehaviours import Kind, kinds
 from lace.kit.playing import Finding, Player, verdict
@@ -36,7 +40,9 @@ from lace.recordstore.sqlite import SqliteStore
 from lace.selectors import selector
 from lace.serving.grants import symmetric_policy
 from lace.stream.binding import Endpoint
+from lace.tai import Tai
 from lace.transport.address import parse_address
+from lace.transport.base import ByteStream
 from lace.transport.dial import connect
 from lace.transport.memory import memory_streams
 
@@ -251,7 +257,202 @@ def test_a_peer_that_takes_a_lie_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
     assert "went on" in sloppy["detail"]
 
 
+# --- courses ---
+
+
+async def course_server(course: Course, *, forgets: bool = False) -> list[Finding]:
+    """Play a course with a server; one that forgets is another one at each contact."""
+    part = course.case(1).parts[0]
+    rules = symmetric_policy(part.module, SHOWN)
+    async with AsyncExitStack() as stack:
+        running: list[Any] = []
+
+        async def streams() -> ByteStream:
+            if forgets or not running:
+                store = store_of(part.records)
+                running.append(await stack.enter_async_context(served(store, rules, key=part.key)))
+            return await connect(running[-1].address)
+
+        at = lambda: str(running[-1].address)  # noqa: E731
+        return [found async for found in play(course, 1, streams, at, patience=2)]
+
+
+async def course_client(
+    course: Course,
+    *,
+    stays: bool = True,
+    twist: hostile._Twist | None = None,
+    keyed: bool = True,
+    tick: int = 10**10,
+) -> list[Finding]:
+    """Play a course with a connecting side, whose words may be changed."""
+    part = course.case(0).parts[1]
+    store = store_of(part.records)
+    tasks: list[asyncio.Task[Any]] = []
+    change = twist or hostile._Twist(None)
+
+    async def streams() -> ByteStream:
+        one, other = memory_streams()
+        key = part.key if keyed else None
+        endpoint = Endpoint(accepting=False, nonce=new_nonce(), addresses=("tcp:kit:1",), key=key)
+        binding = hostile._Twisted(endpoint, change)
+        base = Side(index=1, module=part.module, open=stays, tick_interval=tick)
+        connection = hostile._Connection(
+            binding.side(part.module, base),
+            lambda side: StoreAnswers.of(store, side, SHOWN),
+            binding=binding,
+        )
+        tasks.append(asyncio.create_task(Exchange(one, connection).run()))
+        return other
+
+    playing = play(course, 0, streams, lambda: "tcp:kit:1", patience=2, tick=tick)
+    found = [finding async for finding in playing]
+    await asyncio.gather(*tasks)
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in COURSES if name != "ticks"])
+def test_courses_in_both_roles(name: str) -> None:
+    course = COURSES[name]
+    for found in (
+        within(course_server(course)),
+        within(course_client(course, stays=name != "cursors")),
+    ):
+        assert len(found) >= 3
+        assert [finding for finding in found if not finding["ok"]] == []
+
+
+FAST = 5 * 10**7  # nanoseconds between ticks; the usual time is ten seconds
+
+
+def test_what_becomes_due_travels() -> None:
+    found = within(course_client(COURSES["ticks"], tick=FAST))
+    assert {finding["check"] for finding in found} >= {"due", "ticks", "ticks in time"}
+    assert [finding for finding in found if not finding["ok"]] == []
+
+
+def dropped(start: bytes) -> Callable[[bytes], bytes]:
+    return lines(lambda said: [line for line in said if not line.startswith(start)])
+
+
+class Second(hostile._Twist):
+    """Changes what is said the second time."""
+
+    def said(self, phase: Phase, said: m.Outgoing, honest: bytes) -> bytes:
+        changed = super().said(phase, said, honest)
+        return changed if self.times == 2 else honest
+
+
+class FromThird(hostile._Twist):
+    """Changes what is said from the third contact on."""
+
+    contacts = 0
+
+    def greeting(self, honest: bytes) -> bytes:
+        self.contacts += 1
+        return honest
+
+    def said(self, phase: Phase, said: m.Outgoing, honest: bytes) -> bytes:
+        return honest if self.contacts < 3 else super().said(phase, said, honest)
+
+
+def test_a_side_that_does_not_stay_is_noticed() -> None:
+    found = within(course_client(COURSES["open"], stays=False))
+    assert "taken later" in wrong(found)
+
+
+def test_a_server_that_keeps_connections_apart_is_noticed() -> None:
+    found = within(course_server(COURSES["open"], forgets=True))
+    assert wrong(found) == {"told later"}
+
+
+def test_a_second_hello_without_its_signer_is_noticed() -> None:
+    kind = Kind("", (), Phase.HELLO, m.SendFacts, dropped(b"HelloSigner("), times=2)
+    found = within(course_client(COURSES["set-up"], twist=Second(kind)))
+    assert {"set up again", "plan", "end"} <= wrong(found)
+    assert found[-1]["code"] == "interlace.signer"
+
+
+def test_a_side_that_never_ticks_is_noticed() -> None:
+    kind = Kind("", (), Phase.ADVERTISE, m.SendFacts, dropped(b"TickReady("), times=10**6)
+    found = within(course_client(COURSES["ticks"], twist=hostile._Twist(kind), tick=FAST))
+    assert {"due", "ticks"} <= wrong(found)
+
+
+def test_a_side_ahead_of_its_clock_is_noticed() -> None:
+    ahead = Tai("1900000000:000000000")
+    kind = Kind("", (), Phase.ADVERTISE, m.SendFacts, lines(
+        lambda said: [re.sub(rb"'[0-9:]{20}'", f"'{ahead}'".encode(), line)
+                      if line.startswith(b"TickReady(") else line for line in said]), times=10**6,
+    )  # fmt: skip
+    found = within(course_client(COURSES["ticks"], twist=hostile._Twist(kind), tick=FAST))
+    # Unless it happens to be aligned, it is refused; else it is seen.
+    assert wrong(found)
+
+
+def test_a_server_that_does_not_keep_what_it_took_is_noticed() -> None:
+    found = within(course_server(COURSES["cursors"], forgets=True))
+    assert wrong(found) == {"received"}
+
+
+def test_a_side_that_tells_by_its_memory_alone_is_noticed() -> None:
+    """It believes that the kit still has what it had, and says nothing of it."""
+    kind = Kind("", (), Phase.ADVERTISE, m.SendFacts, lambda _: b"", times=10**6)
+    twist = FromThird(kind)
+    found = within(course_client(COURSES["cursors"], stays=False, twist=twist))
+    assert "received" in wrong(found)
+
+
+def test_a_delta_for_whoever_proves_nothing_is_noticed() -> None:
+    said = f"AdvertisementDelta('{'0' * 43}')\n".encode()
+    kind = Kind("", (), Phase.ADVERTISE, m.SendFacts, lambda b: b + said, times=10**6)
+    twist = hostile._Twist(kind)
+    found = within(course_client(COURSES["cursors"], stays=False, twist=twist, keyed=False))
+    assert "unproven" in wrong(found)
+
+
+NEW_KINDS = [kind for kind in kinds().values() if kind.times > 1 or kind.offers] + [
+    kinds()[name] for name in (
+        "a hello of more than a megabyte", "comments without end", "ends of phases without end",
+        "a tick that goes back", "a set-up in the middle of a loop",
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NEW_KINDS, ids=lambda kind: kind.name)
+def test_who_passes_over_a_flood_is_noticed(kind: Kind) -> None:
+    """To whoever passes it over, it was never said."""
+
+    async def work() -> Finding:
+        async with served(store_of([]), symmetric_policy(selector(PLACE))) as running:
+            attacker = Attacker(selector(PLACE), "kit", "notes", patience=1)
+            unsaid = replace(kind, change=lambda honest: honest)
+            at = running.address
+            return await attacker.meet(await connect(at), str(at), unsaid)
+
+    found = within(work())
+    assert found["ok"] is False
+    assert "went on" in found["detail"]
+
+
 # --- commands ---
+
+
+def test_a_course_by_command(tmp_path: Path) -> None:
+    done = lace("plumb", "peer", "--list", cwd=tmp_path)
+    assert [line["course"] for line in objects(done.stdout)] == list(COURSES)
+    done = lace("plumb", "peer", "--course", "set-up", "--prepare", "case", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    part = COURSES["set-up"].case(1).parts[0]
+    with SqliteStore(tmp_path / "n.lace") as store:
+        store.save(list(part.records))
+    arguments = ("--select", "file:case/selector.lacegram", "--accept", "anyone")
+    key = ("--key", tmp_path / "case/secret.key")
+    with process(tmp_path, "n.lace", "tcp:127.0.0.1:0", *arguments, *key) as running:
+        done = lace("plumb", "peer", str(running.address), "--course", "set-up", cwd=tmp_path)
+        assert not running.events("failed")
+    assert done.returncode == 0, done.stdout
+    assert {line["check"] for line in objects(done.stdout)} >= {"set up again", "received"}
 
 
 def test_what_cannot_be_played_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,6 +461,8 @@ def test_what_cannot_be_played_is_said(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "half.json").write_text('{"records": {}, "exchanges": [{"sides": [{}]}]}')
     for arguments, words in (
         (("peer",), "either --seed or --vectors"),
+        (("peer", "--course", "golf"), "is no course: there are open"),
+        (("peer", "--course", "open", "--seed", "1"), "give one of"),
         (("peer", "--seed", "1"), "give an ADDRESS"),
         (("peer", "--vectors", "no.json", "--case", "0"), "it is no object"),
         (("peer", "--vectors", "half.json", "--case", "0"), "holds no vectors"),

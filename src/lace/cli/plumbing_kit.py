@@ -22,6 +22,7 @@ from lace.transport.address import Address, parse_address
 
 if TYPE_CHECKING:  # else each command would load all of it
     from lace.kit.cases import Case
+    from lace.kit.courses import Course
     from lace.transport.base import ByteStream
 
 _UNTIL_IT_LISTENS = 0.2
@@ -50,7 +51,8 @@ _listen = click.option(
     "--vectors", type=click.Path(path_type=Path), metavar="FILE", help="Play a case of this file."
 )
 @click.option("--case", "number", type=click.IntRange(0), help="Which case of FILE, from 0.")
-@click.option("--list", "listed", is_flag=True, help="List the cases of FILE, and end.")
+@click.option("--course", metavar="NAME", help="Play a course: an exchange in which more happens.")
+@click.option("--list", "listed", is_flag=True, help="List the courses, or the cases of FILE.")
 @click.option(
     "--prepare",
     type=click.Path(path_type=Path),
@@ -71,6 +73,7 @@ def peer(
     seed: int | None,
     vectors: Path | None,
     number: int | None,
+    course: str | None,
     listed: bool,
     prepare: Path | None,
     contacts: int,
@@ -84,18 +87,28 @@ def peer(
     first side of the case if it listens, else the second. Each line says what was looked at
     (check) and whether it was right (ok). Exit code 1 says that something was not.
 
+    A course goes on after the first fixed point: records come later, selectors change, time
+    passes, or several contacts begin from memory. The other side has to let anyone write, and to
+    stay for as long as the kit does.
+
     \b
     Example:
       lace plumb peer --seed 7 --prepare case
       lace plumb peer tcp:127.0.0.1:4790 --seed 7
+      lace plumb peer --course open --prepare case
+      lace plumb peer tcp:127.0.0.1:4790 --course open
     """
-    if vectors is not None and listed:
-        for at, found in enumerate(_cases(vectors)):
-            sides = [len(part.records) for part in found.parts]
-            print_json({"case": at, "name": found.name, "records": sides})
+    if listed:
+        _list(vectors)
         return Exit.OK
-    case = _case(seed, vectors, number)
     mine = 0 if listen else 1
+    played = None if course is None else _course(course)
+    if played is None:
+        case = _case(seed, vectors, number)
+    elif seed is not None or vectors is not None:
+        raise click.UsageError("give one of --seed, --vectors and --course")
+    else:
+        case = played.case(mine)
     if prepare is not None:
         from lace.kit.cases import prepare as write
 
@@ -103,14 +116,37 @@ def peer(
         return Exit.OK
     if address is None:
         raise UsageError("where is the other side? give an ADDRESS", code=Code.ADDRESS_MALFORMED)
-    return asyncio.run(_play(case, mine, parse_address(address), contacts, patience))
+    place = parse_address(address)
+    if played is not None:
+        return asyncio.run(_play_course(played, mine, place, patience))
+    return asyncio.run(_play(case, mine, place, contacts, patience))
+
+
+def _list(vectors: Path | None) -> None:
+    from lace.kit.courses import COURSES
+
+    if vectors is None:
+        for course in COURSES.values():
+            print_json({"about": course.about, "course": course.name})
+        return
+    for at, found in enumerate(_cases(vectors)):
+        sides = [len(part.records) for part in found.parts]
+        print_json({"case": at, "name": found.name, "records": sides})
+
+
+def _course(name: str) -> Course:
+    from lace.kit.courses import COURSES
+
+    if name not in COURSES:
+        raise click.UsageError(f"{name!r} is no course: there are {', '.join(COURSES)}")
+    return COURSES[name]
 
 
 def _case(seed: int | None, vectors: Path | None, number: int | None) -> Case:
     from lace.kit.cases import seeded
 
     if (seed is None) == (vectors is None):
-        raise click.UsageError("give either --seed or --vectors")
+        raise click.UsageError("give either --seed or --vectors, or --course")
     if seed is not None:
         return seeded(seed)
     assert vectors is not None
@@ -139,6 +175,17 @@ async def _play(case: Case, mine: int, address: Address, contacts: int, patience
             for finding in findings:
                 print_json(finding)
             fine = fine and verdict(findings)
+    return Exit.OK if fine else Exit.BAD_INPUT
+
+
+async def _play_course(course: Course, mine: int, address: Address, patience: int) -> int:
+    from lace.kit.courses import play
+
+    fine = True
+    async with _streams(address, listens=mine == 0) as (streams, dialled):
+        async for finding in play(course, mine, streams, dialled, patience=patience):
+            print_json(finding)
+            fine = fine and finding["ok"]
     return Exit.OK if fine else Exit.BAD_INPUT
 
 

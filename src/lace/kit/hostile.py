@@ -6,7 +6,8 @@ that place is right, and what the other side does is its answer to the change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -19,16 +20,17 @@ from lace.driving.exchange import Exchange
 from lace.errors import Code
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
+from lace.interlace.negotiate import Agreement
 from lace.interlace.phases import Phase
 from lace.kit.cases import SHOWN, store_of
-from lace.kit.misbehaviours import Kind
+from lace.kit.misbehaviours import LATER, START, Kind
 from lace.kit.playing import Tapped
 from lace.limits import DEFAULT_LIMITS
 from lace.policy.module import PolicyModule
 from lace.record import Record, build_plex, seal
 from lace.recordstore.memory import MemoryStore
 from lace.stream.binding import Binding, Endpoint
-from lace.tai import Tai
+from lace.tai import Tai, add_ns
 from lace.transport.base import ByteStream
 
 Finding = dict[str, Any]
@@ -38,24 +40,31 @@ _RECORDS: Final = 12  # more than are listed outright
 
 @dataclass
 class _Twist:
-    """Applies a kind once, at the first place that it is for."""
+    """Applies a kind at the first place that it is for, or at so many as it says."""
 
     kind: Kind | None
-    done: bool = False
+    times: int = 0
+    """How often it was applied."""
+
+    @property
+    def done(self) -> bool:
+        return self.times > 0
 
     def greeting(self, honest: bytes) -> bytes:
         if self.kind is None or self.kind.phase is not None:
             return honest
-        self.done = True
+        self.times += 1
         return self.kind.change(honest)
 
     def said(self, phase: Phase, said: m.Outgoing, honest: bytes) -> bytes:
         kind = self.kind
-        if kind is None or self.done or kind.said is not type(said) or kind.phase is not phase:
+        if kind is None or self.times >= kind.times:
+            return honest
+        if kind.said is not type(said) or kind.phase is not phase:
             return honest
         if kind.said is m.SendRecord and b"Signature: " not in honest[:300]:
             return honest
-        self.done = True
+        self.times += 1
         return kind.change(honest)
 
 
@@ -66,6 +75,7 @@ class _Twisted(Binding):
         super().__init__(endpoint)
         self._twist = twist
         self._phase = Phase.SETUP
+        self._agreed: Agreement | None = None
 
     def greeting(self) -> bytes:
         return self._twist.greeting(super().greeting())
@@ -77,12 +87,18 @@ class _Twisted(Binding):
             ends = (later.phase for later in listed[at:] if isinstance(later, m.EndPhase))
             phase = next(ends, self._phase)
             honest = b"".join(super().send([said], now))
-            pieces.append(self._twist.said(phase, said, honest))
+            pieces.append(self._filled(self._twist.said(phase, said, honest)))
         return pieces or super().send([], now)
 
-    def note_phase(self, phase: Phase) -> None:
+    def note(self, phase: Phase, agreed: Agreement | None) -> None:
         """Take note of the phase that the machine is in; what is said next belongs there."""
-        self._phase = phase
+        self._phase, self._agreed = phase, agreed
+
+    def _filled(self, said: bytes) -> bytes:
+        if self._agreed is None:
+            return said
+        start, later = self._agreed.start, add_ns(self._agreed.start, self._agreed.tick_interval)
+        return said.replace(START, start.encode()).replace(LATER, later.encode())
 
 
 class _Connection(Connection):
@@ -91,8 +107,27 @@ class _Connection(Connection):
     def _step(self, given: m.Input, now: Tai) -> None:
         binding = self._binding
         assert isinstance(binding, _Twisted)
-        binding.note_phase(self.machine.phase)
+        binding.note(self.machine.phase, self.machine.agreement)
         super()._step(given, now)
+
+
+@dataclass(slots=True)
+class _Leaving:
+    """Ends an exchange that stays when nothing happened for a while after its last fixed point."""
+
+    seconds: int
+    leave: Callable[[m.CloseRequested], None] = lambda _order: None
+    _timer: asyncio.TimerHandle | None = None
+
+    def hear(self, event: m.Event) -> None:
+        if isinstance(event, m.FixedPoint):
+            self.cancel()
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self.seconds, self.leave, m.CloseRequested())
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 @dataclass(slots=True)
@@ -113,21 +148,30 @@ class Attacker:
         """Meet over a stream, and misbehave in this way; None is an honest contact."""
         tapped = Tapped(stream)
         twist = _Twist(kind)
+        offers = {} if kind is None else dict(kind.offers)
         limits = replace(
             DEFAULT_LIMITS, phase_timeout=self.patience, max_delta_advertisements=0,
-            max_sketch_cells=0,
+            max_sketch_cells=0, **offers,
         )  # fmt: skip
+        stays = kind is not None and kind.times > 1
         endpoint = Endpoint(
             accepting=self.index == 0, nonce=new_nonce(), addresses=(dialled,),
             transport=stream.address, encrypted=stream.encrypted, channel=stream.channel,
         )  # fmt: skip
         binding = _Twisted(endpoint, twist)
         store = self._store()
-        side = binding.side(self.module, Side(index=self.index, module=self.module, limits=limits))
+        base = Side(index=self.index, module=self.module, limits=limits, open=stays)
+        side = binding.side(self.module, base)
         connection = _Connection(
             side, lambda made: StoreAnswers.of(store, made, SHOWN, limits), binding=binding
         )
-        ended = await Exchange(tapped, connection, limits=limits).run()
+        leaving = _Leaving(self.patience)
+        exchange = Exchange(tapped, connection, limits=limits, listen=leaving.hear)
+        leaving.leave = exchange.give
+        try:
+            ended = await exchange.run()
+        finally:
+            leaving.cancel()
         return _judged(kind, twist, tapped, ended)
 
     def _store(self) -> MemoryStore:

@@ -38,6 +38,16 @@ class Kind:
     change: Change
     needs: str = ""
     """What has to be so that the exchange gets there."""
+    times: int = 1
+    """How often it is done, at each place that it is for; more than once, the side stays."""
+    offers: tuple[tuple[str, int], ...] = ()
+    """Limits that this side offers for the purpose."""
+
+
+START: Final = b"{START}"
+"""In what is said, the agreed start of the exchange."""
+LATER: Final = b"{LATER}"
+"""The same for the tick after it."""
 
 
 def _kinds() -> Iterable[Kind]:
@@ -446,6 +456,13 @@ def _kinds() -> Iterable[Kind]:
         end,
         before(_plan()),
     )
+    yield Kind(
+        "a tick that goes back",
+        ("interlace.tick",),
+        Phase.ADVERTISE,
+        end,
+        before(b"TickReady('" + LATER + b"')\nTickReady('" + START + b"')\n"),
+    )
     # Ask and answer.
     yield Kind(
         "a question about no partition",
@@ -555,6 +572,53 @@ def _kinds() -> Iterable[Kind]:
         record,
         swap("🖧: S.", "🖧: P."),
         needs=wanted,
+    )
+    # Floods.
+    yield Kind(
+        "a hello of more than a megabyte",
+        ("limit.exceeded", "interlace.block-size"),
+        Phase.HELLO,
+        facts,
+        after(b"HelloLimit('x','1')\n" * 60_000),
+    )
+    yield Kind(
+        "comments without end",
+        ("interlace.block-size",),
+        Phase.ADVERTISE,
+        end,
+        before((b"#" + b" " * 16_000 + b"\n") * 4_400),
+    )
+    yield Kind(
+        "a block larger than was agreed",
+        ("interlace.block-size",),
+        Phase.ADVERTISE,
+        end,
+        before((b"TickReady('" + START + b"')\n") * 1_000),
+        offers=(("max_fact_block_size", 20_000),),
+    )
+    yield Kind(
+        "ends of phases without end",
+        ("interlace.phase", "interlace.listing", "interlace.summary", "limit.exceeded"),
+        Phase.ADVERTISE,
+        end,
+        before(b"\n" * 10_000),
+    )
+    yield Kind(
+        "loops without end",
+        ("limit.exceeded",),
+        Phase.REQUEST,
+        end,
+        before(b"TickReady('" + START + b"')\n"),
+        times=200,
+        offers=(("max_loop_iterations", 1_000_000),),
+    )
+    # Set-ups.
+    yield Kind(
+        "a set-up in the middle of a loop",
+        ("interlace.phase", "iltp.order"),
+        Phase.ASK,
+        end,
+        before(_module("SelectAdvertised(P,S) :- Advertised(P,S).\nSelectHave(P) :- Have(P).")),
     )
 
 

@@ -15,7 +15,7 @@ from lace.errors import LaceError
 from lace.interlace import messages as m
 from lace.interlace.advertise import advertise, gather
 from lace.interlace.machine import Side
-from lace.kit.cases import SHOWN, Case, hashes, store_of
+from lace.kit.cases import SHOWN, Case, Part, hashes, store_of
 from lace.record.facts import fields
 from lace.recordstore.memory import MemoryStore
 from lace.stream import items as i
@@ -104,42 +104,21 @@ class Player:
     async def meet(self, stream: ByteStream, dialled: str) -> list[Finding]:
         """Meet the other side over a stream; return what was found, right or not."""
         tapped = Tapped(stream)
-        connection = self._connection(tapped, dialled)
+        part = self.case.parts[self.index]
+        connection = connection_of(part, self.index, self.store, tapped, dialled, self.patience)
         exchange = Exchange(tapped, connection, limits=connection.side.limits)
         ended = await exchange.run()
         self.contacts += 1
         common = {"case": self.case.name, "contact": self.contacts}
         found = [common | finding for finding in self._judge(ended, connection, tapped)]
-        return [_tidy(finding) for finding in found]
-
-    def _connection(self, stream: ByteStream, dialled: str) -> Connection:
-        part = self.case.parts[self.index]
-        limits = replace(part.limits, phase_timeout=min(part.limits.phase_timeout, self.patience))
-        endpoint = Endpoint(
-            accepting=self.index == 0,
-            nonce=new_nonce(),
-            addresses=(dialled,),
-            transport=stream.address,
-            encrypted=stream.encrypted,
-            channel=stream.channel,
-            key=part.key,
-            packs=part.packs,
-        )
-        side = Side(index=self.index, module=part.module, coarse=part.coarse, limits=limits)
-        return Connection.over(
-            endpoint,
-            part.module,
-            lambda made: StoreAnswers.of(self.store, made, SHOWN, limits),
-            base=side,
-            limits=limits,
-        )
+        return [tidy(finding) for finding in found]
 
     # --- what is right and what is not ---
 
     def _judge(
         self, ended: m.Closed | m.Aborted, connection: Connection, tapped: Tapped
     ) -> Iterator[Finding]:
-        yield _end(ended, tapped)
+        yield ended_well(ended, tapped)
         other = self.case.parts[1 - self.index]
         verifier = other.key and str(other.key.verifier)
         proven = ended.result.peer
@@ -147,12 +126,11 @@ class Player:
         if connection.machine.agreement is None:
             return
         yield self._advertised(connection, tapped)
-        mine, has = self.case.stores[self.index], hashes(self.store)
-        yield {"check": "received", "ok": mine == has, "missing": mine - has, "extra": has - mine}
+        yield received(self.case.stores[self.index], hashes(self.store))
         if self.contacts > 1:
-            sent, received = set(ended.result.sent), set(ended.result.received)
-            again = sent | received
-            yield {"check": "nothing new", "ok": not again, "sent": sent, "received": received}
+            sent, came = set(ended.result.sent), set(ended.result.received)
+            ok = not (sent or came)
+            yield {"check": "nothing new", "ok": ok, "sent": sent, "received": came}
 
     def _advertised(self, connection: Connection, tapped: Tapped) -> Finding:
         """Hold what was advertised against the records that are behind it."""
@@ -178,7 +156,45 @@ class Player:
         return {"check": "advertised", "ok": ok, "other_words": wrong, "too_much": hidden}
 
 
-def _end(ended: m.Closed | m.Aborted, tapped: Tapped) -> Finding:
+def connection_of(
+    part: Part,
+    index: int,
+    store: MemoryStore,
+    stream: ByteStream,
+    dialled: str,
+    patience: int,
+    **options: Any,
+) -> Connection:
+    """Return one side of a case over a stream; options are those of its ``Side``."""
+    limits = replace(part.limits, phase_timeout=min(part.limits.phase_timeout, patience))
+    endpoint = Endpoint(
+        accepting=index == 0,
+        nonce=new_nonce(),
+        addresses=(dialled,),
+        transport=stream.address,
+        encrypted=stream.encrypted,
+        channel=stream.channel,
+        key=part.key,
+        packs=part.packs,
+    )
+    side = Side(index=index, module=part.module, coarse=part.coarse, limits=limits, **options)
+    return Connection.over(
+        endpoint,
+        part.module,
+        lambda made: StoreAnswers.of(store, made, SHOWN, limits),
+        base=side,
+        limits=limits,
+    )
+
+
+def received(expected: frozenset[str], found: frozenset[str]) -> Finding:
+    """Say whether a store has exactly what it has to have."""
+    missing, extra = expected - found, found - expected
+    return {"check": "received", "ok": not (missing or extra), "missing": missing, "extra": extra}
+
+
+def ended_well(ended: m.Closed | m.Aborted, tapped: Tapped) -> Finding:
+    """Say whether an exchange came to a fixed point and ended in order."""
     found: Finding = {"check": "end", "ok": isinstance(ended, m.Closed) and ended.code is None}
     if isinstance(ended, m.Aborted):
         found |= {"code": str(ended.code), "detail": ended.detail, "blame": str(ended.blame)}
@@ -193,7 +209,7 @@ def _compared(check: str, expected: object, found: object) -> Finding:
     return {"check": check, "ok": expected == found, "expected": expected, "found": found}
 
 
-def _tidy(finding: Finding) -> Finding:
+def tidy(finding: Finding) -> Finding:
     """Return a finding as it is printed: what is right says no more, and lists are short."""
     kept: Finding = {}
     for name, value in finding.items():
