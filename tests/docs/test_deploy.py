@@ -16,10 +16,10 @@ from pathlib import Path
 import click
 import pytest
 from command import lace
+from command_line import parse_command
 from pages import Block, blocks, free_port
 from servers import process
 
-from lace.cli.root import root
 from lace.serving.grants import ServerLimits
 from lace.serving.metrics import METRICS
 from lace.transport.address import Scheme, parse_address
@@ -137,21 +137,6 @@ def all_commands() -> list[tuple[str, list[str]]]:
 
 def unit_text() -> str:
     return UNIT.read_text(encoding="utf-8")
-
-
-def parse_command(words: list[str]) -> click.Context:
-    """Find the command that words mean and let it read its arguments, without running it."""
-    command: click.Command = root
-    context = click.Context(root, info_name="lace")
-    rest = list(words)
-    while isinstance(command, click.Group):
-        found = command.get_command(context, rest[0])
-        assert found is not None, f"lace has no command {rest[0]}"
-        command = found
-        name = rest.pop(0)
-        if isinstance(command, click.Group):
-            context = click.Context(command, info_name=name, parent=context)
-    return command.make_context(words[0], rest, parent=context)
 
 
 @pytest.mark.parametrize(("place", "words"), all_commands())

@@ -62,7 +62,7 @@ def stream_command(
     \b
     Example:
       lace lake stream notes.lake incoming/ --checkpoint notes.checkpoint
-      lace lake stream notes.lake tcp:example.com:4790 --select //notes-demo//notes//
+      lace lake stream notes.lake tcp:example.com:4790 --select //notes-demo//notes// \\
           --checkpoint notes.checkpoint
     """
     live = is_address(source)
