@@ -57,7 +57,8 @@ export interface InterlaceResult {
   readonly rejected: readonly string[];
   /** Whom the other side proved to be. */
   readonly peer: string | null;
-  readonly rounds: number;
+  /** How many turns of offer, request and transfer it took. */
+  readonly loops: number;
 }
 
 export type InterlaceEvent =

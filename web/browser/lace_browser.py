@@ -341,7 +341,7 @@ def _result(result: m.InterlaceResult) -> dict[str, Any]:
         "sent": list(result.sent),
         "rejected": list(result.rejected),
         "peer": result.peer,
-        "rounds": result.loops,
+        "loops": result.loops,
     }
 
 

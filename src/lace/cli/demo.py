@@ -185,7 +185,7 @@ class _Demo:
         else:
             came = f"{result['received']:,} records ({result['bytes_received']:,} bytes)"
             went = f"{result['sent']} ({result['bytes_sent']:,} bytes)"
-            _say(f"received {came}, sent {went}, in {result['rounds']} rounds")
+            _say(f"received {came}, sent {went}, in {result['loops']} loops")
         return result
 
     def _explain(self, note: Record, mine: str, stray: Record) -> None:

@@ -122,13 +122,13 @@ def numbers(result: m.InterlaceResult) -> dict[str, Any]:
     return {
         "bytes_received": result.bytes_received,
         "bytes_sent": result.bytes_sent,
+        "loops": result.loops,
         "not_available": len(result.not_available),
         "offered": result.offered,
         "peer": result.peer,
         "plan": result.plan,
         "received": len(result.received),
         "rejected": len(result.rejected),
-        "rounds": result.loops,
         "sent": len(result.sent),
     }
 
@@ -144,5 +144,5 @@ def summary(result: m.InterlaceResult) -> str:
     if result.not_available:
         parts.append(f"{len(result.not_available):,} no longer available")
     peer = f" with {named(result.peer)}" if result.peer else ""
-    rounds = "1 round" if result.loops == 1 else f"{result.loops} rounds"
-    return f"{', '.join(parts)}{peer}, in {rounds}"
+    loops = "1 loop" if result.loops == 1 else f"{result.loops} loops"
+    return f"{', '.join(parts)}{peer}, in {loops}"
