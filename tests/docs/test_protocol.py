@@ -17,6 +17,7 @@ from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.record import grammar
+from lace.serving.grants import ServerLimits
 from lace.stream import items, packing
 from lace.transport import address
 from lace.vocabulary import VOCABULARY
@@ -92,6 +93,7 @@ def test_numbers_are_those_of_the_code() -> None:
         ("streams.md", f"more than {defaults.peer_lacegram_bytes:,} bytes are refused"),
         ("tables.md", f"of a resource | 0 to {defaults.peer_lacegram_bytes:,} |"),
         ("streams.md", f"1 to {limits.FIXED.packed_bytes:,}"),
+        ("streams.md", f"for {ServerLimits().idle_seconds:,} seconds (`idle_seconds`)"),
         ("streams.md", f"at most {address._LONGEST_UNIX_PATH} bytes"),
         ("streams.md", f"is {address._PORTS[address.Scheme.TCP]} where"),
         ("streams.md", f"up to\n{limits.FIXED.websocket_message_bytes >> 20} MiB"),
