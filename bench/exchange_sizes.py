@@ -14,18 +14,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import resource
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Final
 
 from lace.crypto.keys import SigningKey
 from lace.driving.client import Client
@@ -40,6 +37,7 @@ from lace.selectors import selector
 from lace.serving.grants import symmetric_policy
 from lace.serving.server import Server
 from lace.transport.address import parse_address
+from told import Json, answer, hear, peak_mib, process, tell
 
 _SIZES: Final = (20_000, 100_000)
 _DIFFERENCES: Final = 1000
@@ -47,11 +45,8 @@ _LITTLE: Final = 10
 _MODULE: Final = selector("//g//notes//")
 _BATCH: Final = 5000
 _DATA: Final = b"x" * 200
-_MIB: Final = 1 << 20
 
 _RUNS: Final = ("everything", "nothing new", "10 new each")
-
-Json = dict[str, Any]
 
 
 def main() -> None:
@@ -82,15 +77,15 @@ def _measure(folder: Path, size: int, differences: int) -> str:
     made = time.process_time() - begin
     copy = _copy_seconds(folder, one, other)
     alone = _alone_seconds(folder, one, other)
-    with _process("serve", one) as (ask, hear):
-        address = json.loads(hear.readline())["address"]
-        with _process("sync", other, "--address", address) as (say, answer):
+    with process(__file__, "serve", "--store", str(one)) as server:
+        where = ("--store", str(other), "--address", hear(server)["address"])
+        with process(__file__, "sync", *where) as client:
             runs = []
             for more in (0, 0, _LITTLE):
                 expected |= _add(one, other, size + 2 * differences, more)
-                before = _tell(ask, hear)
-                client = _tell(say, answer)
-                runs.append((_since(_tell(ask, hear), before), client))
+                before = tell(server, "usage")
+                met = tell(client, "sync")
+                runs.append((_since(tell(server, "usage"), before), met))
     for path in (one, other):
         if _hashes(path) != expected:
             raise RuntimeError(f"{path.name} does not have everything")
@@ -224,36 +219,8 @@ def _copies(folder: Path, *paths: Path) -> Iterator[list[Path]]:
 # --- both sides, each in a process of its own ---
 
 
-@contextmanager
-def _process(part: str, store: Path, *more: str) -> Iterator[tuple[IO[str], IO[str]]]:
-    command = [sys.executable, __file__, "--part", part, "--store", str(store), *more]
-    with subprocess.Popen(  # noqa: S603 (ours)
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            yield process.stdin, process.stdout
-        finally:
-            process.stdin.close()  # and it ends
-
-
-def _tell(ask: IO[str], hear: IO[str]) -> Json:
-    ask.write("go\n")
-    ask.flush()
-    answer: Json = json.loads(hear.readline())
-    return answer
-
-
 def _since(after: Json, before: Json) -> Json:
     return after | {"cpu": after["cpu"] - before["cpu"], "rest": before["peak"]}
-
-
-async def _answer(what: Callable[[], Any]) -> None:
-    """Answer each line of the standard input with one line of JSON."""
-    loop = asyncio.get_running_loop()
-    while await loop.run_in_executor(None, sys.stdin.readline):
-        print(json.dumps(await what()), flush=True)
 
 
 async def _serve(path: Path) -> None:
@@ -266,9 +233,9 @@ async def _serve(path: Path) -> None:
         async def usage() -> Json:
             while server.metrics.gauges["lace_connections"]():  # noqa: ASYNC110 (it soon ends)
                 await asyncio.sleep(0.05)
-            return {"cpu": time.process_time(), "peak": _peak_mib()}
+            return {"cpu": time.process_time(), "peak": peak_mib()}
 
-        await _answer(usage)
+        await answer({"usage": usage})
         await server.shut_down()
 
 
@@ -283,7 +250,7 @@ async def _sync(path: Path, address: str) -> None:
         )
 
         async def sync() -> Json:
-            rest, cpu, clock = _peak_mib(), time.process_time(), time.perf_counter()
+            rest, cpu, clock = peak_mib(), time.process_time(), time.perf_counter()
             exchange = await client.dial(parse_address(address))
             ended = await exchange.run()
             if not isinstance(ended, m.Closed) or ended.ending is not m.Ending.FIXED_POINT:
@@ -291,7 +258,7 @@ async def _sync(path: Path, address: str) -> None:
             return {
                 "cpu": time.process_time() - cpu,
                 "seconds": time.perf_counter() - clock,
-                "peak": _peak_mib(),
+                "peak": peak_mib(),
                 "rest": rest,
                 "in": exchange.traffic.bytes_in,
                 "out": exchange.traffic.bytes_out,
@@ -299,17 +266,7 @@ async def _sync(path: Path, address: str) -> None:
                 "received": len(ended.result.received),
             }
 
-        await _answer(sync)
-
-
-def _peak_mib() -> float:
-    """Return the most memory that this process has had so far, as far as the system tells."""
-    status = Path("/proc/self/status")
-    if status.exists():  # that of the process alone; the other also counts what it was made from
-        for line in status.read_text("utf-8").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _MIB
+        await answer({"sync": sync})
 
 
 if __name__ == "__main__":

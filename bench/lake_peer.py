@@ -16,16 +16,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from lace.crypto.keys import SigningKey
 from lace.driving.client import Client
@@ -37,6 +33,7 @@ from lace.recordstore.base import StoreRecordId
 from lace.recordstore.sqlite import SqliteStore
 from lace.selectors import selector
 from lace.transport.address import parse_address
+from told import Json, Side, answer, cpu_seconds, hear, java, peak_mib, process, tell
 
 _SIZE: Final = 200_000
 _DIFFERENCES: Final = 1000
@@ -46,8 +43,6 @@ _EXPOSURE: Final = Exposure(default="selected")
 _BATCH: Final = 5000
 _DATA: Final = b"x" * 200
 _EVERYTHING: Final = 1 << 40
-
-Json = dict[str, Any]
 
 
 def main() -> None:
@@ -80,12 +75,13 @@ def _measure(folder: Path, options: argparse.Namespace) -> None:
     start = max(size, int(time.time()) * 100_000)
     expected = size + 2 * differences + 2 * _LITTLE
     expected += _count(folder / "lace.db") - size
-    with _process("lake", folder, "--memory", options.memory) as lake:
-        address = _hear(lake)["address"]
-        with _process("lace", folder, "--address", address) as lace:
-            _tell(lake, "add", start, 0)  # Spark has started
+    place = ("--folder", str(folder))
+    with process(__file__, "lake", *place, "--memory", options.memory) as lake:
+        address = hear(lake)["address"]
+        with process(__file__, "lace", *place, "--address", address) as lace:
+            tell(lake, "add", start, 0)  # Spark has started
             _add(folder / "lace.db", start, differences)
-            added = _tell(lake, "add", start + differences, differences)
+            added = tell(lake, "add", start + differences, differences)
             print(f"  ingest of {differences:,} records: {added['seconds']:.1f} s")
             if options.cut:
                 _report("broken off", lake, lace, options.cut)
@@ -93,18 +89,18 @@ def _measure(folder: Path, options: argparse.Namespace) -> None:
             _report("nothing new", lake, lace)
             start += 2 * differences
             _add(folder / "lace.db", start, _LITTLE)
-            _tell(lake, "add", start + _LITTLE, _LITTLE)
+            tell(lake, "add", start + _LITTLE, _LITTLE)
             _report(f"{_LITTLE} new each", lake, lace)
-            ends = _tell(lake, "hashes")["hashes"], _tell(lace, "hashes")["hashes"]
+            ends = tell(lake, "hashes")["hashes"], tell(lace, "hashes")["hashes"]
     if ends[0] != ends[1] or ends[0][0] != expected:
         sys.exit(f"the lake and the lace differ, or are not whole: {ends}, expected {expected}")
     print(f"  both have the same {expected:,} records")
 
 
-def _report(name: str, lake: _Process, lace: _Process, cut: int = 0) -> None:
-    before = _tell(lake, "usage")
-    met = _tell(lace, "sync", cut)
-    after = _tell(lake, "usage")
+def _report(name: str, lake: Side, lace: Side, cut: int = 0) -> None:
+    before = tell(lake, "usage")
+    met = tell(lace, "sync", cut)
+    after = tell(lake, "usage")
     cpu, java = (after[name] - before[name] for name in ("cpu", "java_cpu"))
     print(
         f"  {name:12} {met['seconds']:6.1f} s by the clock; CPU s:"
@@ -159,44 +155,6 @@ def _records(start: int, count: int) -> list[Record]:
 
 # --- both sides, each in a process of its own ---
 
-_Process = tuple[IO[str], IO[str]]
-
-
-@contextmanager
-def _process(part: str, folder: Path, *more: str) -> Iterator[_Process]:
-    command = [sys.executable, __file__, "--part", part, "--folder", str(folder), *more]
-    with subprocess.Popen(  # noqa: S603 (ours)
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            yield process.stdin, process.stdout
-        finally:
-            process.stdin.close()  # and it ends
-
-
-def _tell(process: _Process, *words: object) -> Json:
-    process[0].write(" ".join(map(str, words)) + "\n")
-    process[0].flush()
-    return _hear(process)
-
-
-def _hear(process: _Process) -> Json:
-    line = process[1].readline()
-    if not line:
-        sys.exit("a side ended; what it said stands above")
-    answer: Json = json.loads(line)
-    return answer
-
-
-async def _answer(ways: dict[str, Callable[..., Awaitable[Json]]]) -> None:
-    """Answer each line of the standard input with one line of JSON."""
-    loop = asyncio.get_running_loop()
-    while line := await loop.run_in_executor(None, sys.stdin.readline):
-        name, *numbers = line.split()
-        print(json.dumps(await ways[name](*map(int, numbers))), flush=True)
-
 
 async def _serve(folder: Path, memory: str) -> None:
     # Spark is loaded by the lake's process alone: it would count as the lace's memory.
@@ -230,12 +188,12 @@ async def _serve(folder: Path, memory: str) -> None:
         async def usage() -> Json:
             while host.metrics.gauges["lace_connections"]():  # noqa: ASYNC110 (it soon ends)
                 await asyncio.sleep(0.05)
-            java = _java()
+            of = java()
             return {
                 "cpu": time.process_time(),
-                "peak": _peak_mib("self"),
-                "java_cpu": _cpu(java),
-                "java_peak": _peak_mib(java),
+                "peak": peak_mib(),
+                "java_cpu": cpu_seconds(of),
+                "java_peak": peak_mib(of),
             }
 
         async def hashes() -> Json:
@@ -244,7 +202,7 @@ async def _serve(folder: Path, memory: str) -> None:
 
         async with host.at(parse_address("tcp:127.0.0.1:0")) as address:
             print(json.dumps({"address": address}), flush=True)
-            await _answer({"add": add, "usage": usage, "hashes": hashes})
+            await answer({"add": add, "usage": usage, "hashes": hashes})
     spark.stop()
 
 
@@ -274,7 +232,7 @@ async def _sync(folder: Path, address: str) -> None:
             return {
                 "cpu": time.process_time() - cpu,
                 "seconds": time.perf_counter() - clock,
-                "peak": _peak_mib("self"),
+                "peak": peak_mib(),
                 "in": exchange.traffic.bytes_in,
                 "out": exchange.traffic.bytes_out,
                 "loops": ended.result.loops,
@@ -285,39 +243,13 @@ async def _sync(folder: Path, address: str) -> None:
             found = store.read(StoreRecordId(0), _EVERYTHING)
             return {"hashes": _sum_up([stored.hash for stored in found])}
 
-        await _answer({"sync": sync, "hashes": hashes})
+        await answer({"sync": sync, "hashes": hashes})
 
 
 def _sum_up(hashes: list[Any]) -> list[int]:
     """Return how many there are, and a number that hardly any other set has."""
     total = sum(int.from_bytes(hash[2:18].encode(), "big") for hash in hashes)
     return [len(hashes), total % (1 << 128)]
-
-
-def _java() -> str:
-    """Return the process of Java that this one started."""
-    for status in Path("/proc").glob("[0-9]*/status"):
-        try:
-            command = (status.parent / "cmdline").read_bytes()
-            if f"PPid:\t{os.getpid()}\n" in status.read_text() and b"java" in command:
-                return status.parent.name
-        except OSError:
-            continue
-    raise RuntimeError("there is no Java")
-
-
-def _cpu(process: str) -> float:
-    """Return the CPU seconds of a process and of what it has started and waited for."""
-    fields = Path("/proc", process, "stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-
-
-def _peak_mib(process: str) -> float:
-    """Return the most memory that a process has had so far."""
-    status = Path("/proc", process, "status").read_text("utf-8")
-    return next(
-        int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM:")
-    )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -26,18 +27,20 @@ from lace.clock import unix_ms
 from lace.errors import Code, LakeError
 from lace.lake import bundle as bundle_module
 from lace.lake import ingest as ingest_module
-from lace.lake import writing
-from lace.lake.bundle import INDEX_SUFFIX, Segment, Survey, joined, survey, write_index
+from lace.lake import known, prints, writing
+from lace.lake.bundle import INDEX_SUFFIX, Survey, joined, survey, write_index
 from lace.lake.delta import DataFile, DeltaLog
 from lace.lake.forget import forget
-from lace.lake.ingest import IngestResult, ingest, run_step, survey_all
+from lace.lake.ingest import IngestResult, digest_all, ingest, run_step
 from lace.lake.maintain import maintain
+from lace.lake.noted import Notes, digests_of
+from lace.lake.parts import Input, Part, write_parts
 from lace.lake.peer import LakeStore
 from lace.lake.rows import QUARANTINE_SCHEMA, RECORD_COLUMNS, RECORDS_SCHEMA, as_records
 from lace.lake.source import read_segment, segment_batches
 from lace.lake.stream import LakeStream
 from lace.lake.tables import Lake
-from lace.lake.writing import Draft, Written, as_batches, store_found, write_segments
+from lace.lake.writing import Draft, Written, as_batches, store_found
 from lace.record.build import build_blob, build_plex
 from lace.record.facts import facts
 from lace.record.model import Record, Seal
@@ -208,13 +211,13 @@ def test_a_folder_that_grows_is_read_as_far_as_it_is_new(
         with pytest.raises(Crash):
             ingest(lake, [str(bundles)])
     seen: list[str] = []
-    write = write_segments
+    write = write_parts
 
-    def counted(session: SparkSession, parts: list[Segment], folder: str, name: str) -> Any:
+    def counted(session: SparkSession, parts: list[Part], *given: Any) -> Any:
         seen.extend(Path(part.bundle).name for part in parts)
-        return write(session, parts, folder, name)
+        return write(session, parts, *given)
 
-    monkeypatch.setattr(ingest_module, "write_segments", counted)
+    monkeypatch.setattr(ingest_module, "write_parts", counted)
     ingest(lake, [str(bundles / "a.records")])
     assert seen == ["a.records"]
     ingest(lake, [str(bundles)])
@@ -272,16 +275,19 @@ def after(function: Callable[..., Any], nth: int) -> Callable[..., Any]:
 
 
 POINTS = [
-    (ingest_module, "_note_inputs", after, 0),
-    (ingest_module, "write_segments", after, 0),
+    (Notes, "begin", after, 0),
+    (ingest_module, "write_parts", after, 0),
+    (Notes, "step", after, 0),
     (ingest_module, "finish", after, 0),
     (DeltaLog, "commit", before, 0),  # of the quarantine
     (DeltaLog, "commit", after, 0),
-    (ingest_module, "_without_known", after, 0),
+    (ingest_module, "without_known", after, 0),
     (DeltaLog, "commit", before, 1),  # of the records
     (DeltaLog, "commit", after, 1),
     (Draft, "publish", after, 1),
     (ingest_module, "remove", after, 0),
+    (Notes, "end", before, 0),
+    (Notes, "_write", after, 2),
 ]
 
 
@@ -334,7 +340,6 @@ SETTINGS = {TEST_SETTINGS!r}
 import sys
 from lace.lake.session import SparkOptions, open_session
 from lace.lake.tables import Lake
-from lace.lake.writing import Draft, write_segments
 from lace.lake.ingest import ingest
 spark = open_session(SparkOptions(master="local[2]", memory="1g", quick_start=True, settings=SETTINGS))
 lake = Lake.open(spark, sys.argv[1], create=True)
@@ -370,11 +375,9 @@ def test_an_ingest_that_is_killed_again_and_again_ends_like_an_undisturbed_one(
 ELSEWHERE = f"""
 SETTINGS = {TEST_SETTINGS!r}
 import os, sys
-from lace.lake import bundle, ingest
+from lace.lake import ingest
 from lace.lake.session import SparkOptions, open_session
 from lace.lake.tables import Lake
-from lace.lake.writing import Draft, write_segments
-bundle.CUT_BYTES = 1000
 run_step, steps = ingest.run_step, []
 def dying(*given):
     steps.append(run_step(*given))
@@ -383,42 +386,42 @@ def dying(*given):
     return steps[-1]
 ingest.run_step = dying
 spark = open_session(SparkOptions(master="local[4]", memory="1g", quick_start=True, settings=SETTINGS))
-ingest.ingest(Lake.open(spark, sys.argv[1], create=True), [sys.argv[2]], step_bytes=45_000)
+ingest.ingest(Lake.open(spark, sys.argv[1], create=True), [sys.argv[2]], step_bytes=45_000, cut_bytes=1000)
 """
 
 
 @pytest.mark.long
 def test_an_ingest_can_be_completed_with_another_number_of_cores(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     """Cores decide how a step is shared out, never what is in it."""
     bundle = write_bundle(tmp_path / "a.records", RECORDS)
-    write_index(survey(str(bundle), cut_bytes=3_000))
     command = [sys.executable, "-c", ELSEWHERE, str(tmp_path / "lake"), str(bundle)]
     assert subprocess.run(command, check=False).returncode == 9
     lake = Lake.open(spark, str(tmp_path / "lake"))
     assert 0 < len(hashes(lake)) < len(RECORDS)
-    monkeypatch.setattr(bundle_module, "CUT_BYTES", 1000)
-    done = ingest(lake, [str(bundle)], step_bytes=45_000)
+    done = ingest(lake, [str(bundle)], step_bytes=45_000, cut_bytes=1000)
     assert done.skipped_steps == 1
     assert hashes(lake) == sorted(record.hash for record in RECORDS)
 
 
-def test_an_ingest_can_be_completed_where_an_index_came_or_went(
+def test_an_ingest_can_be_completed_in_other_steps_and_without_its_notes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Other cuts make other steps: numbers of committed ones then say nothing."""
+    """Other steps make another ingest: numbers of committed ones then say nothing."""
     bundle = write_bundle(tmp_path / "a.records", RECORDS)
-    write_index(survey(str(bundle), cut_bytes=3_000))
     lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DeltaLog, "commit", before(DeltaLog.commit, 1))
-        with pytest.raises(Crash):
-            ingest(lake, [str(bundle)], step_bytes=50_000)
-    Path(f"{bundle}{INDEX_SUFFIX}").unlink()
-    write_index(survey(str(bundle), cut_bytes=45_000))
-    ingest(lake, [str(bundle)], step_bytes=50_000)
+    for step_bytes in (50_000, 70_000):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(DeltaLog, "commit", before(DeltaLog.commit, 1))
+            with pytest.raises(Crash):
+                ingest(lake, [str(bundle)], step_bytes=step_bytes, cut_bytes=1000)
+    for note in (tmp_path / "lake/ingests").iterdir():
+        note.unlink()
+    done = ingest(lake, [str(bundle)], step_bytes=70_000, cut_bytes=1000)
+    assert done.skipped_steps == 1
     assert hashes(lake) == sorted(record.hash for record in RECORDS)
+    assert ingest(lake, [str(bundle)], step_bytes=70_000, cut_bytes=1000).steps == 0
 
 
 def test_writers_at_the_same_time_do_not_double_anything(
@@ -649,8 +652,7 @@ def test_tables_lie_where_others_find_them(spark: SparkSession, tmp_path: Path) 
     made = 0
     for number in range(100):
         bundle = write_bundle(tmp_path / f"{number}.records", RECORDS[3 * number : 3 * number + 3])
-        found = survey(str(bundle))
-        if "~" in ingest_module.ingest_id([found], [found.segments()]):  # what stores escape
+        if "~" in ingest_module.ingest_id([Input.of(str(bundle))], []):  # what stores escape
             ingest(lake, [str(bundle)])
             made += 1
             if made == 3:
@@ -731,14 +733,16 @@ def test_an_index_that_lies_is_found_out(
     bundle.write_bytes(inner + RECORDS[0].raw)
     within = inner.index(RECORDS[20].raw)
     honest = survey(str(bundle))
+    monkeypatch.setattr(bundle_module, "SEGMENT_BYTES", 1)
     for cuts in ((within,), (within, len(inner)), (len(inner) + 1,)):
         write_index(type(honest)(honest.bundle, honest.size, honest.digest, cuts))
-        lake = Lake.open(spark, str(tmp_path / f"lake{cuts[0]}{len(cuts)}"), create=True)
-        monkeypatch.setattr(ingest_module, "segment_bytes", lambda _total, _cores: 1)
+        parts = bundle_module.cut(str(bundle), most=1)
         with pytest.raises(LakeError) as caught:
-            ingest(lake, [str(bundle)])
+            [row for part in parts for batch in read_segment(part) for row in batch.to_pylist()]
         assert caught.value.code is Code.LAKE_INDEX
-        assert lake.snapshot().records.count() == 0
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    assert ingest(lake, [str(bundle)], cut_bytes=50).records == 2  # which asks no index
+    assert len(lake.snapshot().hashes()) == 2
     for text in ("{", "[]", '{"format":1}', '{"format":1,"size":1,"digest":"","cuts":[]}'):
         Path(f"{bundle}{INDEX_SUFFIX}").write_text(text)
         with pytest.raises(LakeError) as caught:
@@ -829,13 +833,23 @@ def test_a_record_that_kills_its_worker_is_put_aside_and_the_rest_comes_in(
     assert bytes(put_aside.raw) == fatal.raw
 
 
-def test_a_few_records_are_compared_without_spark_and_to_the_same_end(
+THRESHOLDS = {
+    "here": {},
+    "joins": {"FEW": 0},
+    "all": {"SCANNED": 0, "PART_ROWS": 1, "FEW": 0, "_HERE_BYTES": 0},
+}
+
+
+def test_what_is_known_is_found_to_the_same_end_in_every_way(
     spark: SparkSession, tmp_path: Path, bundles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By prints and hashes here, by joins, by the workers, in parts; each with rows to drop."""
     more = str(write_bundle(bundles / "c.records", RECORDS[240:260] * 2))
     found = []
-    for name, few in (("spark", 0), ("here", ingest_module.FEW)):
-        monkeypatch.setattr(ingest_module, "FEW", few)
+    for name, thresholds in THRESHOLDS.items():
+        for threshold in ("FEW", "SCANNED", "PART_ROWS", "_HERE_BYTES"):
+            usual = {"FEW": 20_000, "SCANNED": 10**7, "PART_ROWS": 10**6, "_HERE_BYTES": 10**8}
+            monkeypatch.setattr(known, threshold, thresholds.get(threshold, usual[threshold]))
         lake = Lake.open(spark, str(tmp_path / name), create=True)
         ingest(lake, [str(bundles / "a.records")])
         forget(lake, [RECORDS[0].hash, RECORDS[250].hash])
@@ -845,7 +859,94 @@ def test_a_few_records_are_compared_without_spark_and_to_the_same_end(
         again = ingest(lake, [str(write_bundle(tmp_path / f"{name}.records", RECORDS[:9]))])
         assert (again.records, again.duplicates, again.forgotten) == (0, 8, 1)
         found.append(contents(lake))
-    assert found[0] == found[1]
+    assert all(one == found[0] for one in found)
+
+
+def test_equal_prints_lose_no_record(
+    spark: SparkSession, tmp_path: Path, bundles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where all prints are equal, all is doubtful, and the hashes decide."""
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    read = prints.read
+
+    def alike(root: str, uri: str) -> pa.Array:
+        return pa.array([7] * len(read(root, uri)), pa.int64())
+
+    monkeypatch.setattr(prints, "read", alike)
+    monkeypatch.setattr(prints, "prints_of", lambda some: pa.array([7] * len(some), pa.int64()))
+    ingest(lake, [str(bundles / "a.records")])
+    done = ingest(lake, [str(bundles / "b.records")])
+    assert (done.records, done.duplicates) == (len(RECORDS) - 200, 50)
+    assert hashes(lake) == sorted(record.hash for record in RECORDS)
+
+
+def test_a_bundle_is_known_by_its_time_or_else_by_its_bytes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = write_bundle(tmp_path / "a.records", RECORDS[:100])
+    os.utime(bundle, (1_700_000_000, 1_700_000_000))
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    ingest(lake, [str(bundle)], cut_bytes=5_000)
+    digested: list[str] = []
+    real = digests_of
+
+    def counted(name: str, block: int) -> tuple[str, str]:
+        digested.append(name)
+        return real(name, block)
+
+    monkeypatch.setattr(ingest_module, "digests_of", counted)
+    assert ingest(lake, [str(bundle)], cut_bytes=5_000).steps == 0
+    assert digested == []  # an old time leaves no doubt
+    os.utime(bundle, (1_700_000_001, 1_700_000_001))
+    assert ingest(lake, [str(bundle)], cut_bytes=5_000).steps == 0
+    assert digested == [str(bundle)]
+    raw = bundle.read_bytes()
+    bundle.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))  # the same size, other bytes
+    done = ingest(lake, [str(bundle)], cut_bytes=5_000)
+    assert (done.steps, done.duplicates, done.quarantined) == (1, 99, 1)
+
+
+def test_an_ingest_of_an_older_engine_is_known_again(spark: SparkSession, tmp_path: Path) -> None:
+    bundle = write_bundle(tmp_path / "a.records", RECORDS[:10])
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    done = ingest(lake, [str(bundle)])
+    (note,) = (tmp_path / "lake/ingests").iterdir()
+    inputs = [[str(bundle), bundle.stat().st_size, survey_digest(bundle.read_bytes())]]
+    note.write_text(json.dumps({"ingest": done.ingest, "steps": 1, "inputs": inputs}))
+    assert ingest(lake, [str(bundle)]).steps == 0
+
+
+def test_a_bundle_that_changes_meanwhile_ends_the_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = write_bundle(tmp_path / "a.records", RECORDS[:100])
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    write = write_parts
+
+    def changing(*given: Any) -> Any:
+        staged = write(*given)
+        write_bundle(bundle, RECORDS[:101])
+        return staged
+
+    monkeypatch.setattr(ingest_module, "write_parts", changing)
+    with pytest.raises(LakeError) as caught:
+        ingest(lake, [str(bundle)])
+    assert caught.value.code is Code.LAKE_CHANGED
+    assert hashes(lake) == []
+    monkeypatch.setattr(ingest_module, "write_parts", write)
+    assert ingest(lake, [str(bundle)]).records == 101
+
+
+def test_workers_that_begin_wrongly_are_set_right(spark: SparkSession, tmp_path: Path) -> None:
+    """Parts of a few hundred bytes, with records in the data of others."""
+    raws = [record.raw for record in RECORDS[:40]]
+    quoting = forge.blob(b"".join(record.raw for record in RECORDS[50:80]))
+    bundle = tmp_path / "a.records"
+    bundle.write_bytes(b"".join([*raws[:20], quoting, b"?", *raws[20:]]))
+    lake = Lake.open(spark, str(tmp_path / "lake"), create=True)
+    done = ingest(lake, [str(bundle)], cut_bytes=1_000)
+    assert (done.records, done.quarantined) == (41, 1)
+    assert RECORDS[60].hash not in hashes(lake)
 
 
 def test_tasks_that_run_twice_write_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -895,7 +996,7 @@ def test_a_session_that_runs_elsewhere_is_enough(
     assert lake.snapshot().records.count() == len(RECORDS)
     (tmp_path / "gone.records").symlink_to(tmp_path / "nothing")
     with pytest.raises(LakeError) as caught:
-        survey_all(lake.spark, [*map(str, bundles.iterdir()), str(tmp_path / "gone.records")])
+        digest_all(lake.spark, [*map(str, bundles.iterdir()), str(tmp_path / "gone.records")])
     assert caught.value.code is Code.LAKE_INPUT
     with pytest.raises(LakeError) as caught:
         LakeStream(lake, str(bundles), str(tmp_path / "c")).start()

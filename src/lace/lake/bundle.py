@@ -26,7 +26,7 @@ from pyarrow import fs
 
 from lace.b64a import encode
 from lace.errors import Code, LakeError
-from lace.lake.places import CHUNK, file_size, filesystem, read_range
+from lace.lake.places import CHUNK, Bytes, file_size, filesystem, read_range
 from lace.lake.salvage import boundaries
 from lace.limits import DEFAULT_LIMITS, LAKE, MIB, Limits
 from lace.record.split import Frame, RecordSplitter
@@ -215,9 +215,10 @@ def survey(bundle: str, limits: Limits = DEFAULT_LIMITS, cut_bytes: int = CUT_BY
                         cuts.append(last)
     splitter.close()
     if splitter.broken is not None and size - last > cut_bytes:
-        for place in boundaries(bundle, last, limits):  # behind the damage
-            if place - cuts[-1] >= cut_bytes:
-                cuts.append(place)
+        with Bytes(bundle) as file:
+            for place in boundaries(file, last, limits):  # behind the damage
+                if place - cuts[-1] >= cut_bytes:
+                    cuts.append(place)
     digest = encode(hasher.digest())
     if indexed is not None:
         if indexed.digest != digest:

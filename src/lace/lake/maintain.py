@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace.clock import unix_ms
 from lace.errors import Code, LakeError
-from lace.lake import keeping
+from lace.lake import keeping, prints
 from lace.lake.delta import DATA, Conflict, DataFile, DeltaLog
 from lace.lake.jobs import carried, job
 from lace.lake.places import filesystem
@@ -87,6 +87,7 @@ def maintain(
         report(f"{log.name}: removing what no version needs")
         done += _vacuum(lake, log, now, retain_hours, dry_run)
         done += _checkpoint(log, dry_run)
+    done += _tidy_prints(lake, now, min(retain_hours, _GRACE_HOURS), dry_run)
     return done
 
 
@@ -241,6 +242,17 @@ def _tidy_exchanges(lake: Lake, now: int, hours: int, dry_run: bool) -> list[Cho
         return []
     size = sum(size for _, size in gone)
     return [Chore(what="tidy", table="exchanges", files=count, bytes=size)]
+
+
+def _tidy_prints(lake: Lake, now: int, hours: int, dry_run: bool) -> list[Chore]:
+    """Remove the prints of files that were removed."""
+    system, root = filesystem(lake.root)
+    there: set[str] = set()
+    for folder in (lake.records_log.name, lake.forgotten_log.name, FOLDER):
+        selector = fs.FileSelector(f"{root}/{folder}", recursive=True, allow_not_found=True)
+        there |= {info.base_name for info in system.get_file_info(selector)}
+    count, size = prints.tidy(lake.root, there, now - hours * _HOUR, dry_run=dry_run)
+    return [Chore(what="tidy", table="prints", files=count, bytes=size)] if count else []
 
 
 def _age_ms(now: int) -> Callable[[Any], int]:

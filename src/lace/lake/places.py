@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 from urllib.parse import urlsplit
 
+from blake3 import blake3
 from pyarrow import fs
 
 from lace.errors import Code, LakeError
@@ -20,6 +21,7 @@ from lace.limits import MIB
 
 CHUNK: Final = 4 * MIB
 _FIRST_CHUNK: Final = 64 * 1024
+_HELD_BLOCKS: Final = 2
 
 
 _S3: Final = frozenset({"s3", "s3a", "s3n"})
@@ -94,34 +96,113 @@ def spark_place(uri: str) -> str:
     )
 
 
-def file_size(uri: str) -> int:
-    """Return how many bytes a file has; raise ``LakeError`` if there is none."""
+def file_info(uri: str) -> Any:
+    """Return what a store says of a file; raise ``LakeError`` if there is none."""
     system, path = filesystem(uri)
     info = system.get_file_info(path)
     if info.type != fs.FileType.File:
         raise LakeError(f"cannot read {uri}: there is no such file", code=Code.LAKE_INPUT)
-    return int(info.size)
+    return info
+
+
+def file_size(uri: str) -> int:
+    """Return how many bytes a file has; raise ``LakeError`` if there is none."""
+    return int(file_info(uri).size)
 
 
 def read_range(uri: str, start: int, end: int, chunk: int = CHUNK) -> Iterator[bytes]:
     """Yield the bytes of a range in bounded chunks; raise if the file has become shorter."""
-    return _read_range(uri, start, end, chunk, chunk)
+    with Bytes(uri) as file:
+        if end > file.size:
+            raise LakeError(f"{uri} ended at byte {file.size}", code=Code.LAKE_CHANGED)
+        yield from file.pieces(start, end, chunk)
 
 
-def read_growing(uri: str, start: int, end: int) -> Iterator[bytes]:
-    """Yield the bytes of a range, a little at first: not all of it may be wanted."""
-    return _read_range(uri, start, end, _FIRST_CHUNK, CHUNK)
+class Bytes:
+    """A file that is read at any place, each of its chosen blocks once.
 
+    Blocks that are chosen are read whole, kept for a while, and digested as they come, so that
+    whoever goes through them needs no second read for their digests.
+    """
 
-def _read_range(uri: str, start: int, end: int, first: int, most: int) -> Iterator[bytes]:
-    system, path = filesystem(uri)
-    with system.open_input_file(path) as file:
-        file.seek(start)
-        at, chunk = start, first
+    def __init__(self, uri: str, blocks: range = range(0), block: int = CHUNK) -> None:
+        self.uri = uri
+        system, path = filesystem(uri)
+        try:
+            self._file = system.open_input_file(path)
+        except FileNotFoundError:
+            raise LakeError(
+                f"cannot read {uri}: there is no such file", code=Code.LAKE_INPUT
+            ) from None
+        self.size = int(self._file.size())
+        self._block = block
+        self._chosen = blocks
+        self._held: dict[int, bytes] = {}
+        self._digests: dict[int, bytes] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def read(self, at: int, length: int) -> bytes:
+        """Return the bytes at a place; fewer at the end of the file."""
+        parts = []
+        end = min(at + length, self.size)
         while at < end:
-            data = cast("bytes", file.read(min(chunk, end - at)))
+            number = at // self._block
+            if number in self._chosen:
+                begin = number * self._block
+                part = self._whole(number)[at - begin : end - begin]
+            else:
+                edge = self._chosen.start * self._block
+                part = self._direct(at, (min(end, edge) if at < edge else end) - at)
+            parts.append(part)
+            at += len(part)
+        return b"".join(parts) if len(parts) != 1 else parts[0]
+
+    def growing(self, start: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes of a range, a little at first: not all of it may be wanted."""
+        at, chunk = start, _FIRST_CHUNK
+        last = self._chosen.stop * self._block
+        while at < end:
+            most = min(chunk, end - at)
+            if at < last:
+                most = min(most, last - at)
+            data = self.read(at, most)
             if not data:
-                raise LakeError(f"{uri} ended at byte {at}", code=Code.LAKE_CHANGED)
+                raise LakeError(f"{self.uri} ended at byte {at}", code=Code.LAKE_CHANGED)
             at += len(data)
-            chunk = min(4 * chunk, most)
+            chunk = _FIRST_CHUNK if at == last else min(4 * chunk, CHUNK)
             yield data
+
+    def pieces(self, start: int, end: int, length: int) -> Iterator[bytes]:
+        """Yield the bytes of a range in pieces of a length."""
+        for at in range(start, end, length):
+            yield self.read(at, min(length, end - at))
+
+    def digests(self) -> list[bytes]:
+        """Return the digests of all chosen blocks; those that nobody has read yet are read now."""
+        for number in self._chosen:
+            if number not in self._digests:
+                self._whole(number)
+        return [self._digests[number] for number in self._chosen]
+
+    def _whole(self, number: int) -> bytes:
+        held = self._held.get(number)
+        if held is None:
+            held = self._direct(number * self._block, self._block)
+            if number not in self._digests:
+                self._digests[number] = blake3(held).digest()
+            if len(self._held) >= _HELD_BLOCKS:
+                del self._held[next(iter(self._held))]
+            self._held[number] = held
+        return held
+
+    def _direct(self, at: int, length: int) -> bytes:
+        wanted = min(length, self.size - at)
+        data = cast("bytes", self._file.read_at(wanted, at))
+        if len(data) != wanted:
+            raise LakeError(f"{self.uri} ended at byte {at + len(data)}", code=Code.LAKE_CHANGED)
+        return data

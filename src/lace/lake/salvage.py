@@ -15,10 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final
 
 from lace.errors import Code, LakeError, Outcome
-from lace.lake.places import file_size, filesystem, read_growing
+from lace.lake.places import Bytes
 from lace.limits import DEFAULT_LIMITS, MIB, Limits
 from lace.record import grammar
 from lace.record.model import Record
@@ -50,7 +50,7 @@ class Stretch:
     detail: str
 
 
-Found = tuple[list[Frame], list[Outcome[Record]]]
+Judged = tuple[list[Frame], list[Outcome[Record]]]
 
 
 def judge_here(raws: Sequence[bytes]) -> list[Outcome[Record]]:
@@ -58,7 +58,7 @@ def judge_here(raws: Sequence[bytes]) -> list[Outcome[Record]]:
 
 
 def walk(
-    bundle: str,
+    file: Bytes,
     start: int,
     end: int,
     *,
@@ -66,7 +66,7 @@ def walk(
     judge: Judge = judge_here,
     limits: Limits = DEFAULT_LIMITS,
     allowance: int = ALLOWANCE,
-) -> Iterator[Found | Stretch]:
+) -> Iterator[Judged | Stretch]:
     """Yield the frames of a part of a bundle with what they are, and the stretches that are none.
 
     ``start`` is a record boundary, and ``end`` too; of the last part it is the end of the bundle.
@@ -75,8 +75,8 @@ def walk(
     at = start
     while at < end:
         splitter = RecordSplitter(limits)
-        held: Found = ([], [])  # a doubtful frame, until what follows it is known
-        for chunk in read_growing(bundle, at, end):
+        held: Judged = ([], [])  # a doubtful frame, until what follows it is known
+        for chunk in file.growing(at, end):
             frames = [
                 Frame(at + found.offset, found.raw)
                 for found in splitter.feed(chunk)
@@ -99,7 +99,7 @@ def walk(
         if code is Code.RECORD_TRUNCATED:
             detail = "the bundle ends within this record"
         if code is Code.RECORD_TRUNCATED and not final:
-            crossing = _crossing(bundle, place, judge, limits)
+            crossing = _crossing(file, place, judge, limits)
             if crossing is not None:
                 yield held
                 held = ([], [])
@@ -108,22 +108,22 @@ def walk(
             (frame,), (outcome,) = held
             place, code = frame.offset, outcome.code or Code.RECORD_MALFORMED
             detail = outcome.detail
-        found = next_record(bundle, place + 1, end, judge, limits, allowance)
+        found = next_record(file, place + 1, end, judge, limits, allowance)
         if found is None and not final:
-            raise _no_boundary(bundle, end)
+            raise _no_boundary(file.uri, end)
         yield Stretch(place, end if found is None else found, code, detail)
         if found is None:
             return
         at = found
 
 
-def boundaries(bundle: str, start: int, limits: Limits = DEFAULT_LIMITS) -> Iterator[int]:
+def boundaries(file: Bytes, start: int, limits: Limits = DEFAULT_LIMITS) -> Iterator[int]:
     """Yield where frames begin behind other frames, from a record boundary to the end."""
-    at, size = start, file_size(bundle)
+    at, size = start, file.size
     while at < size:
         splitter = RecordSplitter(limits)
         last: Frame | None = None
-        for chunk in read_growing(bundle, at, size):
+        for chunk in file.growing(at, size):
             for found in splitter.feed(chunk):
                 if isinstance(found, Frame):
                     if last is not None:
@@ -137,64 +137,64 @@ def boundaries(bundle: str, start: int, limits: Limits = DEFAULT_LIMITS) -> Iter
         place = splitter.broken.offset
         if last is not None and _is_doubtful(validate_record(last.raw, limits)):
             place = last.offset
-        following = next_record(bundle, at + place + 1, size, judge_here, limits)
+        following = next_record(file, at + place + 1, size, judge_here, limits)
         if following is None:
             return
         at = following
 
 
 def next_record(
-    bundle: str, begin: int, stop: int, judge: Judge, limits: Limits, allowance: int = ALLOWANCE
+    file: Bytes,
+    begin: int,
+    stop: int,
+    judge: Judge,
+    limits: Limits = DEFAULT_LIMITS,
+    allowance: int = ALLOWANCE,
 ) -> int | None:
     """Return the first place from ``begin`` on, before ``stop``, that proves to be a record.
 
     How many bytes are looked at is bounded by how many are passed over, so that made-up heads with
     long claims cost little. A valid record can be passed over for that; its bytes are put aside.
     """
-    system, path = filesystem(bundle)
-    with system.open_input_file(path) as file:
-        size = int(file.size())
-        spent, at, width = 0, begin, _WINDOW
-        while at < stop:
-            window = _read(file, at, min(width, stop - at) + len(grammar.MARK) - 1)
-            hit = window.find(grammar.MARK)
-            while hit >= 0:
-                place = at + hit
-                left = allowance + _A_BYTE * (place - begin) - spent
-                if left >= _LOOK:
-                    cost, is_record = _try(file, place, size, left, judge, limits)
-                    if is_record:
-                        return place
-                    spent += cost
-                hit = window.find(grammar.MARK, hit + 1)
-            at += min(width, stop - at)
-            width = min(2 * width, _WINDOW_BYTES)
+    spent, at, width = 0, begin, _WINDOW
+    while at < stop:
+        window = file.read(at, min(width, stop - at) + len(grammar.MARK) - 1)
+        hit = window.find(grammar.MARK)
+        while hit >= 0:
+            place = at + hit
+            left = allowance + _A_BYTE * (place - begin) - spent
+            if left >= _LOOK:
+                cost, is_record = _try(file, place, left, judge, limits)
+                if is_record:
+                    return place
+                spent += cost
+            hit = window.find(grammar.MARK, hit + 1)
+        at += min(width, stop - at)
+        width = min(2 * width, _WINDOW_BYTES)
     return None
 
 
-def _try(
-    file: Any, place: int, size: int, left: int, judge: Judge, limits: Limits
-) -> tuple[int, bool]:
+def _try(file: Bytes, place: int, left: int, judge: Judge, limits: Limits) -> tuple[int, bool]:
     """Return how many bytes a look at a place costs, and whether it is a record."""
     cost = _LOOK
-    data = _read(file, place, _LOOK)
+    data = file.read(place, _LOOK)
     if data[len(grammar.MARK) : len(grammar.MARK) + 1] != b"S" and _is_in_head(file, place):
         return cost, False
     end = find_end(data, 0, 0, limits)
-    if end == 0 and place + len(data) < size:
+    if end == 0 and place + len(data) < file.size:
         cost += limits.record_head_bytes
         if cost > left:
             return _LOOK, False
-        end = find_end(_read(file, place, limits.record_head_bytes), 0, 0, limits)
-    if not isinstance(end, int) or not end or place + end > size or cost + end > left:
+        end = find_end(file.read(place, limits.record_head_bytes), 0, 0, limits)
+    if not isinstance(end, int) or not end or place + end > file.size or cost + end > left:
         return cost, False
-    (outcome,) = judge([_read(file, place, end)])
+    (outcome,) = judge([file.read(place, end)])
     return cost + end, outcome.ok
 
 
-def _is_in_head(file: Any, place: int) -> bool:
+def _is_in_head(file: Bytes, place: int) -> bool:
     """Whether the line before a place is a header: then this is the inside of another record."""
-    before = _read(file, max(0, place - _LINE), min(place, _LINE))
+    before = file.read(max(0, place - _LINE), min(place, _LINE))
     if not before.endswith(b"\n"):
         return False
     line_at = before.rfind(b"\n", 0, -1)
@@ -203,34 +203,28 @@ def _is_in_head(file: Any, place: int) -> bool:
     return _HEADER.match(before, line_at + 1) is not None
 
 
-def _crossing(bundle: str, place: int, judge: Judge, limits: Limits) -> Outcome[Record] | None:
+def _crossing(file: Bytes, place: int, judge: Judge, limits: Limits) -> Outcome[Record] | None:
     """Return what a frame is that crosses the end of a part; None if the bundle ends within it.
 
     Raises ``LakeError`` if its length is right: then the part should not end there.
     """
-    system, path = filesystem(bundle)
-    with system.open_input_file(path) as file:
-        size = int(file.size())
-        end = find_end(_read(file, place, limits.record_head_bytes), 0, 0, limits)
-        if not isinstance(end, int) or not end or place + end > size:
-            return None
-        (outcome,) = judge([_read(file, place, end)])
-        behind = place + end
-        following = find_end(_read(file, behind, limits.record_head_bytes), 0, 0, limits)
-        is_frame = isinstance(following, int) and 0 < following <= size - behind
-        if not _is_doubtful(outcome) or is_frame or behind == size:
-            raise LakeError(
-                f"{bundle}: a part ends within the record at {place}", code=Code.LAKE_INDEX
-            )
-        return outcome
+    size = file.size
+    end = find_end(file.read(place, limits.record_head_bytes), 0, 0, limits)
+    if not isinstance(end, int) or not end or place + end > size:
+        return None
+    (outcome,) = judge([file.read(place, end)])
+    behind = place + end
+    following = find_end(file.read(behind, limits.record_head_bytes), 0, 0, limits)
+    is_frame = isinstance(following, int) and 0 < following <= size - behind
+    if not _is_doubtful(outcome) or is_frame or behind == size:
+        raise LakeError(
+            f"{file.uri}: a part ends within the record at {place}", code=Code.LAKE_INDEX
+        )
+    return outcome
 
 
 def _is_doubtful(outcome: Outcome[Record]) -> bool:
     return not outcome.ok and outcome.code not in _PROVEN
-
-
-def _read(file: Any, at: int, length: int) -> bytes:
-    return cast("bytes", file.read_at(length, at))
 
 
 def _no_boundary(bundle: str, place: int) -> LakeError:

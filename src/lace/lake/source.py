@@ -32,9 +32,9 @@ from lace import collector
 from lace.errors import Code, LakeError, Outcome, Status
 from lace.lake.bundle import Segment, cut, expanded, list_bundles, segment_bytes
 from lace.lake.jobs import carried
-from lace.lake.places import file_size, filesystem, read_range
+from lace.lake.places import Bytes, file_size, filesystem
 from lace.lake.rows import SOURCE_SCHEMA, Found, batches
-from lace.lake.salvage import ALLOWANCE, Judge, Stretch, judge_here, walk
+from lace.lake.salvage import ALLOWANCE, Judge, Judged, Stretch, judge_here, walk
 from lace.limits import MIB
 from lace.record.bulk import validate_frames
 from lace.record.model import Record
@@ -188,17 +188,22 @@ def _read(partition: InputPartition, columns: list[str]) -> Iterator[pa.RecordBa
 
 def segment_batches(segment: Segment) -> Iterator[pa.RecordBatch]:
     """In a worker: yield the rows of a segment."""
-    context = TaskContext.get()
-    # A task that is tried again may have killed its worker: this time each record is judged in a
-    # process apart, so that the one that does it is found and put aside.
-    careful = context is not None and context.attemptNumber() > 0
     with collector.paused():
-        yield from read_segment(segment, careful=careful)
+        yield from read_segment(segment, careful_judge())
 
 
-def read_segment(segment: Segment, *, careful: bool = False) -> Iterator[pa.RecordBatch]:
+def careful_judge() -> Judge:
+    """In a worker: return who judges records.
+
+    A task that is tried again may have killed its worker: this time each record is judged in a
+    process apart, so that the one that does it is found and put aside.
+    """
+    context = TaskContext.get()
+    return _judge_apart if context is not None and context.attemptNumber() > 0 else judge_here
+
+
+def read_segment(segment: Segment, judge: Judge = judge_here) -> Iterator[pa.RecordBatch]:
     """Yield a row for each record of a segment, and for all bytes that are none."""
-    judge = _judge_apart if careful else judge_here
     return batches(segment.bundle, outcomes_of(segment, judge=judge))
 
 
@@ -213,35 +218,40 @@ def outcomes_of(
     with expanded(segment) as (plain, fault):
         yield from _plain_outcomes(plain, judge, allowance)
         if fault:
-            broken: Outcome[Record] = Outcome(Status.REJECTED, None, Code.LAKE_COMPRESSED, fault)
-            yield [plain.end], [b""], [broken]
+            yield compressed_fault(plain.end, fault)
+
+
+def compressed_fault(end: int, fault: str) -> Found:
+    """Return what is told of a bundle that could not be expanded to its end."""
+    return [end], [b""], [Outcome(Status.REJECTED, None, Code.LAKE_COMPRESSED, fault)]
 
 
 def _plain_outcomes(segment: Segment, judge: Judge, allowance: int) -> Iterator[Found]:
-    for found in walk(
-        segment.bundle,
-        segment.start,
-        segment.end,
-        final=segment.final,
-        judge=judge,
-        allowance=allowance,
-    ):
-        if isinstance(found, Stretch):
-            pieces = read_range(segment.bundle, found.start, found.end, PIECE)
-            fault: Outcome[Record] = Outcome(Status.REJECTED, None, found.code, found.detail)
-            yield from _in_pieces(found.start, pieces, fault)
-            continue
-        frames, outcomes = found
-        if all(o.ok or len(f.raw) <= PIECE for f, o in zip(frames, outcomes, strict=True)):
-            yield [frame.offset for frame in frames], [frame.raw for frame in frames], outcomes
-            continue
-        for frame, outcome in zip(frames, outcomes, strict=True):
-            if outcome.ok:
-                yield [frame.offset], [frame.raw], [outcome]
-            else:
-                raw = frame.raw
-                cut_up = (raw[at : at + PIECE] for at in range(0, len(raw), PIECE))
-                yield from _in_pieces(frame.offset, cut_up, outcome)
+    with Bytes(segment.bundle) as file:
+        for found in walk(
+            file, segment.start, segment.end, final=segment.final, judge=judge, allowance=allowance
+        ):
+            yield from rows_of(file, found)
+
+
+def rows_of(file: Bytes, found: Judged | Stretch) -> Iterator[Found]:
+    """Yield rows of what was found in a bundle; what is no record comes in bounded pieces."""
+    if isinstance(found, Stretch):
+        pieces = file.pieces(found.start, found.end, PIECE)
+        fault: Outcome[Record] = Outcome(Status.REJECTED, None, found.code, found.detail)
+        yield from _in_pieces(found.start, pieces, fault)
+        return
+    frames, outcomes = found
+    if all(o.ok or len(f.raw) <= PIECE for f, o in zip(frames, outcomes, strict=True)):
+        yield [frame.offset for frame in frames], [frame.raw for frame in frames], outcomes
+        return
+    for frame, outcome in zip(frames, outcomes, strict=True):
+        if outcome.ok:
+            yield [frame.offset], [frame.raw], [outcome]
+        else:
+            raw = frame.raw
+            cut_up = (raw[at : at + PIECE] for at in range(0, len(raw), PIECE))
+            yield from _in_pieces(frame.offset, cut_up, outcome)
 
 
 def _in_pieces(start: int, pieces: Iterable[bytes], fault: Outcome[Record]) -> Iterator[Found]:

@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 (as everybody writes it)
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace.errors import Code, LakeError
+from lace.lake import prints
 from lace.lake.delta import DeltaLog, TableVersion
 from lace.lake.places import filesystem, scheme_of, spark_place
 from lace.lake.rows import FORGOTTEN_SCHEMA, PROMOTED, QUARANTINE_SCHEMA, RECORDS_SCHEMA
@@ -37,7 +38,6 @@ FORMAT: Final = 1
 _MARKER: Final = "lake.json"
 _MARKER_BYTES: Final = 65536
 _ARROW_ROWS: Final = 4096
-_HASHES_AT_ONCE: Final = 65_536
 TABLES: Final = ("records", "wide", "fields", "links", "embedded", "quarantine")
 
 
@@ -93,13 +93,7 @@ class Lake:
 
     def forgotten(self, hashes: Collection[str]) -> set[str]:
         """Return those of some hashes that the lake has forgotten, and is not to have again."""
-        wanted = pa.array(sorted(hashes), pa.string())
-        found: set[str] = set()
-        for uri in self.forgotten_files() if hashes else ():
-            system, path = filesystem(uri)
-            column = pq.read_table(path, columns=["hash"], filesystem=system).column("hash")
-            found |= set(column.filter(pc.is_in(column, wanted)).to_pylist())
-        return found
+        return _present(self.root, self.forgotten_files() if hashes else [], hashes)
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the records as of a version (None: the newest)."""
@@ -241,15 +235,7 @@ class Snapshot:
 
     def present(self, hashes: Collection[str]) -> set[str]:
         """Return those of some hashes that are here, read straight from the files."""
-        system, _ = filesystem(self.version.root)
-        wanted = pa.array(sorted(hashes), pa.string())
-        found: set[str] = set()
-        for uri in self.version.uris() if hashes else ():
-            with pq.ParquetFile(filesystem(uri)[1], filesystem=system) as file:
-                for batch in file.iter_batches(_HASHES_AT_ONCE, columns=["hash"]):
-                    column = batch.column("hash")
-                    found.update(column.filter(pc.is_in(column, wanted)).to_pylist())
-        return found
+        return _present(self.lake_root, self.version.uris() if hashes else [], hashes)
 
     def having(self, values: Mapping[str, str]) -> Iterator[Record]:
         """Yield the records that have a field of each of these names with this value.
@@ -278,23 +264,21 @@ class Snapshot:
     def load(self, hashes: Collection[str]) -> Iterator[Record]:
         """Yield the records of these hashes that are here, read straight from the files.
 
-        Hashes are looked at first; bytes are read only from the row groups that have one of them.
+        Prints are looked at first; bytes are read only from the row groups that have one of them.
         """
-        system, _ = filesystem(self.version.root)
         wanted = pa.array(sorted(hashes), pa.string())
-        left = len(wanted)
-        for uri in self.version.uris():
-            if not left:
-                return
-            with pq.ParquetFile(filesystem(uri)[1], filesystem=system) as file:
-                for group in range(file.num_row_groups):
-                    column = file.read_row_group(group, columns=["hash"]).column("hash")
-                    found = pc.is_in(column, wanted)
-                    if pc.any(found).as_py():
-                        raws = file.read_row_group(group, columns=["raw"]).column("raw")
-                        for raw in raws.filter(found).to_pylist():
-                            left -= 1
-                            yield _intact(raw, uri)
+        uris = self.version.uris() if hashes else []
+        for uri, table in prints.rows_of(self.lake_root, uris, wanted, ["raw"]):
+            for raw in table.column("raw").to_pylist():
+                yield _intact(raw, uri)
+
+
+def _present(root: str, uris: list[str], hashes: Collection[str]) -> set[str]:
+    wanted = pa.array(sorted(hashes), pa.string())
+    found: set[str] = set()
+    for _, table in prints.rows_of(root, uris, wanted, ["hash"]):
+        found.update(table.column("hash").to_pylist())
+    return found
 
 
 def _intact(raw: bytes, uri: str) -> Record:

@@ -8,7 +8,7 @@ of. Row bytes never pass through Java.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -22,7 +22,7 @@ from pyarrow import fs
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace.errors import Code, LakeError
-from lace.lake.bundle import Segment
+from lace.lake import prints
 from lace.lake.delta import DATA, DataFile, DeltaLog
 from lace.lake.jobs import carried
 from lace.lake.places import filesystem
@@ -82,6 +82,8 @@ class NewFile:
         self._table = table
         self._schema = _SCHEMAS[table]
         self._name = f"{uuid4().hex}.parquet"
+        self._lake = folder.rsplit("/", 2)[0]  # drafts and tables lie alike
+        self._prints: list[pa.Array] = []
         self._system, path = filesystem(folder)
         self._path = f"{path}/{self._name}"
         self._writer: pq.ParquetWriter | None = None
@@ -115,6 +117,8 @@ class NewFile:
         if self._table == ASIDE:
             code = table.column("code")
             self._begun += pc.sum(pc.not_equal(code, str(Code.LAKE_UNREADABLE))).as_py()
+        else:
+            self._prints.append(prints.prints_of(table.column("hash")))
         if self._bytes >= ROW_GROUP_BYTES:
             self._flush()
 
@@ -136,6 +140,8 @@ class NewFile:
         self._flush()
         assert self._writer is not None
         self._writer.close()
+        if self._prints:
+            prints.keep(self._lake, self._name, self._prints)
         info = self._system.get_file_info(self._path)
         stats = statistics(self._metadata[0])
         modified = int((info.mtime_ns or 0) // 1_000_000)
@@ -228,25 +234,6 @@ def as_aside(table: pa.Table, ingest: str) -> pa.Table:
 # --- on the driver ------------------------------------------------------------------------------
 
 
-def write_segments(
-    spark: SparkSession, segments: Sequence[Segment], folder: str, ingest: str
-) -> list[Written]:
-    """Read, validate and write segments of bundles, each by a task of its own."""
-    parts = list(segments)
-
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from lace.lake.source import segment_batches
-
-        with carried():
-            for batch in batches:
-                for number in batch.column("id").to_pylist():
-                    found = store_found(segment_batches(parts[number]), folder, ingest)
-                    yield from as_batches(found)
-
-    numbers = spark.range(0, len(parts), 1, max(1, len(parts)))
-    return _run(numbers, work, folder)
-
-
 def write_found(found: DataFrame, folder: str, ingest: str) -> list[Written]:
     """Write rows of bundles that Spark has read."""
 
@@ -270,6 +257,40 @@ def write_table(rows: DataFrame, table: str, folder: str) -> list[Written]:
     return _run(rows.select(schema.names), work, folder)
 
 
+def write_without(
+    spark: SparkSession | None, dropped: Mapping[str, Sequence[int]], folder: str
+) -> list[Written]:
+    """Write files of records again without some of their rows, by the workers or here."""
+    uris = list(dropped)
+    if spark is None:
+        return [made for uri in uris for made in without_rows(uri, dropped[uri], folder)]
+    rows = dict(dropped)
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with carried():
+            for batch in batches:
+                for number in batch.column("id").to_pylist():
+                    uri = uris[number]
+                    yield from as_batches(without_rows(uri, rows[uri], folder))
+
+    return _run(spark.range(0, len(uris), 1, len(uris)), work, folder)
+
+
+def without_rows(uri: str, dropped: Sequence[int], folder: str) -> Iterator[Written]:
+    """Write a file of records again without some of its rows."""
+    system, path = filesystem(uri)
+    gone = pa.array(sorted(dropped), pa.int64())
+    file = NewFile(folder, RECORDS)
+    at = 0
+    with pq.ParquetFile(path, filesystem=system) as source:
+        for group in range(source.num_row_groups):
+            table = file.fitting(source.read_row_group(group))
+            places = pa.array(range(at, at + table.num_rows), pa.int64())
+            file.add(table.filter(pc.invert(pc.is_in(places, gone))))
+            at += table.num_rows
+    yield from file.close()
+
+
 def write_here(table: pa.Table, log: DeltaLog) -> DataFile:
     """Write records that are held here into a file that a commit can make part of the table."""
     system, root = filesystem(log.root)
@@ -280,9 +301,14 @@ def write_here(table: pa.Table, log: DeltaLog) -> DataFile:
     return made.published()
 
 
-def _run(rows: DataFrame, work: Callable[..., Any], folder: str) -> list[Written]:
+def prepared(folder: str) -> None:
+    """Make a folder for what the workers write."""
     system, path = filesystem(folder)
     system.create_dir(path, recursive=True)
+
+
+def _run(rows: DataFrame, work: Callable[..., Any], folder: str) -> list[Written]:
+    prepared(folder)
     made = rows.mapInArrow(work, from_arrow_schema(_WRITTEN)).collect()
     return sorted((Written(**row.asDict()) for row in made), key=lambda entry: entry.name)
 
