@@ -2,6 +2,9 @@
 
 Each attack has a server of its own and some connections. The table says what the honest peer waits
 for, what the server takes in memory with its worker processes, and what ends the attackers.
+
+``--lake N`` attacks ``lace lake serve`` instead, over a lake of N records. One of more than 100,000
+is not held in memory: then it is Spark that is asked for what strangers want.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import argparse
 import asyncio
 import hashlib
 import os
+import re
 import socket
 import statistics
 import subprocess
@@ -19,7 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final, Self
@@ -33,6 +37,7 @@ from lace import b64a
 from lace.clock import tai_now
 from lace.driving.client import Client, new_nonce
 from lace.interlace import messages as m
+from lace.limits import DEFAULT_LIMITS
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
@@ -46,6 +51,7 @@ from lace.transport.address import Address, parse_address
 
 _RECORDS: Final = 1000
 _PATIENCE: Final = 30.0  # seconds that the honest peer waits at most
+_FIRST: Final = 300.0  # and the first time, before any attack: a lake has to make its table
 _REST: Final = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
 
 Attack = Callable[[Address, Event], None]
@@ -296,30 +302,86 @@ def memory_mib(server: Process) -> float:
     return total
 
 
-async def ask(store: MemoryStore, address: Address) -> str:
+async def ask(store: MemoryStore, address: Address, patience: float = _PATIENCE) -> str:
     """Meet the server as an honest peer; return why not, if it fails."""
     near = Client(
-        store=store, module=selector("//g//notes//"), exposure=Exposure(default="selected")
+        store=store,
+        module=selector("//g//notes//"),
+        exposure=Exposure(default="selected"),
+        limits=replace(DEFAULT_LIMITS, phase_timeout=int(patience)),
     )
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(patience):
             ended = await near.sync(address)
     except (OSError, TimeoutError) as error:
         return type(error).__name__
     return "" if isinstance(ended, m.Closed) else str(ended.code)
 
 
-def run(name: str, connections: int, seconds: float, folder: Path) -> Outcome:
+@contextmanager
+def lake_process(here: Path, lake: Path) -> Iterator[Process]:
+    """Run ``lace lake serve`` until the block ends."""
+    log_file, said = here / "log", here / "said"
+    command = [sys.executable, "-m", "lace", "lake", "serve", str(lake), "tcp:127.0.0.1:0"]
+    command += ["--select", "//g//notes//", "--master", "local[2]", "--memory", "1g"]
+    with log_file.open("wb") as errors, said.open("wb") as told:
+        ran = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=told, stderr=errors)
+    try:
+        while not (found := re.search(r"^at (\S+)$", said.read_text("utf-8"), re.MULTILINE)):
+            assert ran.poll() is None, log_file.read_text("utf-8")
+            time.sleep(0.1)
+        yield Process(ran, log_file, [found.group(1)])
+    finally:
+        if ran.poll() is None:
+            ran.kill()
+            ran.wait()
+
+
+def make_lake(folder: Path, records: int) -> Path:
+    """Make a lake of so many notes."""
+    bundle, lake = folder / "notes.records", folder / "notes.lake"
+    with bundle.open("wb") as file:
+        for start in range(0, records, 10_000):
+            some = notes(min(10_000, records - start), start=start)
+            file.writelines(record.raw for record in some)
+    command = [sys.executable, "-m", "lace", "lake", "ingest", str(lake), str(bundle)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return lake
+
+
+@contextmanager
+def served(here: Path, lake: Path | None) -> Iterator[Process]:
+    """Serve notes from a lace, or from a lake."""
+    if lake is not None:
+        with lake_process(here, lake) as server:
+            yield server
+        return
+    with SqliteStore(here / "notes.lace") as store:
+        store.save(notes(_RECORDS))
+    with process(here, "notes.lace", "tcp:127.0.0.1:0", "--select", "//g//notes//") as server:
+        yield server
+
+
+def ends_of(server: Process, lake: Path | None) -> Iterator[str]:
+    """Yield what ended exchanges, by code."""
+    if lake is not None:
+        yield from re.findall(r"\[([a-z.-]+)\]$", server.log_file.read_text("utf-8"), re.MULTILINE)
+        return
+    for entry in (*server.events("aborted"), *server.events("failed")):
+        yield str(entry.get("code") or entry.get("error"))
+
+
+def run(
+    name: str, connections: int, seconds: float, folder: Path, lake: Path | None = None
+) -> Outcome:
     """Run one attack against a new server."""
     outcome = Outcome(name, connections if ATTACKS[name] is not None else 0)
     here = folder / f"{list(ATTACKS).index(name)}"
     here.mkdir()
-    with SqliteStore(here / "notes.lace") as store:
-        store.save(notes(_RECORDS))
-    with process(here, "notes.lace", "tcp:127.0.0.1:0", "--select", "//g//notes//") as server:
+    with served(here, lake) as server:
         address = parse_address(server.addresses[0])
         mine = MemoryStore()
-        problem = asyncio.run(ask(mine, address))
+        problem = asyncio.run(ask(mine, address, _FIRST))
         assert not problem, problem
         with attackers(ATTACKS[name], outcome, address):
             time.sleep(min(1.0, seconds / 4))
@@ -334,8 +396,7 @@ def run(name: str, connections: int, seconds: float, folder: Path) -> Outcome:
                 time.sleep(0.1)
         if server.process.poll() is not None:
             outcome.ends["THE SERVER DIED"] += 1
-        for entry in (*server.events("aborted"), *server.events("failed")):
-            outcome.ends[str(entry.get("code") or entry.get("error"))] += 1
+        outcome.ends.update(ends_of(server, lake))
     return outcome
 
 
@@ -351,6 +412,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="for each attack")
     parser.add_argument("--connections", type=int, default=10, help="of attackers at a time")
+    parser.add_argument("--lake", type=int, metavar="N", help="attack a lake of N records")
     parser.add_argument("--only", choices=list(ATTACKS), action="append", help="leave out others")
     parser.add_argument("--stranger", nargs=2, metavar=("NAME", "ADDRESS"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -362,9 +424,10 @@ def main() -> int:
     chosen = asked.only or list(ATTACKS)
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="lace-attack-") as folder:
+        lake = None if asked.lake is None else make_lake(Path(folder), asked.lake)
         for name in chosen:
             print(f"{name} …", file=sys.stderr, flush=True)
-            outcomes.append(run(name, asked.connections, asked.seconds, Path(folder)))
+            outcomes.append(run(name, asked.connections, asked.seconds, Path(folder), lake))
     quiet = [o for o in outcomes if o.name == "nothing" and o.waited]
     floor = statistics.median(quiet[0].waited) if quiet else 0.0
     for line in table([list(_COLUMNS), *(outcome.row(floor) for outcome in outcomes)]):

@@ -284,6 +284,10 @@ class LakeLimits:
     """Largest index of a bundle."""
     manifest_bytes: int = 256 * MIB
     """Largest list of the files of one ingest."""
+    peer_joins: int = 128
+    """Most joins in all rules of a peer that Spark is asked with."""
+    peer_adverts: int = 200_000
+    """Most advertisements, in other words than the lake's, that rules for Spark look at."""
     supporting_records: int = 200_000
     """Most records that rules may look at beside the one in question."""
     links: int = 64

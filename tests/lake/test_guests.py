@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,6 +105,33 @@ def test_of_a_lake_that_is_not_in_memory_too(
         assert isinstance(ended, m.Closed), ended
         assert ended.result.link is not None
         assert len(large.snapshot().hashes()) == stored
+
+
+def test_one_host_alone_does_not_keep_others_out(lake: Lake) -> None:
+    """Whoever connects and says nothing holds some places, never all."""
+    host = LakeHost(LakeStore(lake), PLACE, SELECTED, policy=selector_policy(PLACE))
+    near = MemoryStore()
+
+    async def meet() -> tuple[int, m.Closed | m.Aborted]:
+        async with host.at(parse_address("tcp:127.0.0.1:0")) as address:
+            place = parse_address(address)
+            silent = [
+                await asyncio.open_connection(place.host, place.port, local_addr=("127.0.0.2", 0))
+                for _ in range(20)
+            ]
+            while host.metrics.counts["lace_refused_total"] < 20 - host.most_per_host:
+                await asyncio.sleep(0.01)
+            held = len(host._running)
+            ended = await client(near, module=PLACE, exposure=SELECTED).sync(place)
+            for _, writer in silent:
+                writer.close()
+            return held, ended
+
+    held, ended = within(meet())
+    assert held == host.most_per_host
+    assert isinstance(ended, m.Closed), ended
+    assert near.count() == 5
+    assert not host._hosts
 
 
 def test_rules_of_strangers_run_elsewhere(lake: Lake) -> None:

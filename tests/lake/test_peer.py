@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,13 +22,15 @@ from lace.interlace import messages as m
 from lace.interlace.advertise import advertise
 from lace.interlace.machine import Side
 from lace.interlace.parameters import Parameters
-from lace.lake import answers as answers_module
 from lace.lake import facts as facts_module
+from lace.lake import loading, sendable
+from lace.lake import names as names_module
 from lace.lake import peer as peer_module
 from lace.lake.answers import LakeAnswers
 from lace.lake.forget import forget
 from lace.lake.ingest import ingest
 from lace.lake.maintain import maintain
+from lace.lake.names import StagedNames
 from lace.lake.packed import PackedTable, pack
 from lace.lake.peer import LakeStore, Mirror, lake_answers
 from lace.lake.plan import PeerAdverts, PlanOverLake
@@ -151,7 +154,7 @@ def test_a_large_lake_answers_with_spark_and_a_spool(
     split: tuple[slice, slice],
 ) -> None:
     monkeypatch.setattr(peer_module, "MIRRORED", 0)
-    monkeypatch.setattr(answers_module, "_DIRECT", 10)
+    monkeypatch.setattr(loading, "DIRECT", 10)
     here, there = RECORDS[split[0]], RECORDS[split[1]]
     lake = lake_of(spark, tmp_path / "lake", here)
     given = Side(index=0, module=modules[0])
@@ -203,23 +206,48 @@ def test_what_a_peer_advertises_goes_to_spark_once(
 
     monkeypatch.setattr(facts_module, "local_frame", counted)
     monkeypatch.setattr(facts_module, "STAGED_BYTES", most)
+    adopted = StagedNames(lake.root)
+    adopted.add(spark, (r.hash for r in RECORDS[:60]))
     over = PlanOverLake(
         snapshot=lake.snapshot(),
         plan=plan,
         index=0,
         exposure=SELECTED,
         adverts=PeerAdverts(
-            listed={r.hash: adverts[r.hash] for r in RECORDS[60:]},
-            adopted=frozenset(r.hash for r in RECORDS[:60]),
+            listed={r.hash: adverts[r.hash] for r in RECORDS[60:]}, adopted=adopted
         ),
         schema=schema,
     )
-    assert over.may_request() == {row[0] for row in selected}
+    here = lake.snapshot().hashes()
+    assert over.may_request() == {row[0] for row in selected} - here
     large = [size for size in sent if size > 500]
     # Two predicates and the adopted hashes, or none of them where the workers read them.
     assert len(large) == (3 if most > 500 else 0), sent
     over.close()
+    adopted.close()
     assert list(tmp_path.glob("lake/staged/*")) == []
+
+
+@pytest.mark.parametrize("held", [2, 1000])
+def test_names_of_any_number_are_a_set(
+    spark: SparkSession, tmp_path: Path, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names_module, "HELD", held)
+    names, expected = StagedNames(str(tmp_path)), set[str]()
+    assert not names
+    chance = random.Random(held)
+    for _ in range(8):
+        some = {f"n{chance.randrange(6)}" for _ in range(2)}
+        if chance.random() < 0.6:
+            names.add(spark, sorted(some))
+            expected |= some
+        else:
+            names.discard(spark, sorted(some))
+            expected -= some
+    assert {row.hash for row in names.frame(spark).collect()} == expected
+    names.close()
+    assert not names
+    assert list(tmp_path.glob("staged/*")) == []
 
 
 def test_what_is_saved_is_committed_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -342,7 +370,7 @@ def test_a_large_lake_follows_what_changed(
         made.append(records)
         return pack(frame, folder, records, standard)
 
-    monkeypatch.setattr(answers_module, "pack", counted)
+    monkeypatch.setattr(sendable, "pack", counted)
     check(meet(lake, store, module, link)[0])
     made.clear()  # rules that are asked by Spark are asked again if something was received
     check(meet(lake, store, module, link)[0])

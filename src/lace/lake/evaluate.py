@@ -20,6 +20,7 @@ from lace.datalog.program import CompiledRule, Relation, RuleProgram
 from lace.datalog.source import Row
 from lace.datalog.stratify import Component
 from lace.errors import Code, Diagnostic, LacegramError, LimitExceeded
+from lace.lake.counting import RowMeter
 from lace.lake.facts import FactFrames, columns_of, frame_of_rows
 from lace.lake.jobs import job
 from lace.lake.lower import Increment, RuleLowering, view_arity, view_frame
@@ -51,6 +52,8 @@ class LakeEvaluation:
     limits: Limits = LAKE_LIMITS
     placement: Placement = field(default_factory=Placement)
     outputs: frozenset[Predicate] = frozenset()
+    meter: RowMeter | None = None
+    """For rules that are not trusted: counts the rows of joins before they are made."""
     _frames: dict[Relation, DataFrame] = field(default_factory=dict)
     _rows: dict[Relation, Collection[Row]] = field(default_factory=dict)
     _here: list[CompiledRule] = field(default_factory=list)
@@ -68,7 +71,9 @@ class LakeEvaluation:
         root = self.facts.root
         if root is not None and not is_local(self.facts.spark):
             self._staging = Staging(root)
-        self._lowering = RuleLowering(self.facts.spark, self._frame, self._is_small, self.limits)
+        self._lowering = RuleLowering(
+            self.facts.spark, self._frame, self._is_small, self.limits, self.meter
+        )
         self.facts.check(self.limits)
         self.plan = plan(
             self.program,
@@ -132,7 +137,7 @@ class LakeEvaluation:
                 frame = frame_of_rows(self.facts.spark, rows, arity)
             else:
                 assert isinstance(relation, int)
-                frame = view_frame(self.program.views[relation], self.facts)
+                frame = view_frame(self.program.views[relation], self.facts, self.meter)
             self._frames[relation] = frame
         return frame
 
@@ -328,8 +333,12 @@ def evaluate_on_spark(
     outputs: Iterable[Predicate] | None = None,
     limits: Limits = LAKE_LIMITS,
     placement: Placement | None = None,
+    meter: RowMeter | None = None,
 ) -> LakeEvaluation:
-    """Return the relations of a program over base facts; by default all can be asked for."""
+    """Return the relations of a program over base facts; by default all can be asked for.
+
+    A meter is for rules that are not trusted.
+    """
     shadowed = sorted(p for p in facts.predicates() if p in program.derived)
     if shadowed:
         message = f"{shadowed[0]} has base facts and rules"
@@ -338,7 +347,7 @@ def evaluate_on_spark(
                        hint=Code.LACEGRAM_SHADOW.fix),
         ))  # fmt: skip
     wanted = program.derived if outputs is None else frozenset(outputs) & program.derived
-    return LakeEvaluation(program, facts, limits, placement or Placement(), wanted)
+    return LakeEvaluation(program, facts, limits, placement or Placement(), wanted, meter)
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:

@@ -14,17 +14,20 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from lace.datalog.program import Absent, Argument, CompiledRule, Count, Join, Relation, View
 from lace.errors import LimitExceeded
+from lace.lake.counting import RowMeter
 from lace.lake.expressions import all_of, compare_count, test_column
-from lace.lake.facts import EMPTY_COLUMN, FactFrames
+from lace.lake.facts import EMPTY_COLUMN, FactFrames, makes_several
 from lace.limits import Limits
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
-def view_frame(view: View, facts: FactFrames) -> DataFrame:
-    """Return the rows of a view; they may repeat."""
-    wide = facts.wide(view)
+def view_frame(view: View, facts: FactFrames, meter: RowMeter | None = None) -> DataFrame:
+    """Return the rows of a view; they may repeat. A meter counts them before they are made."""
+    # Several lists of one record are multiplied with each other: that is for a meter to see.
+    is_counted = meter is not None and sum(map(makes_several, view.patterns)) > 1
+    wide = None if is_counted else facts.wide(view)
     if wide is not None:
         return wide
     if view.outputs is None:
@@ -32,7 +35,7 @@ def view_frame(view: View, facts: FactFrames) -> DataFrame:
     frame: DataFrame | None = None
     for pattern in view.patterns:
         part = fitting(facts.frame(pattern), pattern.slots, "v")
-        frame = part if frame is None else joined(frame, part)
+        frame = part if frame is None else joined(frame, part, meter)
     assert frame is not None
     frame = frame.where(all_of([test_column(t, lambda n: F.col(f"v{n}")) for t in view.tests]))
     if not view.outputs:
@@ -88,9 +91,11 @@ def fitting(
     return frame.select(*(F.col(c).alias(f"{prefix}{n}") for n, c in columns.items()), *also)
 
 
-def joined(left: DataFrame, right: DataFrame) -> DataFrame:
+def joined(left: DataFrame, right: DataFrame, meter: RowMeter | None = None) -> DataFrame:
     """Return two frames of bindings joined on the variables that they share."""
     shared = [name for name in right.columns if name in left.columns and name != "found"]
+    if meter is not None and right.columns != ["found"]:
+        meter.take(left, right, shared)
     if shared:
         return left.join(right, shared)
     if right.columns == ["found"]:
@@ -117,6 +122,8 @@ class RuleLowering:
     is_small: Callable[[Relation], bool]
     """Whether a relation is held here, so that every worker can have all of it."""
     limits: Limits
+    meter: RowMeter | None = None
+    """Counts the rows of joins before they are made; None: only products are looked at."""
 
     def heads(self, rule: CompiledRule, given: Mapping[int, Increment] | None = None) -> DataFrame:
         """Return what a rule derives, with other rows for some of its joins; rows may repeat."""
@@ -160,9 +167,9 @@ class RuleLowering:
                 # Nothing new is learnt: whether there is a row matters, not how many there are.
                 frame = frame.join(part, sorted(f"x{v}" for v in variables), "left_semi")
             else:
-                if variables and not variables & bound:
+                if variables and not variables & bound and self.meter is None:
                     self._check_product(frame, part)
-                frame = joined(frame, part)
+                frame = joined(frame, part, self.meter)
             bound |= variables
         return self.spark.range(1).toDF("start") if frame is None else frame
 

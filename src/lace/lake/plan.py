@@ -8,31 +8,37 @@ made in one place, from the records that are visible to it and from what is publ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812
 
 from lace.datalog.ast import Predicate
 from lace.datalog.program import RuleProgram
 from lace.datalog.source import Fact
+from lace.errors import LimitExceeded
 from lace.interlace.advertise import Advertisement
+from lace.lake.counting import RowMeter
 from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, evaluate_on_spark
-from lace.lake.facts import Adopted, FrameFacts, GivenFacts, LakeFacts, frame_of_table
+from lace.lake.facts import Adopted, FrameFacts, GivenFacts, LakeFacts
 from lace.lake.jobs import job
+from lace.lake.names import StagedNames
 from lace.lake.placing import Placement, needed_predicates
+from lace.lake.rows import PROMOTED
 from lace.lake.staging import Staging
 from lace.lake.tables import Snapshot
-from lace.limits import Limits
+from lace.limits import DEFAULT_LIMITS, LAKE, Limits
+from lace.policy.mentions import Mentions
+from lace.policy.module import PolicyModule
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.vocabulary import (
     ADVERTISEMENT_FACTS,
     ALLOW_QUERY_RECORD,
+    FIELD,
     MAY_REQUEST,
     MAY_SEND,
     SELECT_ADVERTISED,
@@ -49,8 +55,8 @@ class PeerAdverts:
     """What the peer advertises at the moment."""
 
     listed: Mapping[str, Advertisement] = field(default_factory=dict)
-    adopted: frozenset[str] = frozenset()
-    """Records that it advertises exactly as this side would."""
+    adopted: StagedNames | None = None
+    """Records that it advertises exactly as this side would; None if there are none."""
 
     def facts(self) -> Iterator[Fact]:
         return (fact for advert in self.listed.values() for fact in advert.facts())
@@ -69,6 +75,9 @@ class PlanOverLake:
     adverts: PeerAdverts = field(default_factory=PeerAdverts)
     schema: frozenset[str] | None = None
     limits: Limits = LAKE_LIMITS
+    """Of one's own rules."""
+    peer_limits: Limits = DEFAULT_LIMITS
+    """What the rules of a peer may do in proportion to what they see."""
     placement: Placement = field(default_factory=Placement)
     _kept: dict[str, DataFrame] = field(default_factory=dict)
     _evaluations: list[LakeEvaluation] = field(default_factory=list)
@@ -102,11 +111,18 @@ class PlanOverLake:
             return self._lowered(SELECT_HAVE, MAY_SEND)
 
     def may_request(self) -> set[str]:
-        """Return the records that may be requested, also those that are here already."""
+        """Return the records that may be requested.
+
+        Those that are here already are among them, unless the peer advertises so many in the lake's
+        words that these are not held here: then the workers leave them out.
+        """
         if not self.adverts.listed and not self.adverts.adopted:
             return set()
         with job("what may be requested"):
-            rows = self._lowered(SELECT_ADVERTISED, MAY_REQUEST).toArrow()
+            found = self._lowered(SELECT_ADVERTISED, MAY_REQUEST)
+            if self.adverts.adopted:
+                found = found.join(self.snapshot.columns("hash"), "hash", "left_anti")
+            rows = found.toArrow()
         return set(rows.column("hash").to_pylist())
 
     def _lowered(self, facet: Predicate, enforced: Predicate) -> DataFrame:
@@ -116,7 +132,11 @@ class PlanOverLake:
         else:
             mine = self._evaluate(local.module.program, facet, self._facts(None))
         visible = self._keep("visible", lambda: self._visible(peer.viewer))
-        theirs = self._evaluate(peer.module.program, facet, self._facts(visible))
+        facts = self._facts(visible)
+        if peer.module.id == local.module.id:  # they may do what one's own may do
+            theirs = self._evaluate(peer.module.program, facet, facts)
+        else:
+            theirs = self._evaluate_theirs(peer.module, facet, facts)
         frames = {scoped(local.index, facet): mine, scoped(peer.index, facet): theirs}
         facets = FrameFacts(self.snapshot.spark, frames, self.runtime, self.snapshot.lake_root)
         found = self._evaluate(self.plan.lowering.program, enforced, facets)
@@ -136,9 +156,7 @@ class PlanOverLake:
             self._given = GivenFacts.of(spark, facts, self._staging)
         if self._adopted is None and self.adverts.adopted:
             label = self.plan.operands[1 - self.index].source_label
-            names = pa.table({"hash": pa.array(sorted(self.adverts.adopted), pa.string())})
-            hashes = frame_of_table(spark, names, self._staging)
-            self._adopted = Adopted(hashes, label, self.schema)
+            self._adopted = Adopted(self.adverts.adopted.frame(spark), label, self.schema)
         return LakeFacts(self.snapshot, self._given, visible, self._adopted)
 
     def _visible(self, viewer: str) -> DataFrame:
@@ -165,6 +183,36 @@ class PlanOverLake:
         if self.exposure.union:
             return reduce(lambda a, b: a.union(b), sets).distinct()
         return reduce(lambda a, b: a.join(b, "hash", "left_semi"), sets)
+
+    def _evaluate_theirs(
+        self, module: PolicyModule, facet: Predicate, facts: LakeFacts
+    ) -> DataFrame:
+        """Evaluate rules of a peer, with as much work as what they see allows (L62)."""
+        needed = needed_predicates(module.program, frozenset([facet]))
+        joins = sum(len(rule.literals) for rule in module.program.rules if rule.head in needed)
+        if joins > LAKE.peer_joins:
+            raise LimitExceeded("peer_joins", configured=LAKE.peer_joins, observed=joins)
+        allowed = replace(
+            self.limits,
+            peer_work=self.peer_limits.peer_work,
+            peer_work_per_fact=self.peer_limits.peer_work_per_fact,
+        ).for_peer(self._seen(module, facts))
+        made = evaluate_on_spark(
+            module.program, facts, outputs=[facet], limits=allowed, placement=self.placement,
+            meter=RowMeter(allowed.work),
+        )  # fmt: skip
+        self._evaluations.append(made)
+        return made.frame(facet)
+
+    def _seen(self, module: PolicyModule, facts: LakeFacts) -> int:
+        """Return how many facts the rules of a peer see, of those that they look at."""
+        mentions = Mentions.of([module])
+        fields = F.lit(len(mentions.fields))
+        if FIELD in mentions.predicates:
+            fields = F.size("extras") + F.lit(len(PROMOTED))
+        each = F.lit(len(mentions.predicates)) + fields
+        seen = facts.records.agg(F.sum(each.cast("double"))).collect()[0][0]
+        return int(seen or 0) + sum(1 for _ in self.adverts.facts()) + len(self.runtime)
 
     def _evaluate(
         self, program: RuleProgram, predicate: Predicate, facts: LakeFacts | FrameFacts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
@@ -59,6 +60,8 @@ class LakeHost:
     tell: Tell = lambda _peer, _event: None
     most: int = 16
     """Exchanges at the same time; a connection beyond that is ended at once."""
+    most_per_host: int = 8
+    """The same with one network address, so that one alone cannot keep others out."""
     last: m.Closed | m.Aborted | None = None
     """How the exchange that ended last ended."""
     addresses: tuple[str, ...] = ()
@@ -67,6 +70,7 @@ class LakeHost:
     """Who may read and write how much, for those who connect; None lets anyone do all."""
     _mirror: Mirror | None = None
     _running: dict[Exchange, asyncio.Task[Any]] = field(default_factory=dict)
+    _hosts: Counter[str] = field(default_factory=Counter)
     _quotas: Quotas | None = None
     _workers: Workers | None = None
 
@@ -131,7 +135,8 @@ class LakeHost:
 
     async def _serve(self, stream: ByteStream) -> None:
         self.metrics.add("lace_connections_total")
-        if len(self._running) >= self.most:
+        host = _host_of(stream)
+        if len(self._running) >= self.most or self._hosts[host] >= self.most_per_host:
             self.metrics.add("lace_refused_total")
             stream.abort()
             return
@@ -145,13 +150,19 @@ class LakeHost:
             key=self.key,
             packs=not stream.encrypted,
         )
-        await self._run(stream, endpoint, index=0, guest=self._guest(stream))
+        self._hosts[host] += 1
+        try:
+            await self._run(stream, endpoint, index=0, guest=self._guest(stream))
+        finally:
+            self._hosts[host] -= 1
+            if not self._hosts[host]:
+                del self._hosts[host]
 
     def _guest(self, stream: ByteStream) -> _Guest | None:
         """Return what holds for whoever has connected."""
         if self.policy is None or self._quotas is None or self._workers is None:
             return None
-        host = stream.peer.rpartition(":")[0] or stream.peer
+        host = _host_of(stream)
         number = self.metrics.counts["lace_connections_total"]
         meter = self._quotas.meter(host, self._verifier)
         return _Guest(self.policy, meter, self._workers.for_peer(host, number))
@@ -210,6 +221,11 @@ class LakeHost:
         if isinstance(made, StoreAnswers) and isinstance(made.store, Mirror):
             self._mirror = made.store
         return made
+
+
+def _host_of(stream: ByteStream) -> str:
+    """Return the network address of whoever is at the other end, without the port."""
+    return stream.peer.rpartition(":")[0] or stream.peer
 
 
 @dataclass(slots=True)
