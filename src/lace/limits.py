@@ -302,6 +302,10 @@ class LakeLimits:
     """Largest file that says how far a stream has come."""
     prefix_characters: int = 6
     """Longest prefix of partitions that a summary keeps."""
+    query_characters: int = 65_536
+    """Longest query that is looked at without Spark."""
+    query_parts: int = 2_000
+    """Most parts of such a query: names, values, operations."""
     least_heap_bytes: int = 512 * MIB
     """Least memory that Spark's driver works with."""
 

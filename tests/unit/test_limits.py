@@ -19,6 +19,7 @@ GIVEN = {
     "interlace/facts.py": {"_LONGEST_DECIMAL"},
     "interlace/partition.py": {"_LONGEST_PREFIX"},
     "interlace/sketch.py": {"MOST_CELLS"},
+    "lake/dialect.py": {"_BIGINT", "_INT"},
     "record/split.py": {"_LONGEST_DIGITS"},
     "stream/items.py": {"_LONGEST_HEAD"},
     "tai.py": {"_MAX_NS"},

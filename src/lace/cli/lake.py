@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from lace.lake.doctor import Finding
     from lace.lake.ingest import IngestResult
+    from lace.lake.query import Question
     from lace.lake.session import SparkOptions
     from lace.lake.tables import Lake
 
@@ -337,14 +338,25 @@ def index(bundles: tuple[str, ...]) -> None:
     help="A table of what SELECTOR selects; repeatable.",
 )
 @click.option("--columns", metavar="NAME,NAME", help="Of views: fields, and Hash and Data too.")
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "duckdb", "spark"]),
+    default="auto",
+    show_default=True,
+    help="What answers; auto takes DuckDB where it gives the same answer.",
+)
 @form_option
 @version_option
 @spark_options
 def sql(
-    name: str, query: str, views: tuple[str, ...], columns: str | None, form: str | None,
-    version: int | None, spark: Spark,
+    name: str, query: str, views: tuple[str, ...], columns: str | None, engine: str,
+    form: str | None, version: int | None, spark: Spark,
 ) -> None:  # fmt: skip
     """Run an SQL QUERY over the tables of LAKE and print its rows.
+
+    Queries are those of Spark SQL. A lake of up to 5,000,000 records is asked without Spark where
+    DuckDB is installed and all of the query means the same to both, unless --master says where
+    Spark runs.
 
     The tables are records, wide (records without their bytes), fields, links, embedded and
     quarantine. A --view is a projection: one row a record that its selector selects, one column a
@@ -363,24 +375,34 @@ def sql(
     chosen = [_view(entry) for entry in views]
     if columns is not None and not views:
         raise click.UsageError("--columns are those of a --view")
-    session = spark.open(small=True)
-    opened = open_lake(name, session)
-    from lace.lake.jobs import job
-    from lace.lake.tables import TABLES
+    wanted = () if columns is None else tuple(dict.fromkeys(columns.split(",")))
+    from lace.lake.query import Question
+    from lace.lake.tables import Lake
+    from lace.projection import STANDARD
 
-    snapshot = opened.snapshot(version)
-    for table in TABLES:
-        opened.table(table, snapshot.version.number).createOrReplaceTempView(table)
-    with job("query"):
-        for view, program in chosen:
-            from lace.lake.select import select
-            from lace.projection import STANDARD
+    question = Question(
+        query=query, version=version, views=tuple(chosen), columns=wanted or STANDARD
+    )
+    print_answer(Lake.open(None, name), question, engine, form, spark)
 
-            wanted = STANDARD if columns is None else tuple(dict.fromkeys(columns.split(",")))
-            select(snapshot, program).project(wanted).createOrReplaceTempView(view)
-        found = session.sql(query)
-        rows = (_plain(row.asDict(recursive=True)) for row in found.toLocalIterator())
-        print_entries(form, found.columns, rows)
+
+def print_answer(
+    lake: Lake, question: Question, engine: str, form: str | None, spark: Spark
+) -> None:
+    """Print what a query gives; on a terminal it is said why Spark has to be started for it."""
+    from lace.lake.query import Engine, ask
+    from lace.lake.session import check_options, heap_bytes, is_chosen
+
+    options = spark.options(small=True)
+    check_options(options)
+    if is_chosen(options) and engine == Engine.AUTO:
+        engine = Engine.SPARK
+    answer = ask(
+        lake, question, lambda: spark.open(small=True), engine=Engine(engine),
+        memory=heap_bytes(spark.memory) or 0,
+        tell=lambda reason: echo(reason, err=True) if sys.stderr.isatty() else None,
+    )  # fmt: skip
+    print_entries(form, answer.columns, map(_plain, answer.rows))
 
 
 def _view(entry: str) -> tuple[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
@@ -99,13 +98,13 @@ def select_command(
 
 def _small_snapshot(name: str, version: int | None, spark: Spark) -> Snapshot | None:
     """Return a snapshot that needs no Spark to be looked at; None if the lake is too large."""
-    from lace.lake.session import MASTER_VARIABLE, check_packages
+    from lace.lake.session import check_packages, is_chosen
 
     check_packages()
     from lace.lake.here import HERE_ROWS
     from lace.lake.tables import Lake
 
-    if spark.master is not None or MASTER_VARIABLE in os.environ:
+    if is_chosen(spark.options()):
         return None
     snapshot = Lake.open(None, name).snapshot(version)
     return snapshot if snapshot.version.rows <= HERE_ROWS else None

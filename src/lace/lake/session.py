@@ -201,6 +201,11 @@ def master_of(options: SparkOptions) -> str:
     return f"local[{local.group(1) or 1},{_TASK_FAILURES}]" if local else master
 
 
+def is_chosen(options: SparkOptions) -> bool:
+    """Whether somebody said where Spark runs."""
+    return options.master is not None or MASTER_VARIABLE in os.environ
+
+
 def is_local(spark: SparkSession) -> bool:
     """Whether all work is done on this machine, by one Java."""
     master = str(spark.conf.get("spark.master", ""))  # a server of Spark Connect may not say it

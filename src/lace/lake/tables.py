@@ -39,6 +39,8 @@ _MARKER: Final = "lake.json"
 _MARKER_BYTES: Final = 65536
 _ARROW_ROWS: Final = 4096
 TABLES: Final = ("records", "wide", "fields", "links", "embedded", "quarantine")
+NOT_WIDE: Final = ("raw", "bundle", "offset", "ingest")
+"""Columns of the records that ``wide`` leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +106,12 @@ class Lake:
 
         With a version of the records: what had been put aside by then.
         """
+        return read_files(self.spark, self.put_aside(version).uris(), QUARANTINE_SCHEMA)
+
+    def put_aside(self, version: int | None = None) -> TableVersion:
+        """Return the version of the quarantine that belongs to one of the records."""
         number = None if version is None else self._quarantine_at(version)
-        there = self.quarantine_log.version(number)
-        return read_files(self.spark, there.uris(), QUARANTINE_SCHEMA)
+        return self.quarantine_log.version(number)
 
     def _quarantine_at(self, version: int) -> int:
         """Return which version the quarantine had when the records got one."""
@@ -196,7 +201,7 @@ class Snapshot:
             case "records":
                 return self.records
             case "wide":
-                return self.records.drop("raw", "bundle", "offset", "ingest")
+                return self.records.drop(*NOT_WIDE)
             case "fields":
                 return self._fields()
             case "links":
