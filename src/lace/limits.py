@@ -306,6 +306,10 @@ class LakeLimits:
     """Longest query that is looked at without Spark."""
     query_parts: int = 2_000
     """Most parts of such a query: names, values, operations."""
+    shell_line_bytes: int = MIB
+    """Longest line that a shell reads from a pipe."""
+    shell_lines: int = 1000
+    """Most questions that a shell remembers."""
     least_heap_bytes: int = 512 * MIB
     """Least memory that Spark's driver works with."""
 

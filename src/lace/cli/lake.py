@@ -49,6 +49,7 @@ _ELSEWHERE: Final = {
     "forget": "lace.cli.lake_upkeep:forget_command",
     "quarantine": "lace.cli.lake_quarantine:quarantine",
     "run": "lace.cli.lake_run:run_command",
+    "shell": "lace.cli.lake_shell:shell_command",
     "maintain": "lace.cli.lake_upkeep:maintain_command",
     "stream": "lace.cli.lake_stream:stream_command",
     "serve": "lace.cli.lake_peer:serve_command",

@@ -124,6 +124,11 @@ def run(arguments: list[str] | None = None) -> int:
         loudness.end()
 
 
+def run_within(arguments: list[str]) -> int:
+    """Run one command for another that goes on after it, as loud as that one is."""
+    return _run(arguments)
+
+
 def _run(arguments: list[str] | None) -> int:
     try:
         result: Any = root.main(args=arguments, prog_name="lace", standalone_mode=False)
