@@ -34,7 +34,17 @@ if TYPE_CHECKING:
         open_interlace,
         sync,
     )
-    from lace.api.operations import count, for_each, forget, get, history, list, store
+    from lace.api.operations import (
+        count,
+        for_each,
+        forget,
+        forgotten,
+        get,
+        history,
+        list,
+        remember,
+        store,
+    )
     from lace.api.reasons import (
         Explanation,
         Question,
@@ -175,7 +185,9 @@ _HOMES = {
     "lace.api.interlaces": (
         "OpenInterlace", "Opening", "SteppedInterlace", "open_interlace", "sync",
     ),
-    "lace.api.operations": ("count", "for_each", "forget", "get", "history", "list", "store"),
+    "lace.api.operations": (
+        "count", "for_each", "forget", "forgotten", "get", "history", "list", "remember", "store",
+    ),
     "lace.api.reasons": ("Explanation", "Question", "Step", "Trial", "explain", "try_rules"),
     "lace.api.rooms": ("Membership", "admit", "members", "move", "remove"),
     "lace.api.serving": ("ServerEvent", "Serving", "serve"),
@@ -356,6 +368,7 @@ __all__ = [
     "facts",
     "for_each",
     "forget",
+    "forgotten",
     "get",
     "hashes",
     "history",
@@ -370,6 +383,7 @@ __all__ = [
     "open",
     "open_interlace",
     "parse_urc",
+    "remember",
     "remove",
     "room",
     "seal",

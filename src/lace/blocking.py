@@ -67,9 +67,19 @@ def count(local: Lace, policy: Policy | None = None) -> int:
     return _run(operations.count(local, policy))
 
 
-def forget(local: Lace, policy: Policy) -> int:
+def forget(local: Lace, policy: Policy, *, may_return: bool = False) -> int:
     """Remove what a selector selects from this lace, and from nowhere else; return how many."""
-    return _run(operations.forget(local, policy))
+    return _run(operations.forget(local, policy, may_return=may_return))
+
+
+def forgotten(local: Lace) -> builtins.list[str]:
+    """Return the hashes of what this lace has forgotten for good, sorted."""
+    return _run(operations.forgotten(local))
+
+
+def remember(local: Lace, hashes: Iterable[str]) -> int:
+    """Let records come back that were forgotten for good; return how many were."""
+    return _run(operations.remember(local, hashes))
 
 
 def import_file(

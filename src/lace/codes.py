@@ -713,6 +713,11 @@ class Code(StrEnum):
         "A record's bytes are not those that were stored; it was put aside.",
         "Sync with a peer that has it; find out what writes to the store's file.",
     )
+    STORE_FORGOTTEN = (
+        "store.forgotten",
+        "This lace has forgotten this record for good, and does not take it again.",
+        "Nothing; or let it come back with lace store remember.",
+    )
     STORE_NEWER = (
         "store.newer",
         "The store was written by a newer version of the engine.",

@@ -15,7 +15,7 @@ from small_limits import hold_to
 from lace.crypto import SigningKey
 from lace.datalog.ast import Predicate
 from lace.datalog.evaluate import evaluate
-from lace.errors import Status, UsageError
+from lace.errors import Code, Status, UsageError
 from lace.ids import RecordHash
 from lace.record import Plex, Record, build_blob, build_plex, facts, fields, seal
 from lace.recordstore import (
@@ -386,6 +386,45 @@ def test_forgetting_is_local_and_ids_are_not_used_again(store: RecordStore) -> N
     assert store.high_water() == before
     assert [o.status for o in store.save([one])] == [Status.ACCEPTED]
     assert store.read(before, 9) == [StoredRecord(StoreRecordId(before + 1), one.hash)]
+
+
+def test_what_is_forgotten_for_good_is_not_stored_until_it_is_remembered(
+    store: RecordStore,
+) -> None:
+    one, two, three, never = build_blob(b"1"), plex(), build_blob(b"3"), build_blob(b"never here")
+    store.save([one, two])
+    assert store.kept_out([one.hash]) == set()
+    assert store.forget([one.hash, two.hash, never.hash, one.hash], for_good=True) == 2
+    assert store.forget([one.hash], for_good=True) == 0
+    names = [r.hash for r in (one, two, three, never)]
+    assert store.kept_out(names) == {one.hash, two.hash, never.hash}
+    assert store.all_kept_out() == sorted((one.hash, two.hash, never.hash))
+    heard: list[StoredRecord] = []
+    store.subscribe(heard.extend)
+    saved = store.save([one, three, never])
+    assert [o.status for o in saved] == [Status.REFUSED, Status.ACCEPTED, Status.REFUSED]
+    assert [(o.value, o.code) for o in saved[::2]] == [(None, Code.STORE_FORGOTTEN)] * 2
+    assert [stored.hash for stored in heard] == [three.hash]
+    assert (store.count(), store.has(one.hash), store.versions(place("//g//a//k"), 9)) == (
+        1,
+        False,
+        [],
+    )
+    before = store.forgets()
+    assert store.remember([one.hash, three.hash, one.hash]) == 1
+    assert store.forgotten(before) == [one.hash]  # so that exchanges look at it again
+    assert store.remember([one.hash]) == 0
+    assert store.forgets() == before + 1
+    assert store.all_kept_out() == sorted((two.hash, never.hash))
+    assert [o.status for o in store.save([one, two])] == [Status.ACCEPTED, Status.REFUSED]
+
+
+def test_what_is_forgotten_may_come_back_if_nothing_else_is_said(store: RecordStore) -> None:
+    one = build_blob(b"1")
+    store.save([one])
+    store.forget([one.hash])
+    assert (store.all_kept_out(), store.kept_out([one.hash])) == ([], set())
+    assert [o.status for o in store.save([one])] == [Status.ACCEPTED]
 
 
 def test_listeners_hear_of_what_is_new_until_they_stop(store: RecordStore) -> None:

@@ -122,7 +122,9 @@ async def _get(given: Given, _parts: Parts) -> Answer:
 
 
 async def _forget(given: Given, _parts: Parts) -> Answer:
-    return await lace.forget(_lace(given["lace"]), _policy(given["selector"])), b""
+    # A page has no way to let records come back that were forgotten for good.
+    policy = _policy(given["selector"])
+    return await lace.forget(_lace(given["lace"]), policy, may_return=True), b""
 
 
 async def _sync(given: Given, _parts: Parts) -> Answer:

@@ -151,8 +151,8 @@ class StoreAnswers:
         self._let_go()  # or else the log of the store could only grow for as long as this goes on
         outcomes = self.store.save(records)
         self._saved_bytes += sum(len(record.raw) for record in records)
-        for record in records:
-            if self._fresh_bytes < self.parameters.hold_fresh_bytes:
+        for record, outcome in zip(records, outcomes, strict=True):
+            if outcome.ok and self._fresh_bytes < self.parameters.hold_fresh_bytes:
                 self._fresh[record.hash] = record
                 self._fresh_bytes += len(record.raw) + _RECORD_BYTES
         return outcomes
@@ -160,7 +160,18 @@ class StoreAnswers:
     # --- evaluation ---
 
     def evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated | Job]:
-        """Answer ``Evaluate``, in parts of a bounded size."""
+        """Answer ``Evaluate``, in parts of a bounded size.
+
+        What was forgotten for good is asked for as little as if it were here.
+        """
+        for part in self._evaluate(asked):
+            if isinstance(part, m.Evaluated) and part.requestable:
+                out = self.store.kept_out(part.requestable)
+                yield replace(part, requestable=part.requestable - out) if out else part
+            else:
+                yield part
+
+    def _evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated | Job]:
         if self._kept is not None and self._saved_bytes > self.parameters.hold_bytes:
             self._kept[1].hold()  # whoever reads it keeps the log of the store from being emptied
         if self.crowds is not None and self._known is None:
@@ -314,7 +325,12 @@ class StoreAnswers:
         # Rules may speak of a record before it is here, and after it is gone.
         send = {row for row in change.may_send.added | here if row in self.policy.may_send}
         gone = {(record,) for record in lost}
-        request = change.may_request.added | {r for r in gone if r in self.policy.may_request}
+        # What may come back is told as forgotten, although it was not here.
+        told = self.store.forgotten(before.forgets)
+        again = self.policy.may_request if told is None else {(record,) for record in told}
+        request = change.may_request.added | {
+            row for row in gone.union(again) if row in self.policy.may_request
+        }
         yield from self._answer(
             {row for row in send if source.has(("Have", *row))},
             change.may_send.removed | gone,
@@ -546,11 +562,13 @@ class StoreAnswers:
             for hash in doubtful
             if hash in peers and hash not in known.texts and not self.store.has(RecordHash(hash))
         }
+        out = self.store.kept_out(known.state.wanted)
+        state = replace(known.state, wanted=known.state.wanted - out) if out else known.state
         if not self._unknown:
-            return replace(nothing, state=known.state)
+            return replace(nothing, state=state)
         peers = peers.copy()
         peers.remove(self._unknown)
-        return replace(nothing, state=replace(known.state, peers=peers))
+        return replace(nothing, state=replace(state, peers=peers))
 
     def _decides_apart(self, asked: m.Recall) -> ApartAnswers | None:
         """Return what decides on records apart, if the plan allows it and there is no better way.

@@ -91,6 +91,8 @@ class Imported:
     new: int = 0
     present: int = 0
     """Those that were here already."""
+    forgotten: int = 0
+    """Those that were forgotten here for good, and are left out."""
     refused: int = 0
     reasons: tuple[Refused, ...] = ()
     """Of what was refused, the first hundred."""
@@ -99,7 +101,7 @@ class Imported:
     @property
     def read(self) -> int:
         """How many records or rows were read."""
-        return self.new + self.present + self.refused
+        return self.new + self.present + self.forgotten + self.refused
 
 
 async def import_file(
@@ -202,11 +204,13 @@ class Importer:
     def _save(self, batch: list[Record]) -> Imported:
         outcomes = self.store.save(batch) if batch else []
         new = sum(outcome.status is Status.ACCEPTED for outcome in outcomes)
+        present = sum(outcome.status is Status.DUPLICATE for outcome in outcomes)
         self._made.clear()
         self._count = replace(
             self._count,
             new=self._count.new + new,
-            present=self._count.present + len(outcomes) - new,
+            present=self._count.present + present,
+            forgotten=self._count.forgotten + len(outcomes) - new - present,
             bytes_read=self._read,
         )
         return self._count

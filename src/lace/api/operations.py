@@ -21,7 +21,9 @@ from lace.recordstore.base import RecordStore
 from lace.selectors import hashes
 from lace.urc import Coordinate, HashAddress, parse_urc, raw_tip_key
 
-__all__ = ["count", "for_each", "forget", "get", "history", "list", "store"]
+__all__ = [
+    "count", "for_each", "forget", "forgotten", "get", "history", "list", "remember", "store",
+]  # fmt: skip
 
 _POLL_SECONDS: Final = 1.0
 
@@ -114,17 +116,37 @@ async def count(local: Lace, policy: Policy | None = None) -> int:
     return await in_worker(local, lambda: len(Selection(inner, chosen, limits).hashes()))
 
 
-async def forget(local: Lace, policy: Policy) -> int:
+async def forget(local: Lace, policy: Policy, *, may_return: bool = False) -> int:
     """Remove what a selector selects from this lace, and from nowhere else; return how many.
 
-    A peer that still has them may send them again if the selector of an exchange asks for them.
+    Their hashes are kept, and nothing else of them: no exchange and no file brings them back until
+    ``remember`` lets them. With ``may_return`` nothing is kept, and a peer that still has them may
+    send them again if the selector of an exchange asks for them.
     """
     inner, chosen, limits = store_of(local), as_module(policy), local.limits
 
     def work() -> int:
-        return inner.forget(map(RecordHash, Selection(inner, chosen, limits).hashes()))
+        hashes = map(RecordHash, Selection(inner, chosen, limits).hashes())
+        return inner.forget(hashes, for_good=not may_return)
 
     return await in_worker(local, work)
+
+
+async def forgotten(local: Lace) -> builtins.list[str]:
+    """Return the hashes of what this lace has forgotten for good, sorted."""
+    inner = store_of(local)
+    return await in_worker(local, lambda: [*map(str, inner.all_kept_out())])
+
+
+async def remember(local: Lace, hashes: Iterable[str]) -> int:
+    """Let records come back that were forgotten for good; return how many were.
+
+    Nothing is fetched: a peer that has them may send them again.
+    """
+    if isinstance(hashes, str):
+        raise wrong_type("a list of hashes", hashes, "Write [hash] for one.")
+    inner, chosen = store_of(local), [RecordHash(hash) for hash in hashes]
+    return await in_worker(local, lambda: inner.remember(chosen))
 
 
 async def store(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import click
 from click.core import ParameterSource
@@ -12,12 +13,22 @@ from lace.cli.exitcodes import Exit
 from lace.cli.output import echo
 from lace.cli.place import find, store_file
 from lace.cli.progress import ProgressLine
-from lace.cli.render import chosen_form, form_option, print_csv, print_json, words_option
-from lace.ids import RecordHash
+from lace.cli.render import (
+    chosen_form,
+    form_option,
+    print_csv,
+    print_entries,
+    print_json,
+    words_option,
+)
+from lace.ids import RECORD_TYPES, RecordHash
 from lace.policy.own import evaluate_own
 from lace.recordstore.sqlite import SqliteStore
 from lace.settings import read_selector
 from lace.vocabulary import SELECT_HAVE
+
+
+_HASHES: Final = tuple(f"{letter}." for letter in RECORD_TYPES)  # how one begins
 
 
 def _meant(file: str | None, where: str | None) -> Path:
@@ -60,6 +71,7 @@ def info(file: str | None, form: str | None, where: str | None) -> None:
     path = _meant(file, where)
     with SqliteStore(path, read_only=True) as opened:
         made = {
+            "forgotten": len(opened.all_kept_out()),
             "newest id": opened.high_water(),
             "quarantined": len(opened.quarantined()),
             "records": opened.count(),
@@ -108,13 +120,19 @@ def check(file: str | None, form: str | None, where: str | None) -> int:
 @store.command()
 @click.argument("words", nargs=-1, metavar="[LACE] SELECTOR", required=True)
 @click.option("--yes", is_flag=True, help="Really forget; without it, only say what would go.")
+@click.option(
+    "--may-return", is_flag=True, help="Keep nothing of them: whoever has them may send them again."
+)
 @words_option
 @lace_option
-def forget(words: tuple[str, ...], yes: bool, form: str | None, where: str | None) -> None:
+def forget(
+    words: tuple[str, ...], yes: bool, may_return: bool, form: str | None, where: str | None
+) -> None:
     """Remove the records that SELECTOR selects from LACE, and from nowhere else.
 
-    Without LACE it is that of --lace, else the one you are in. A peer that still has the records
-    may send them again if your selector asks for them.
+    Without LACE it is that of --lace, else the one you are in. The hashes of the records are kept,
+    and nothing else of them: neither an exchange nor a file of records brings them back, until
+    lace store remember lets them.
 
     \b
     Example:
@@ -130,7 +148,8 @@ def forget(words: tuple[str, ...], yes: bool, form: str | None, where: str | Non
         with opened.snapshot() as snapshot:
             found = evaluate_own(module.program, snapshot, outputs=[SELECT_HAVE])
             rows = found.rows(SELECT_HAVE)
-        gone = opened.forget(RecordHash(row[0]) for row in rows) if yes else len(rows)
+        hashes = [RecordHash(row[0]) for row in rows]
+        gone = opened.forget(hashes, for_good=not may_return) if yes else len(rows)
         left = opened.count() if yes else opened.count() - gone
     if chosen_form(form) == "json":
         print_json({"forgotten": yes, "left": left, "records": gone})
@@ -138,3 +157,52 @@ def forget(words: tuple[str, ...], yes: bool, form: str | None, where: str | Non
         echo(f"{gone} records forgotten, {left} left")
     else:
         echo(f"{gone} of {gone + left} records would be forgotten; add --yes")
+
+
+@store.command()
+@_lace_argument
+@form_option
+@lace_option
+def forgotten(file: str | None, form: str | None, where: str | None) -> None:
+    """Print the hashes of what LACE has forgotten for good, sorted.
+
+    Without LACE it is that of --lace, else the one you are in.
+
+    \b
+    Example:
+      lace store forgotten
+      lace store forgotten notes.lace
+    """
+    with SqliteStore(_meant(file, where), read_only=True) as opened:
+        print_entries(form, ("hash",), ({"hash": hash} for hash in opened.all_kept_out()))
+
+
+@store.command()
+@click.argument("words", nargs=-1, metavar="[LACE] [HASH]...")
+@click.option("--all", "everything", is_flag=True, help="All that was forgotten for good.")
+@words_option
+@lace_option
+def remember(words: tuple[str, ...], everything: bool, form: str | None, where: str | None) -> int:
+    """Let records come back to LACE that it has forgotten for good; nothing is fetched.
+
+    Without LACE it is that of --lace, else the one you are in. A peer that has the records sends
+    them with the next exchange, if your selector asks for them.
+
+    \b
+    Example:
+      lace store remember S.hash
+      lace store remember notes.lace --all
+    """
+    has_lace = bool(words) and not words[0].startswith(_HASHES)
+    file, hashes = (words[0], words[1:]) if has_lace else (None, words)
+    if bool(hashes) == everything:
+        raise click.UsageError("give hashes, or --all")
+    with SqliteStore(_meant(file, where), create=False) as opened:
+        chosen = opened.all_kept_out() if everything else [RecordHash(hash) for hash in hashes]
+        back = opened.remember(chosen)
+        left = len(opened.all_kept_out())
+    if chosen_form(form) == "json":
+        print_json({"forgotten": left, "remembered": back})
+    else:
+        echo(f"{back} may come back, {left} are still forgotten")
+    return Exit.OK if back == len(set(chosen)) else Exit.NOT_FOUND

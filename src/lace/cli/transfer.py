@@ -203,6 +203,8 @@ def tell_reasons(file: str, count: Imported) -> None:
 def counted(count: Imported) -> str:
     """Return what became of everything, in words."""
     parts = [f"{count.new:,} new", f"{count.present:,} here already"]
+    if count.forgotten:
+        parts.append(f"{count.forgotten:,} forgotten here for good")
     if count.refused:
         parts.append(f"{count.refused:,} refused")
     return ", ".join(parts)
@@ -213,6 +215,7 @@ def added(one: Imported, other: Imported) -> Imported:
     return Imported(
         new=one.new + other.new,
         present=one.present + other.present,
+        forgotten=one.forgotten + other.forgotten,
         refused=one.refused + other.refused,
     )
 

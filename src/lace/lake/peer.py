@@ -135,6 +135,9 @@ class Mirror(MemoryStore):
             self.forget(hash for hash in held if hash not in there)
         self._lake_as_of = snapshot
 
+    def kept_out(self, hashes: Collection[str]) -> set[str]:
+        return self._lake_records.lake.forgotten(hashes)
+
     def save(self, records: Iterable[Record]) -> list[Outcome[Record]]:
         wanted = list(records)
         missing = {record.hash for record in wanted if not self.has(record.hash)}

@@ -7,7 +7,7 @@ from a snapshot that does not change under it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import NewType, Protocol, Self
 
 from lace.datalog.source import FactSource
-from lace.errors import Outcome
+from lace.errors import Code, Outcome, Status
 from lace.ids import RecordHash
 from lace.record.facts import fields
 from lace.record.model import Record, Seal, Versioned
@@ -161,7 +161,10 @@ class RecordStore(Protocol):
     """Validated records, in the order they came, found by hash and by place."""
 
     def save(self, records: Iterable[Record]) -> list[Outcome[Record]]:
-        """Store records, all of them or none; say of each whether it was new or a duplicate."""
+        """Store records, all of them or none; say of each whether it was new or a duplicate.
+
+        What was forgotten for good is refused, and does not stand in the way of the others.
+        """
 
     def load(self, hash: RecordHash) -> Record | None:
         """Return a record, or None."""
@@ -193,8 +196,23 @@ class RecordStore(Protocol):
     def snapshot(self) -> Snapshot:
         """Return the facts as they are now."""
 
-    def forget(self, hashes: Iterable[RecordHash]) -> int:
-        """Remove records from this store, and from nowhere else; return how many were there."""
+    def forget(self, hashes: Iterable[RecordHash], *, for_good: bool = False) -> int:
+        """Remove records from this store, and from nowhere else; return how many were there.
+
+        ``for_good`` keeps their hashes, also of those that are not here: they are not stored again.
+        """
+
+    def kept_out(self, hashes: Collection[str]) -> set[str]:
+        """Return those of some hashes that were forgotten for good."""
+
+    def all_kept_out(self) -> list[RecordHash]:
+        """Return the hashes of everything that was forgotten for good, sorted."""
+
+    def remember(self, hashes: Iterable[RecordHash]) -> int:
+        """Let records come back that were forgotten for good; return how many were.
+
+        Exchanges hear of it as if they were forgotten now, so that they look at them again.
+        """
 
     def forgets(self) -> int:
         """Return how often anything was forgotten; a new number means that records are gone."""
@@ -223,6 +241,12 @@ class RecordStore(Protocol):
 
     def close(self) -> None:
         """Release everything; a closed store cannot be used again."""
+
+
+def refused_as_forgotten() -> Outcome[Record]:
+    """Return what becomes of a record that was forgotten for good."""
+    code = Code.STORE_FORGOTTEN
+    return Outcome(Status.REFUSED, None, code, code.meaning)
 
 
 def in_batches(entries: Iterable[FieldsOf], at_once: int) -> Iterator[list[FieldsOf]]:

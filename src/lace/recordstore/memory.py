@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 
@@ -26,6 +26,7 @@ from lace.recordstore.base import (
     has_fields,
     in_batches,
     in_tip_order,
+    refused_as_forgotten,
 )
 from lace.rules import LocalFacts
 from lace.tai import Tai
@@ -100,12 +101,16 @@ class MemoryStore(Closes):
         self._last = StoreRecordId(0)
         self._forgets = 0
         self._forgotten: dict[int, list[RecordHash]] = {}
+        self._kept_out: set[str] = set()
         self._listeners = Listeners()
 
     def save(self, records: Iterable[Record]) -> list[Outcome[Record]]:
         outcomes: list[Outcome[Record]] = []
         fresh: list[StoredRecord] = []
         for record in list(records):  # all of them are there before the first one counts
+            if record.hash in self._kept_out:
+                outcomes.append(refused_as_forgotten())
+                continue
             if record.hash in self._records:
                 outcomes.append(Outcome(Status.DUPLICATE, record))
                 continue
@@ -161,19 +166,39 @@ class MemoryStore(Closes):
     def snapshot(self) -> MemorySnapshot:
         return MemorySnapshot(self._records, self._last, self._limits)
 
-    def forget(self, hashes: Iterable[RecordHash]) -> int:
-        gone = {hash: self._records[hash][1] for hash in hashes if hash in self._records}
+    def forget(self, hashes: Iterable[RecordHash], *, for_good: bool = False) -> int:
+        wanted = dict.fromkeys(hashes)
+        if for_good:
+            self._kept_out.update(wanted)
+        gone = {hash: self._records[hash][1] for hash in wanted if hash in self._records}
         if gone:
-            self._forgets += 1
-            self._forgotten[self._forgets] = list(gone)
-            while sum(map(len, self._forgotten.values())) > FIXED.forgotten:
-                del self._forgotten[min(self._forgotten)]
+            self._note_forgotten(list(gone))
             self._records = {h: held for h, held in self._records.items() if h not in gone}
             self._order = [stored for stored in self._order if stored.hash not in gone]
         for hash, record in gone.items():
             if isinstance(record, Versioned):
                 self._places[_place(record)].pop(hash)
         return len(gone)
+
+    def kept_out(self, hashes: Collection[str]) -> set[str]:
+        return self._kept_out.intersection(hashes)
+
+    def all_kept_out(self) -> list[RecordHash]:
+        return sorted(map(RecordHash, self._kept_out))
+
+    def remember(self, hashes: Iterable[RecordHash]) -> int:
+        back = [hash for hash in dict.fromkeys(hashes) if hash in self._kept_out]
+        if back:
+            self._kept_out.difference_update(back)
+            self._note_forgotten(back)
+        return len(back)
+
+    def _note_forgotten(self, hashes: list[RecordHash]) -> None:
+        """Note which records are gone, so that exchanges can follow."""
+        self._forgets += 1
+        self._forgotten[self._forgets] = hashes
+        while sum(map(len, self._forgotten.values())) > FIXED.forgotten:
+            del self._forgotten[min(self._forgotten)]
 
     def forgets(self) -> int:
         return self._forgets

@@ -22,6 +22,7 @@ Key = tuple[int | bytes | str, ...]
 Table = Literal["records", "links", "numbers"]
 _LAST: Final = "last"
 _FORGETS: Final = "forgets"
+_KEPT_OUT: Final = "kept out"
 
 
 class Change(NamedTuple):
@@ -29,7 +30,10 @@ class Change(NamedTuple):
 
     table: Table
     key: Key
-    """Of ``records`` an id; of ``links`` a link, for its head, or a link and the name of a part."""
+    """Of ``records`` an id; of ``links`` a link, for its head, or a link and the name of a part.
+
+    Of ``numbers`` a name; a name and a hash for what was forgotten for good.
+    """
     value: bytes | int | None
 
 
@@ -65,6 +69,7 @@ class MirroredStore(MemoryStore):
             super().save([reread(raw)])
         self._last = StoreRecordId(max(self._last, numbers.get((_LAST,), 0)))
         self._forgets = numbers.get((_FORGETS,), 0)
+        self._kept_out = {str(key[1]) for key in numbers if key[0] == _KEPT_OUT}
         for link, parts in links.items():
             head = parts.pop((), None)
             if head is not None:
@@ -83,16 +88,31 @@ class MirroredStore(MemoryStore):
             self._tell([*fresh, Change("numbers", (_LAST,), self._last)])
         return outcomes
 
-    def forget(self, hashes: Iterable[RecordHash]) -> int:
+    def forget(self, hashes: Iterable[RecordHash], *, for_good: bool = False) -> int:
         wanted = dict.fromkeys(hashes)
         gone = [
             Change("records", (self._records[hash][0],), None)
             for hash in wanted
             if hash in self._records
         ]
-        count = super().forget(wanted)
-        if gone:
-            self._tell([*gone, Change("numbers", (_FORGETS,), self._forgets)])
+        out = [
+            Change("numbers", (_KEPT_OUT, hash), 1)
+            for hash in wanted
+            if for_good and hash not in self._kept_out
+        ]
+        count = super().forget(wanted, for_good=for_good)
+        if gone or out:
+            self._tell([*gone, *out, Change("numbers", (_FORGETS,), self._forgets)])
+        return count
+
+    def remember(self, hashes: Iterable[RecordHash]) -> int:
+        wanted = dict.fromkeys(hashes)
+        back = [
+            Change("numbers", (_KEPT_OUT, hash), None) for hash in wanted if hash in self._kept_out
+        ]
+        count = super().remember(wanted)
+        if back:
+            self._tell([*back, Change("numbers", (_FORGETS,), self._forgets)])
         return count
 
     def keep_link(self, key: bytes, change: LinkChange) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
@@ -29,6 +29,7 @@ from lace.recordstore.base import (
     Listeners,
     StoredRecord,
     StoreRecordId,
+    refused_as_forgotten,
 )
 from lace.recordstore.sqlite_file import (
     MIGRATIONS,
@@ -49,6 +50,7 @@ _BACKUP_PAGES: Final = 1024  # between two looks at how far it is
 _WITH_FORGETS: Final = 2  # the versions of the file that brought these
 _WITH_MEMORY: Final = 4
 _WITH_QUARANTINE: Final = 5
+_WITH_KEPT_OUT: Final = 7
 
 
 class SqliteStore(Closes):
@@ -86,7 +88,11 @@ class SqliteStore(Closes):
         fresh: list[StoredRecord] = []
         with self._lock, errors(self.path), self._writing() as connection:
             new: list[tuple[int, Record]] = []
+            guarded = connection.execute("SELECT 1 FROM kept_out LIMIT 1").fetchone() is not None
             for record in records:
+                if guarded and _is_kept_out(connection, record.hash):
+                    outcomes.append(refused_as_forgotten())
+                    continue
                 cursor = connection.execute(
                     "INSERT INTO record (hash, raw, inner) VALUES (?, ?, ?)"
                     " ON CONFLICT (hash) DO NOTHING",
@@ -222,11 +228,17 @@ class SqliteStore(Closes):
             draft.unlink(missing_ok=True)
         return int(count)
 
-    def forget(self, hashes: Iterable[RecordHash]) -> int:
+    def forget(self, hashes: Iterable[RecordHash], *, for_good: bool = False) -> int:
         gone = 0
+        wanted = list(hashes)
         with self._lock, errors(self.path):
             with self._writing() as connection:
-                lost = [(hash,) for hash in hashes if self._delete(connection, hash)]
+                if for_good:
+                    connection.executemany(
+                        "INSERT INTO kept_out VALUES (?) ON CONFLICT DO NOTHING",
+                        [(hash,) for hash in wanted],
+                    )
+                lost = [(hash,) for hash in wanted if self._delete(connection, hash)]
                 gone = len(lost)
                 if gone:
                     _note_forgotten(connection, lost)
@@ -235,6 +247,27 @@ class SqliteStore(Closes):
                 # (As a script, because one execute() would give back one page.)
                 self._connection.executescript("PRAGMA incremental_vacuum")
         return gone
+
+    def kept_out(self, hashes: Collection[str]) -> set[str]:
+        if self._version < _WITH_KEPT_OUT or not hashes:
+            return set()
+        if self._one("SELECT 1 FROM kept_out LIMIT 1", ()) is None:
+            return set()
+        return {hash for (hash,) in self._chosen("hash", "hash", list(hashes), "kept_out")}
+
+    def all_kept_out(self) -> list[RecordHash]:
+        if self._version < _WITH_KEPT_OUT:
+            return []
+        rows = self._all("SELECT hash FROM kept_out ORDER BY hash", ())
+        return [RecordHash(hash) for (hash,) in rows]
+
+    def remember(self, hashes: Iterable[RecordHash]) -> int:
+        with self._lock, errors(self.path), self._writing() as connection:
+            delete = "DELETE FROM kept_out WHERE hash = ?"
+            back = [(hash,) for hash in hashes if connection.execute(delete, (hash,)).rowcount]
+            if back:
+                _note_forgotten(connection, back)
+        return len(back)
 
     def forgets(self) -> int:
         if self._version < _WITH_FORGETS:
@@ -498,12 +531,14 @@ class SqliteStore(Closes):
         with self._reading, errors(self.path):
             return self._reader.execute(query, values).fetchone()
 
-    def _chosen(self, columns: str, key: str, values: Sequence[Any]) -> Iterator[Any]:
-        """Yield columns of the records that have one of these values, in any order."""
+    def _chosen(
+        self, columns: str, key: str, values: Sequence[Any], table: str = "record"
+    ) -> Iterator[Any]:
+        """Yield columns of the rows that have one of these values, in any order."""
         for start in range(0, len(values), _VARIABLES):
             part = values[start : start + _VARIABLES]
             marks = ", ".join("?" * len(part))
-            query = f"SELECT {columns} FROM record WHERE {key} IN ({marks})"  # noqa: S608 (ours)
+            query = f"SELECT {columns} FROM {table} WHERE {key} IN ({marks})"  # noqa: S608 (ours)
             yield from self._all(query, tuple(part))
 
     def _all(self, query: str, values: tuple[Any, ...]) -> list[Any]:
@@ -523,6 +558,11 @@ def _parts_size(connection: sqlite3.Connection, link: int, names: Sequence[bytes
         )
         size += int(connection.execute(query, (link, *part)).fetchone()[0])
     return size
+
+
+def _is_kept_out(connection: sqlite3.Connection, hash: str) -> bool:
+    query = "SELECT 1 FROM kept_out WHERE hash = ?"
+    return connection.execute(query, (hash,)).fetchone() is not None
 
 
 def _note_forgotten(connection: sqlite3.Connection, lost: list[tuple[RecordHash]]) -> None:

@@ -21,7 +21,7 @@ _COPY_TRIES: Final = 3
 #: The scripts that bring a file from version n to n + 1; a new file gets all of them.
 MIGRATIONS: Final = tuple(
     files("lace.recordstore").joinpath(name).read_text("utf-8")
-    for name in ("schema.sql", *(f"schema-{number}.sql" for number in range(2, 7)))
+    for name in ("schema.sql", *(f"schema-{number}.sql" for number in range(2, 8)))
 )
 VERSION: Final = len(MIGRATIONS)
 

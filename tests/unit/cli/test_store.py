@@ -10,6 +10,7 @@ from command import lace
 
 from lace.record import build_plex
 from lace.recordstore import SqliteStore
+from lace.recordstore.base import StoreRecordId
 
 
 @pytest.fixture
@@ -51,6 +52,37 @@ def test_forget_asks_before_it_does(path: Path) -> None:
     assert b"3 records forgotten, 3 left" in done.stdout
     with SqliteStore(path) as store:
         assert store.count() == 3
+
+
+def test_what_is_forgotten_comes_back_only_if_it_may(path: Path, tmp_path: Path) -> None:
+    with SqliteStore(path) as store:
+        everything = b"".join(store.load(s.hash).raw for s in store.read(StoreRecordId(0), 9))  # type: ignore[union-attr]
+    (tmp_path / "all.records").write_bytes(everything)
+    lace("store", "forget", path, "//g//drafts//", "--yes")
+    listed = [
+        json.loads(line)["hash"] for line in lace("store", "forgotten", path).stdout.splitlines()
+    ]
+    assert len(listed) == 3
+    assert json.loads(lace("store", "info", path).stdout)["forgotten"] == 3
+    done = lace("import", tmp_path / "all.records", "--lace", path)
+    assert (done.returncode, done.stderr) == (
+        0,
+        b"0 new, 3 here already, 3 forgotten here for good\n",
+    )
+    for words, code in ((("S.x",), 6), ((), 2), ((listed[0], "--all"), 2)):
+        assert lace("store", "remember", path, *words).returncode == code
+    done = lace("store", "remember", path, listed[0], "--table")
+    assert done.stdout == b"1 may come back, 2 are still forgotten\n"
+    done = lace("import", tmp_path / "all.records", "--lace", path)
+    assert done.stderr == b"1 new, 3 here already, 2 forgotten here for good\n"
+    assert json.loads(lace("store", "remember", path, "--all").stdout) == {
+        "forgotten": 0,
+        "remembered": 2,
+    }
+    lace("store", "forget", path, "//g//drafts//", "--yes", "--may-return")
+    assert lace("store", "forgotten", path).stdout == b""
+    done = lace("import", tmp_path / "all.records", "--lace", path)
+    assert done.stderr == b"3 new, 3 here already\n"
 
 
 def test_a_lace_is_named_by_its_folder_too(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from exchanges import NOTES, note
 from links import KEYS, Meeting, Stores, held, left_over, two_stores
 from small_limits import hold_to
 
+from lace.interlace import messages as m
 from lace.limits import Limits
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.view import Exposure
@@ -108,6 +109,52 @@ def test_an_exchange_does_not_bring_back_what_was_forgotten_in_it(
     Meeting(stores, modules, remembers=remembers).end()
     assert stores[1].has(note(1).hash)  # the next exchange may
     assert left_over(stores, modules) == [(), ()]
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+@pytest.mark.parametrize("module", [ONE_WAY, NOTES, LINKED], ids=["one way", "both ways", "linked"])
+def test_what_is_forgotten_for_good_is_not_asked_for_until_it_is_remembered(
+    stores: Stores, module: PolicyModule, remembers: bool
+) -> None:
+    modules = module, module
+    stores[0].save([note(i) for i in range(3)])
+    Meeting(stores, modules, remembers=remembers).end()
+    stores[1].forget([note(1).hash, note(9).hash], for_good=True)
+    for number in (8, 9):  # with something new, and something that never was there
+        stores[0].save([note(number)])
+        meeting = Meeting(stores, modules, remembers=remembers).end()
+        assert not any(
+            note(n).hash in line for line in meeting.facts(1, "MayRequest") for n in (1, 9)
+        )
+        assert held(stores[1]) == {note(n).hash for n in (0, 2, 8)}
+        assert meeting.results(1)[-1].rejected == ()
+    again = Meeting(stores, modules, remembers=remembers).end()
+    assert [len(result.received) for side in (0, 1) for result in again.results(side)] == [0, 0]
+    assert stores[1].remember([note(1).hash]) == 1
+    Meeting(stores, modules, remembers=remembers).end()
+    assert held(stores[1]) == {note(n).hash for n in (0, 1, 2, 8)}
+    assert left_over(stores, modules)[0] == ()
+
+
+def test_what_is_forgotten_for_good_on_its_way_here_is_refused_once(stores: Stores) -> None:
+    """What is wanted is kept with the link; what is forgotten for good meanwhile is not."""
+    late = note(4)
+    stores[0].save([note(1), late])
+
+    def forgetting(side: int, crossing: m.Incoming) -> list[m.Incoming]:
+        if side == 1 and isinstance(crossing, m.PeerFacts) and b"MayRequest" in crossing.content:
+            stores[1].forget([late.hash], for_good=True)
+        return [crossing]
+
+    first = Meeting(stores, tamper=forgetting).end()
+    assert first.results(1)[-1].rejected == (late.hash,)
+    for _ in range(2):
+        meeting = Meeting(stores).end()
+        assert not any(late.hash in line for line in meeting.facts(1, "MayRequest"))
+        assert held(stores[1]) == {note(1).hash}
+    stores[1].remember([late.hash])
+    Meeting(stores).end()
+    assert held(stores[1]) == {note(1).hash, late.hash}
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])

@@ -250,6 +250,8 @@ DEEDS = st.one_of(
         st.just("add"), st.integers(0, 1), st.integers(0, 12), st.sampled_from(["notes", "tasks"])
     ),
     st.tuples(st.just("forget"), st.integers(0, 1), st.integers(0, 12)),
+    st.tuples(st.just("for good"), st.integers(0, 1), st.integers(0, 12)),
+    st.tuples(st.just("remember"), st.integers(0, 1), st.integers(0, 12)),
     st.tuples(st.just("meet"), st.booleans(), st.integers(0, 2), st.integers(0, 2)),
 )
 
@@ -306,6 +308,13 @@ def test_it_makes_no_difference_but_to_the_work(
             case ("forget", int(side), int(number)):
                 for kind in (quick, plain):
                     kind[side].forget([note(number).hash, note(number, app="tasks").hash])
+            case ("for good", int(side), int(number)):
+                for kind in (quick, plain):
+                    hashes = [note(number).hash, note(number, app="tasks").hash]
+                    kind[side].forget(hashes, for_good=True)
+            case ("remember", int(side), int(number)):
+                for kind in (quick, plain):
+                    kind[side].remember([note(number).hash, note(number, app="tasks").hash])
             case ("meet", bool(stays), int(one), int(other)):
                 chosen = MODULES[names[one]], MODULES[names[other]]
                 for kind, remembers, warm in ((quick, True, kept), (plain, False, None)):
@@ -314,7 +323,15 @@ def test_it_makes_no_difference_but_to_the_work(
                         kind[0].save([note(77), note(78, app="tasks")])
                         meeting.pair.wake(NOW)
                     meeting.end()
+                    # What is kept out is not asked for, so that nothing has to be refused.
+                    for side, store in enumerate(kind):
+                        asked = b"".join(
+                            line.encode() for line in meeting.facts(side, "MayRequest")
+                        )
+                        assert not any(hash.encode() in asked for hash in store.all_kept_out())
                 assert [held(store) for store in quick] == [held(store) for store in plain]
+                for store in (*quick, *plain):
+                    assert not store.kept_out(held(store))
 
 
 def test_what_is_held_is_counted() -> None:

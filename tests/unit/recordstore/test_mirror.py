@@ -41,6 +41,7 @@ def state(store: MirroredStore) -> object:
         store.read(StoreRecordId(0), 1000),
         store.high_water(),
         store.forgets(),
+        store.all_kept_out(),
         {key: store.link(key) for key in LINKS},
     )
 
@@ -49,6 +50,8 @@ names = st.sampled_from([b"", b"a", b"b", b"c"])
 steps = st.one_of(
     st.tuples(st.just("save"), st.lists(st.integers(0, 9), max_size=3)),
     st.tuples(st.just("forget"), st.lists(st.integers(0, 9), max_size=3)),
+    st.tuples(st.just("for good"), st.lists(st.integers(0, 9), max_size=3)),
+    st.tuples(st.just("remember"), st.lists(st.integers(0, 9), max_size=3)),
     st.tuples(
         st.just("link"),
         st.sampled_from(LINKS),
@@ -70,6 +73,11 @@ def test_what_was_told_can_be_put_back_at_any_moment(story: list[tuple[object, .
                 store.save(build_blob(b"%d" % number) for number in numbers)
             case "forget", list() as numbers:
                 store.forget(build_blob(b"%d" % number).hash for number in numbers)
+            case "for good", list() as numbers:
+                hashes = [build_blob(b"%d" % number).hash for number in numbers]
+                store.forget(hashes, for_good=True)
+            case "remember", list() as numbers:
+                store.remember(build_blob(b"%d" % number).hash for number in numbers)
             case "link", bytes() as key, bytes() as head, dict() as put, frozenset() as gone, base:
                 before = store.link(key)
                 old = None if base == "new" or before is None else before.head
