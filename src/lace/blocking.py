@@ -29,8 +29,8 @@ from lace.api import (
 from lace.api.handles import Lace, Peer, RecordKind
 from lace.api.handles import connect as connect
 from lace.api.handles import open as open
-from lace.api.interlaces import Exposes, Policy
 from lace.api.interlaces import SteppedInterlace as SteppedInterlace
+from lace.api.policies import Exposes, Policy
 from lace.crypto.keys import SigningKey
 from lace.errors import Outcome
 from lace.interlace import messages as m

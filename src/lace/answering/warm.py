@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lace.datalog.source import Fact
 from lace.limits import MIB
-from lace.policy.executable import ExchangePolicy
-from lace.policy.mentions import Mentions
+
+if TYPE_CHECKING:  # a lace that has met nobody yet has no policies either
+    from lace.policy.executable import ExchangePolicy
+    from lace.policy.mentions import Mentions
 
 _ROOM: Final = 128 * MIB
 _FACT_BYTES: Final = 400  # in a source, with what follows from it

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from lace.answering.selection import Selection
 from lace.api import operations
 from lace.api.handles import Lace, Peer, RecordKind, as_lace, in_worker, store_of
-from lace.api.interlaces import Policy, policy_of
+from lace.api.policies import Policy, policy_of
 from lace.api.rooms import members, room_of
 from lace.errors import Code, UsageError
 from lace.projection import STANDARD, Newest, Projection

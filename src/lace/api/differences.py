@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lace.api.handles import Lace, Peer
-from lace.api.interlaces import Policy
 from lace.api.operations import list as list_records
+from lace.api.policies import Policy
 from lace.record.model import Record
 
 __all__ = ["Difference", "diff"]

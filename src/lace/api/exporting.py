@@ -18,7 +18,7 @@ from typing import BinaryIO, Final
 from lace.answering.selection import Selection
 from lace.api.handles import Lace, in_worker, store_of
 from lace.api.importing import Form
-from lace.api.interlaces import Policy, policy_of
+from lace.api.policies import Policy, policy_of
 from lace.errors import Code, UsageError
 from lace.projection import HASH, Projection, entry_of, field_names
 from lace.record.model import Record

@@ -25,50 +25,27 @@ from lace.api.handles import (
     worker_of,
     wrong_type,
 )
+from lace.api.policies import Exposes, Policy, as_module, exposure_of, policy_of
 from lace.clock import tai_now
 from lace.driving.client import Client
 from lace.driving.connection import Connection, MakeAnswers, Timer
 from lace.driving.exchange import Exchange
 from lace.driving.journal import Journal, JournalFile
 from lace.driving.pair import Pair
-from lace.errors import Code, InterlaceAborted, LaceError, StoreError, UsageError
+from lace.errors import Code, InterlaceAborted, LaceError, StoreError
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
-from lace.policy.module import Facet, PolicyModule, module_from_text
-from lace.policy.view import Expose, Exposure
+from lace.policy.view import Exposure
 from lace.recordstore.base import RecordStore
 from lace.recordstore.memory import MemoryStore
-from lace.rooms import Room
-from lace.selectors import selector
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 
 __all__ = ["OpenInterlace", "Opening", "SteppedInterlace", "open_interlace", "sync"]
-
-Policy = PolicyModule | Room | str
-"""A selector: as a module, as a coordinate or prefix, or as rules. A room says what is exposed
-too, where nothing else does."""
-Exposes = Expose | Exposure | PolicyModule
-"""What the peer's rules may see: by default what the local selector selects."""
 
 _POLL_SECONDS: Final = 1.0  # how soon it is noticed what other processes have stored
 _CLOSE_SECONDS: Final = 5.0
 _MEMORY: Final = "memory"
 _FOREVER: Final = 1 << 40  # seconds
-
-
-def as_module(policy: Policy) -> PolicyModule:
-    """Return the policy module that is meant."""
-    if isinstance(policy, PolicyModule):
-        return policy
-    if isinstance(policy, Room):
-        return policy.module
-    if not isinstance(policy, str):
-        raise UsageError(
-            f"a policy is a module, a room or a text, not {type(policy).__name__}",
-            code=Code.INPUT_TYPE,
-            hint="Give a place such as //group//app//, rules, or lace.room(…).",
-        )
-    return selector(policy) if policy.startswith("//") else module_from_text(policy)
 
 
 def other_of(left: Lace, right: Lace | Peer | str) -> Lace | Peer:
@@ -79,35 +56,6 @@ def other_of(left: Lace, right: Lace | Peer | str) -> Lace | Peer:
     if not isinstance(right, str):
         raise wrong_type("a lace or a peer", right, 'Give lace.connect("tcp:…").')
     return left.peers[right] if right in left.peers else connect(right)
-
-
-def policy_of(lace: Lace, policy: Policy | None) -> PolicyModule:
-    """Return the policy that a call gives, else the one of the lace; raise if there is none."""
-    if policy is not None:
-        return as_module(policy)
-    if lace.policy is None:
-        from lace.settings import nothing_selects  # a lace without settings needs none of it
-
-        raise nothing_selects()
-    return lace.policy
-
-
-def exposure_of(lace: Lace, exposes: Exposes | None, policy: Policy | None) -> Exposure:
-    """Return the exposure that a call gives, else that of its room, else that of the lace."""
-    if exposes is not None:
-        return as_exposure(exposes)
-    return policy.exposure if isinstance(policy, Room) else lace.exposure
-
-
-def as_exposure(exposes: Exposes) -> Exposure:
-    """Return the exposure that is meant."""
-    if isinstance(exposes, Exposure):
-        return exposes
-    if isinstance(exposes, PolicyModule):
-        if exposes.facet is Facet.EXPOSE:
-            return Exposure(modules=(exposes,))
-        return Exposure(default="selected")
-    return Exposure(default=exposes)
 
 
 class Ends:

@@ -11,7 +11,7 @@ from typing import Final
 from lace.answering.selection import Selection
 from lace.api.handles import Lace, Peer, checked_text, in_worker, store_of, wrong_type
 from lace.api.handles import open as open_lace
-from lace.api.interlaces import Ends, Policy, as_module, client_of, policy_of, sync
+from lace.api.policies import Policy, as_module, policy_of
 from lace.errors import Code, Outcome, Status, UsageError
 from lace.ids import RecordHash, is_record_hash
 from lace.policy.module import PolicyModule
@@ -38,6 +38,8 @@ async def list(target: Lace | Peer, policy: Policy | None = None) -> builtins.li
         return await in_worker(target, lambda: Selection(store, chosen, limits).records())
     _check_target(target)
     module = _wanted(policy)
+    from lace.api.interlaces import sync  # whoever only reads a lace of their own needs none of it
+
     with open_lace(key=target.key) as scratch:
         await sync(scratch, target, module)
         return Selection(store_of(scratch), module).records()
@@ -187,6 +189,8 @@ async def store(
 
 async def _store_at(peer: Peer, records: builtins.list[Record]) -> builtins.list[Outcome[Record]]:
     """Offer exactly these records to a peer; what it did not ask for, it had or it refused."""
+    from lace.api.interlaces import Ends, client_of  # whoever only keeps records needs none of it
+
     with open_lace(records=records, key=peer.key) as scratch:
         client = client_of(scratch, peer, hashes(record.hash for record in records))
         ends = Ends()

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from lace.api.handles import Lace, as_lace, store_of
-from lace.api.interlaces import Exposes, Policy, as_module, exposure_of, policy_of
+from lace.api.policies import Exposes, Policy, as_module, exposure_of, policy_of
 from lace.clock import tai_now
 from lace.datalog.explain import FailedRule, Proof
 from lace.datalog.source import parse_fact

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from lace.api.events import EventQueue, EventsMissed
 from lace.api.handles import Lace, as_lace, store_of
-from lace.api.interlaces import Exposes, Policy, exposure_of, policy_of
+from lace.api.policies import Exposes, Policy, exposure_of, policy_of
 from lace.errors import Code, UsageError
 from lace.policy.view import Exposure
 from lace.recordstore.sqlite import SqliteStore

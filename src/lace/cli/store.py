@@ -27,7 +27,6 @@ from lace.recordstore.sqlite import SqliteStore
 from lace.settings import read_selector
 from lace.vocabulary import SELECT_HAVE
 
-
 _HASHES: Final = tuple(f"{letter}." for letter in RECORD_TYPES)  # how one begins
 
 

@@ -1,0 +1,62 @@
+"""What a call means by a policy, and by what it exposes; nothing here connects to anybody."""
+
+from __future__ import annotations
+
+from lace.api.handles import Lace
+from lace.errors import Code, UsageError
+from lace.policy.module import Facet, PolicyModule, module_from_text
+from lace.policy.view import Expose, Exposure
+from lace.rooms import Room
+from lace.selectors import selector
+
+__all__: list[str] = []
+
+Policy = PolicyModule | Room | str
+"""A selector: as a module, as a coordinate or prefix, or as rules. A room says what is exposed
+too, where nothing else does."""
+Exposes = Expose | Exposure | PolicyModule
+"""What the peer's rules may see: by default what the local selector selects."""
+
+
+def as_module(policy: Policy) -> PolicyModule:
+    """Return the policy module that is meant."""
+    if isinstance(policy, PolicyModule):
+        return policy
+    if isinstance(policy, Room):
+        return policy.module
+    if not isinstance(policy, str):
+        raise UsageError(
+            f"a policy is a module, a room or a text, not {type(policy).__name__}",
+            code=Code.INPUT_TYPE,
+            hint="Give a place such as //group//app//, rules, or lace.room(…).",
+        )
+    return selector(policy) if policy.startswith("//") else module_from_text(policy)
+
+
+def policy_of(lace: Lace, policy: Policy | None) -> PolicyModule:
+    """Return the policy that a call gives, else the one of the lace; raise if there is none."""
+    if policy is not None:
+        return as_module(policy)
+    if lace.policy is None:
+        from lace.settings import nothing_selects  # a lace without settings needs none of it
+
+        raise nothing_selects()
+    return lace.policy
+
+
+def exposure_of(lace: Lace, exposes: Exposes | None, policy: Policy | None) -> Exposure:
+    """Return the exposure that a call gives, else that of its room, else that of the lace."""
+    if exposes is not None:
+        return as_exposure(exposes)
+    return policy.exposure if isinstance(policy, Room) else lace.exposure
+
+
+def as_exposure(exposes: Exposes) -> Exposure:
+    """Return the exposure that is meant."""
+    if isinstance(exposes, Exposure):
+        return exposes
+    if isinstance(exposes, PolicyModule):
+        if exposes.facet is Facet.EXPOSE:
+            return Exposure(modules=(exposes,))
+        return Exposure(default="selected")
+    return Exposure(default=exposes)
