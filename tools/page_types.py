@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from lace.workbench.shapes import Shape, shapes
 
 _WIDTH = 100
+_INNER = " " * 5
 HEAD = "// Made from lace/workbench/shapes.py by make docs. Do not edit.\n"
 
 
@@ -22,13 +23,28 @@ def shapes_js() -> str:
     lines = []
     for name, parts in shapes().items():
         lines.append(f"  {name}: {{")
-        lines += [f"    {json.dumps(key)}: {json.dumps(kind)}," for key, kind in parts.items()]
+        for key, kind in parts.items():
+            lines += _entry(f"    {json.dumps(key)}: ", kind)
         lines.append("  },")
     body = "\n".join(lines)
     return (
         f"{HEAD}// @ts-check\n\n/** @type {{Record<string, Record<string, any>>}} */\n"
         f"export const SHAPES = {{\n{body}\n}};\n"
     )
+
+
+def _entry(start: str, kind: Shape) -> list[str]:
+    """Return an entry in one line, or a long list filled into several."""
+    line = f"{start}{json.dumps(kind)},"
+    if len(line) <= _WIDTH or isinstance(kind, str):
+        return [line]
+    lines = [f"{start}[", _INNER]
+    for one in kind:
+        word = f" {json.dumps(one)},"
+        if len(lines[-1]) + len(word) > _WIDTH:
+            lines.append(_INNER)
+        lines[-1] += word
+    return [*lines, "    ],"]
 
 
 def _typedef(name: str, parts: Mapping[str, Shape]) -> str:

@@ -1,5 +1,5 @@
-// A CouchDB-like server over PouchDB. Usage: node server.js FOLDER; says its port, then obeys lines:
-// "fill START COUNT SIZE" stores documents and says "filled".
+// A CouchDB-like server over PouchDB. Usage: node server.js FOLDER; says its port, then obeys
+// lines: "fill START COUNT SIZE" stores documents and says "filled".
 const fs = require("node:fs");
 const readline = require("node:readline");
 const PouchDB = require("pouchdb");

@@ -1,7 +1,8 @@
 // A peer of its own: it keeps the notebook in this browser and works without a network.
 import { IndexedDbLace, Lace, for_each, open_interlace, room } from "./lace/lace.mjs";
 
-const { address, authority, prefix, group, note, member } = await (await fetch("settings.json")).json();
+const settings = await (await fetch("settings.json")).json();
+const { address, authority, prefix, group, note, member } = settings;
 const belongs = room(prefix, { authority });
 const secret = localStorage.getItem("notebook-secret") ?? (await Lace.new_secret());
 localStorage.setItem("notebook-secret", secret);
@@ -54,6 +55,7 @@ show();
 for await (const record of for_each(local, belongs)) {
   const app = record.place.split("//")[2];
   if (app === member) names.set(record.fields.Member, record.fields.Called);
-  if (app === note && !(newest.get(record.place)?.tai > record.tai)) newest.set(record.place, record);
+  const later = newest.get(record.place)?.tai > record.tai;
+  if (app === note && !later) newest.set(record.place, record);
   show();
 }

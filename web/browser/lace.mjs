@@ -93,7 +93,9 @@ function records({ value, bytes }) {
 /** Records as the engine takes them: bytes apart. A new one gets its time and its chance here, so
  * that it stays the same record should it be sent twice. */
 function given(list) {
-  if (!Array.isArray(list)) throw wrong("an array of records", list, "Write store(lace, [record]).");
+  if (!Array.isArray(list)) {
+    throw wrong("an array of records", list, "Write store(lace, [record]).");
+  }
   const parts = [];
   const part = (bytes) => parts.push(bytes) - 1;
   const made = list.map((record) => {
@@ -401,7 +403,8 @@ export function subscribe(end, what, hear, fail = (error) => { throw error; }) {
 }
 
 /** Let this page be loaded again without a network. Where Lace lies deeper than the page,
- * ``script`` is a file beside the page: self.lace = "./lace/"; importScripts("./lace/offline.js"); */
+ * ``script`` is a file beside the page that says:
+ * self.lace = "./lace/"; importScripts("./lace/offline.js"); */
 export async function offline(script = new URL("./offline.js", import.meta.url)) {
   if (!navigator.serviceWorker) {
     throw new LaceError({

@@ -8,7 +8,8 @@ const big = (hex) => BigInt(`0x${hex}`);
 export const blake3 = {
   hash(data, length, context) {
     const bytes = data.toJs ? data.toJs() : data;
-    return context ? hash3(bytes, { dkLen: length, context: new TextEncoder().encode(context) }) : hash3(bytes, { dkLen: length });
+    const given = context ? { context: new TextEncoder().encode(context) } : {};
+    return hash3(bytes, { dkLen: length, ...given });
   },
 };
 
@@ -19,7 +20,8 @@ export const secp256k1 = {
   holds(x, s, minusE, r) {
     try {
       const base = big(s) === 0n ? Point.ZERO : Point.BASE.multiplyUnsafe(big(s));
-      const part = big(minusE) === 0n ? Point.ZERO : Point.fromHex(`02${x}`).multiplyUnsafe(big(minusE));
+      const part = big(minusE) === 0n ? Point.ZERO
+        : Point.fromHex(`02${x}`).multiplyUnsafe(big(minusE));
       const sum = base.add(part);
       return !sum.is0() && sum.toHex(true) === `02${r}`;
     } catch {

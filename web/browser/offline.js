@@ -1,7 +1,7 @@
 // A service worker that lets a page with Lace be loaded again without a network.
 //
-// A browser lets it answer for its own folder and below. Where Lace lies deeper than the page, put a
-// file beside the page that says: self.lace = "./lace/"; importScripts("./lace/offline.js");
+// A browser lets it answer for its own folder and below. Where Lace lies deeper than the page, put
+// a file beside the page that says: self.lace = "./lace/"; importScripts("./lace/offline.js");
 const FOLDER = new URL(self.lace ?? "./", self.location).href;
 const FILES = ["lace.mjs"]; // web/bundle.py writes all that a page needs, and what their bytes are
 const VERSION = "";

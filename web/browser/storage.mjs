@@ -120,7 +120,8 @@ export class Kept {
     try {
       if (!database.objectStoreNames.contains(OLD_TABLE)) return null;
       const store = database.transaction(OLD_TABLE, "readonly").objectStore(OLD_TABLE);
-      const [paths, entries] = await Promise.all([settled(store.getAllKeys()), settled(store.getAll())]);
+      const asked = [settled(store.getAllKeys()), settled(store.getAll())];
+      const [paths, entries] = await Promise.all(asked);
       const files = paths.map((path, at) => [path, entries[at].contents]);
       return files.filter(([, contents]) => contents !== undefined);
     } finally {

@@ -25,8 +25,10 @@ const DAMAGED = "The link is damaged: what it carried cannot be read.";
 
 /** @type {[string, string, () => any][]} */
 const TABS = [
-  ["why", "Why", Why], ["message", "Message", MessageTab], ["record", "Record bytes", RecordTab], ["plan", "Plan", PlanTab],
-  ["disclosure", "Disclosure", DisclosureTab], ["watches", "Watches", WatchesTab], ["what-if", "What if", WhatIfTab],
+  ["why", "Why", Why], ["message", "Message", MessageTab],
+  ["record", "Record bytes", RecordTab], ["plan", "Plan", PlanTab],
+  ["disclosure", "Disclosure", DisclosureTab], ["watches", "Watches", WatchesTab],
+  ["what-if", "What if", WhatIfTab],
   ["compare", "What changed", CompareTab], ["graph", "Graph", GraphTab],
   ["problems", "Problems", ProblemsTab], ["scenario", "Scenario", ScenarioTab],
 ];
@@ -35,7 +37,10 @@ function App() {
   if (state.recording.value === null && state.broken.value !== null) {
     return html`<${Header} /><main><${Notice} /><${ScenarioTab} /></main>`;
   }
-  if (state.recording.value === null) return html`<${Header} /><p class="boot">${state.notice.value || "Opening the workbench…"}</p>`;
+  if (state.recording.value === null) {
+    const said = state.notice.value || "Opening the workbench…";
+    return html`<${Header} /><p class="boot">${said}</p>`;
+  }
   return html`
     <a class="skip" href="#details">To the details</a>
     <${Header} />
@@ -68,22 +73,32 @@ function Details() {
   return html`
     <section id="details" aria-label="Details">
       <div class="tabs" role="tablist" aria-label="Details">${TABS.map(([name, title]) => html`
-        <button type="button" role="tab" id=${`tab-${name}`} key=${name} aria-selected=${name === chosen[0]} aria-controls="tab-panel" tabindex=${name === chosen[0] ? 0 : -1}
-          onKeyDown=${onArrow} onClick=${(/** @type {any} */ e) => { state.tab.value = name; if (e.detail) e.currentTarget.blur(); }}>${title}
-          ${name === "problems" && state.problems.value.length ? html` <span class="badge">${state.problems.value.length}</span>` : null}
-          ${name === "watches" ? html` <span class=${`badge ${failed ? "bad" : "good"}`}>${failed ? `✗ ${failed}` : `✓ ${checks.length}`}</span>` : null}</button>`)}</div>
-      <div role="tabpanel" id="tab-panel" aria-labelledby=${`tab-${chosen[0]}`} tabindex="0"><${chosen[2]} key=${chosen[0]} /></div>
+        <button type="button" role="tab" id=${`tab-${name}`} key=${name}
+          aria-selected=${name === chosen[0]} aria-controls="tab-panel"
+          tabindex=${name === chosen[0] ? 0 : -1} onKeyDown=${onArrow}
+          onClick=${(/** @type {any} */ e) => {
+            state.tab.value = name;
+            if (e.detail) e.currentTarget.blur();
+          }}>${title}
+          ${name === "problems" && state.problems.value.length
+            ? html` <span class="badge">${state.problems.value.length}</span>` : null}
+          ${name === "watches" ? html` <span class=${`badge ${failed ? "bad" : "good"}`}
+            >${failed ? `✗ ${failed}` : `✓ ${checks.length}`}</span>` : null}</button>`)}</div>
+      <div role="tabpanel" id="tab-panel" aria-labelledby=${`tab-${chosen[0]}`} tabindex="0"
+        ><${chosen[2]} key=${chosen[0]} /></div>
     </section>`;
 }
 
-/** @param {{scenario: string|null, shared: string|null, scene: number, step: number|null, tab: string|null}} address */
+/** @param {ReturnType<typeof state.readAddress>} address */
 async function openAddress(address) {
   const at = { scene: address.scene, step: address.step ?? 0 };
   if (address.shared) {
     const found = await unpack(address.shared);
     if (found === null) state.notice.value = DAMAGED;
     else {
-      const answer = await engine.ask({ do: "run", name: found.name, toml: found.toml, rules: null, changes: found.changes });
+      const answer = await engine.ask({
+        do: "run", name: found.name, toml: found.toml, rules: null, changes: found.changes,
+      });
       if (answer.type === "problems") answer.source = { name: found.name, toml: found.toml };
       if (engine.take(answer, at)) {
         state.sharedText.value = address.shared;
@@ -95,7 +110,8 @@ async function openAddress(address) {
   return false;
 }
 
-/** Show the run that a link carries. @param {string} text @param {{scene: number, step: number}} at */
+/** Show the run that a link carries.
+ * @param {string} text @param {{scene: number, step: number}} at */
 async function openRun(text, at) {
   const carried = await unpackRun(text);
   if (carried === null) state.notice.value = DAMAGED;
@@ -109,7 +125,9 @@ async function recordedOf(shared) {
   if (recorded === undefined && place === undefined) return null;
   const found = await unpack(shared);
   const list = await engine.recordedList();
-  const known = list?.scenarios.some((/** @type {{name: string}} */ one) => one.name === found?.name);
+  const known = list?.scenarios.some(
+    (/** @type {{name: string}} */ one) => one.name === found?.name,
+  );
   if (!found || !known) return null;
   const made = await engine.recorded(found.name);
   const same = made?.scenario.toml === found.toml
@@ -123,7 +141,8 @@ async function announce(shared) {
   const found = await unpack(shared);
   if (found === null || document.documentElement.dataset.recorded !== undefined) return;
   state.broken.value = { name: found.name, toml: found.toml };
-  state.notice.value = "The engine is starting. It will run the scenario of this link, which is below.";
+  state.notice.value =
+    "The engine is starting. It will run the scenario of this link, which is below.";
 }
 
 async function start() {
@@ -151,7 +170,8 @@ async function start() {
     if (hello.links) state.linksTo.value = hello.links;
     if (hello.live) setInterval(() => { void engine.lookAgain(); }, engine.LOOK_MS);
     state.engine.value = "ready";
-    const begun = state.recording.value; // a recording may have been opened while the engine started
+    // A recording may have been opened while the engine started.
+    const begun = state.recording.value;
     const wanted = begun && begun !== first ? begun.scenario.name : address.scenario ?? hello.first;
     if (address.shared) state.notice.value = "";
     // A run that came in the link stays as it is until something about it is changed.
@@ -165,14 +185,21 @@ async function start() {
   } else {
     state.engine.value = "recorded";
     const list = await engine.recordedList();
-    state.scenarios.value = list?.scenarios ?? (first ? [{ name: first.scenario.name, title: first.scenario.title }] : []);
-    if (address.run && carried === null) state.notice.value = DAMAGED;
-    else if (address.shared && first === null) state.notice.value = "This link carries a scenario of its own, and there is no engine here to run it. Give the whole link to lace workbench.";
-    else if (first === null && address.scenario) state.notice.value = `There is no recording of ${address.scenario} here.`;
+    const only = first ? [{ name: first.scenario.name, title: first.scenario.title }] : [];
+    state.scenarios.value = list?.scenarios ?? only;
+    if (address.run && carried === null) {
+      state.notice.value = DAMAGED;
+    } else if (address.shared && first === null) {
+      state.notice.value = "This link carries a scenario of its own, and there is no engine here "
+        + "to run it. Give the whole link to lace workbench.";
+    } else if (first === null && address.scenario) {
+      state.notice.value = `There is no recording of ${address.scenario} here.`;
+    }
     if (state.recording.value === null) {
       const any = await engine.recorded(list?.scenarios[0]?.name ?? "notes-room");
-      if (any !== null) state.show(any);
-      else state.notice.value = "There is neither an engine nor a recording here. Run lace workbench.";
+      if (any === null) {
+        state.notice.value = "There is neither an engine nor a recording here. Run lace workbench.";
+      } else state.show(any);
     }
   }
   state.writeAddress();
@@ -183,10 +210,13 @@ window.addEventListener("hashchange", () => {
   const address = state.readAddress();
   const at = { scene: address.scene, step: address.step ?? 0 };
   if (address.tab && TABS.some(([name]) => name === address.tab)) state.tab.value = address.tab;
-  if (address.scenario && address.scenario !== state.recording.value?.scenario.name) void engine.open(address.scenario, at);
-  else if (address.run && address.run !== state.textOfLink()) void openRun(address.run, at);
-  else if (address.shared && address.shared !== state.sharedText.value) void openAddress(address);
-  else if (address.step !== null) {
+  if (address.scenario && address.scenario !== state.recording.value?.scenario.name) {
+    void engine.open(address.scenario, at);
+  } else if (address.run && address.run !== state.textOfLink()) {
+    void openRun(address.run, at);
+  } else if (address.shared && address.shared !== state.sharedText.value) {
+    void openAddress(address);
+  } else if (address.step !== null) {
     if (address.scene !== state.sceneNumber.value) state.openScene(address.scene, address.step);
     else state.goTo(address.step);
   }

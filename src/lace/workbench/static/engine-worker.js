@@ -8,7 +8,9 @@ const handle = python.runPython(`
 import json
 from lace.workbench.session import Session
 _session = Session()
-lambda text: [json.dumps(answer, ensure_ascii=False) for answer in _session.handle(json.loads(text))]
+def _answers(text):
+    return [json.dumps(one, ensure_ascii=False) for one in _session.handle(json.loads(text))]
+_answers
 `);
 self.addEventListener("message", (event) => {
   const answers = handle(event.data);

@@ -56,9 +56,11 @@ async function reconnect() {
   else await run();
 }
 
-/** The engine in this browser: a worker with the whole of it. @param {string} place @returns {Promise<boolean>} */
+/** The engine in this browser: a worker with the whole of it.
+ * @param {string} place @returns {Promise<boolean>} */
 function connectWorker(place) {
-  const worker = new Worker("engine-worker.js", { type: "module", name: new URL(place, location.href).href });
+  const name = new URL(place, location.href).href;
+  const worker = new Worker("engine-worker.js", { type: "module", name });
   return new Promise((resolve) => {
     worker.addEventListener("message", (event) => {
       if (event.data === "ready") {
@@ -81,14 +83,24 @@ function hear(text) {
 function lose() {
   send = null;
   state.engine.value = "gone";
-  for (const resolve of waiting.values()) resolve({ type: "problem", message: "The engine is gone.", hint: "It is looked for; if lace workbench was stopped, start it again." });
+  for (const resolve of waiting.values()) {
+    resolve(problem("The engine is gone.",
+      "It is looked for; if lace workbench was stopped, start it again."));
+  }
   waiting.clear();
+}
+
+/** What an engine that cannot answer would have said.
+ * @param {string} message @param {string} hint */
+function problem(message, hint) {
+  return { type: "problem", message, hint };
 }
 
 /** Ask the engine something. @param {Record<string, unknown>} command @returns {Promise<any>} */
 export function ask(command) {
   if (send === null) {
-    return Promise.resolve({ type: "problem", message: "There is no engine here: this page shows recordings.", hint: "Run lace workbench to change things." });
+    return Promise.resolve(problem("There is no engine here: this page shows recordings.",
+      "Run lace workbench to change things."));
   }
   number += 1;
   const id = number;
@@ -96,7 +108,8 @@ export function ask(command) {
   const text = JSON.stringify({ ...command, id });
   if (new TextEncoder().encode(text).length > MOST_COMMAND) {
     waiting.delete(id);
-    return Promise.resolve({ type: "problem", message: "That is more text than the engine takes.", hint: "A scenario has at most 256 KiB." });
+    return Promise.resolve(problem("That is more text than the engine takes.",
+      "A scenario has at most 256 KiB."));
   }
   send(text);
   return answer;
@@ -112,7 +125,8 @@ export function take(answer, at) {
   } else if (answer.type === "problems") {
     batch(() => {
       state.problems.value = answer.diagnostics;
-      state.notice.value = `${answer.diagnostics.length} problem${answer.diagnostics.length === 1 ? "" : "s"}: nothing was run.`;
+      const count = answer.diagnostics.length;
+      state.notice.value = `${count} problem${count === 1 ? "" : "s"}: nothing was run.`;
       if (answer.source) state.broken.value = answer.source;
       if (answer.source) state.tab.value = "scenario";
       else if (state.tab.value !== "scenario") state.tab.value = "problems";
@@ -146,7 +160,9 @@ export async function open(name, at) {
 }
 
 /** Run what is on the page, with something changed.
- * @param {{name?: string, toml?: string, rules?: Record<string, string>, changes?: Partial<import("./types.js").Changes>, at?: {scene?: number, step?: number|null}}} [what] */
+ * @param {{name?: string, toml?: string, rules?: Record<string, string>,
+ *   changes?: Partial<import("./types.js").Changes>, at?: {scene?: number, step?: number|null}}
+ *   } [what] */
 export async function run(what = {}) {
   const now = state.recording.value?.scenario;
   const name = what.name ?? now?.name;
@@ -188,7 +204,8 @@ export async function lookAgain() {
   const changed = title(hello.scenarios) !== title(state.scenarios.value);
   state.scenarios.value = hello.scenarios;
   const atEnd = state.step.value >= state.last.value;
-  if (name && changed) await open(name, atEnd ? { scene: state.sceneNumber.value, step: null } : "here");
+  const at = atEnd ? { scene: state.sceneNumber.value, step: null } : "here";
+  if (name && changed) await open(name, at);
 }
 
 /** A recording that lies in the page, or beside it. @param {string} name */

@@ -12,15 +12,19 @@ export function onKey(event) {
     return;
   }
   const target = /** @type {HTMLElement} */ (event.composedPath()[0] ?? event.target);
-  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (document.querySelector("dialog[open]")) return;
   const box = target instanceof HTMLInputElement && target.type === "checkbox";
-  if (target.isContentEditable || (["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName) && !box)) {
+  const typing = ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName) && !box;
+  if (target.isContentEditable || typing) {
     if (event.key === "Escape" && target.tagName === "INPUT") target.blur();
     return;
   }
   if (going) {
     going = false;
-    const place = { r: ".lace .scroll", t: ".timeline .scroll", d: "#details [role=tab][aria-selected=true]" }[event.key];
+    const place = {
+      r: ".lace .scroll", t: ".timeline .scroll", d: "#details [role=tab][aria-selected=true]",
+    }[event.key];
     if (place) {
       event.preventDefault();
       /** @type {HTMLElement|null} */ (document.querySelector(place))?.focus();
@@ -33,7 +37,9 @@ export function onKey(event) {
   const acts = {
     Home: () => state.goTo(0), End: state.toFixedPoint,
     p: () => state.movePhase(1), P: () => state.movePhase(-1),
-    w: () => { state.tab.value = "why"; }, g: () => { going = true; }, "?": () => { state.help.value = true; },
+    w: () => { state.tab.value = "why"; },
+    g: () => { going = true; },
+    "?": () => { state.help.value = true; },
     "/": () => document.getElementById("filter")?.focus(),
   };
   if (!onTab) {
@@ -42,7 +48,9 @@ export function onKey(event) {
   }
   if (!onButton && !box) acts[" "] = () => { state.playing.value = !state.playing.value; };
   const digit = Number(event.key);
-  const act = acts[event.key] ?? (digit >= 1 && digit <= (state.recording.value?.scenes.length ?? 0) ? () => state.openScene(digit - 1) : undefined);
+  const scenes = state.recording.value?.scenes.length ?? 0;
+  const toScene = digit >= 1 && digit <= scenes ? () => state.openScene(digit - 1) : undefined;
+  const act = acts[event.key] ?? toScene;
   if (act) {
     event.preventDefault();
     act();

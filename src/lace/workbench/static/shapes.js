@@ -5,7 +5,10 @@
 export const SHAPES = {
   Row: {
     "hash": "string",
-    "state": ["one of", ["is", "have"], ["is", "advertised"], ["is", "requestable"], ["is", "in flight"], ["is", "rejected"]],
+    "state": [
+      "one of", ["is", "have"], ["is", "advertised"], ["is", "requestable"], ["is", "in flight"],
+      ["is", "rejected"],
+    ],
     "sendable?": "boolean",
     "hidden?": "boolean",
     "code?": ["one of", "string", "null"],

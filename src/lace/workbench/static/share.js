@@ -110,7 +110,10 @@ export function picture(shown) {
   const copy_ = /** @type {SVGElement} */ (shown.cloneNode(true));
   const from = [shown, ...shown.querySelectorAll("*")];
   const to = [copy_, ...copy_.querySelectorAll("*")];
-  const wanted = ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-family", "font-size", "font-weight", "opacity", "text-anchor"];
+  const wanted = [
+    "fill", "stroke", "stroke-width", "stroke-dasharray", "font-family", "font-size",
+    "font-weight", "opacity", "text-anchor",
+  ];
   from.forEach((element, index) => {
     const style = getComputedStyle(element);
     for (const name of wanted) to[index].setAttribute(name, style.getPropertyValue(name));

@@ -18,7 +18,9 @@ export const sceneNumber = signal(0);
 export const step = signal(0);
 export const tab = signal("why");
 /** What the lower panel is about. */
-export const selection = signal(/** @type {{kind: string, hash?: string, side?: number, message?: number}|null} */ (null));
+export const selection = signal(
+  /** @type {{kind: string, hash?: string, side?: number, message?: number}|null} */ (null),
+);
 /** "recorded": no engine; "connecting"; "ready"; "running"; "gone". */
 export const engine = signal("connecting");
 export const scenarios = signal(/** @type {{name: string, title: string}[]} */ ([]));
@@ -52,7 +54,8 @@ export const pair = computed(() => {
   const now = scene.value;
   const peers = recording.value?.scenario.peers ?? [];
   const ids = now?.pair ?? peers.slice(0, 2).map((peer) => peer.id);
-  return ids.map((id) => /** @type {import("./types.js").Peer} */ (peers.find((peer) => peer.id === id)));
+  return ids.map((id) =>
+    /** @type {import("./types.js").Peer} */ (peers.find((peer) => peer.id === id)));
 });
 export const columns = computed(() => {
   const scenario = recording.value?.scenario;
@@ -97,7 +100,9 @@ function isBare(number) {
 }
 
 /** Messages of the scene by number. */
-export const messages = computed(() => new Map((scene.value?.messages ?? []).map((m) => [m.number, m])));
+export const messages = computed(
+  () => new Map((scene.value?.messages ?? []).map((m) => [m.number, m])),
+);
 /** The steps that are shown: all that mean something, and bare ends of phases where asked for. */
 export const shown = computed(() => {
   const numbers = frames.value.map((_, number) => number);
@@ -109,7 +114,9 @@ export const rowOf = computed(() => {
   /** @type {number[]} */
   const found = [];
   shown.value.forEach((number, row) => { found[number] = row; });
-  for (let number = 1; number < frames.value.length; number += 1) found[number] ??= found[number - 1];
+  for (let number = 1; number < frames.value.length; number += 1) {
+    found[number] ??= found[number - 1];
+  }
   return found;
 });
 
@@ -132,7 +139,7 @@ export function rowsBefore(side) {
 /** @param {number} side @returns {import("./types.js").Policy|null} */
 export function policy(side) {
   const number = frame.value?.policies[side];
-  return number === null || number === undefined ? null : (recording.value?.policies[number] ?? null);
+  return recording.value?.policies[number ?? -1] ?? null;
 }
 
 /** @param {string} hash */
@@ -172,7 +179,9 @@ export function setDraft(name, place, text, ran) {
 function settleDrafts(made) {
   const ran = new Map([["toml", made.scenario.toml]]);
   for (const peer of made.scenario.peers) ran.set(peer.id, peer.rules);
-  for (const [place, text] of ran) if (draftOf(place) === text) setDraft(made.scenario.name, place, text, text);
+  for (const [place, text] of ran) {
+    if (draftOf(place) === text) setDraft(made.scenario.name, place, text, text);
+  }
 }
 
 /** @param {Record<string, string>} next */
@@ -210,7 +219,8 @@ export function goTo(to) {
 function follow() {
   const now = frame.value;
   if (!follows.value || now === null || selection.value?.kind === "message") return;
-  const hash = now.events?.find((event) => event.hash)?.hash ?? messages.value.get(now.message ?? -1)?.record;
+  const told = messages.value.get(now.message ?? -1)?.record;
+  const hash = now.events?.find((event) => event.hash)?.hash ?? told;
   if (hash) selection.value = { kind: "record", hash, side: now.to };
 }
 
@@ -248,7 +258,8 @@ function boundary(by, mark) {
   const all = frames.value;
   let at = step.value;
   if (by > 0) {
-    const here = mark(all[Math.min(at, all.length - 1)] ?? { sentence: "", step: 0, tables: [], policies: [] });
+    const none = { sentence: "", step: 0, tables: [], policies: [] };
+    const here = mark(all[Math.min(at, all.length - 1)] ?? none);
     while (at < last.value && mark(all[at + 1]) === here) at += 1;
     return at + 1;
   }
@@ -402,7 +413,8 @@ export function show(made, at = {}) {
     chosenColumns.value = null;
     viewAs.value = -1;
     const wanted = selection.value;
-    const still = wanted?.kind === "message" ? same : wanted?.hash !== undefined && wanted.hash in made.records;
+    const still = wanted?.kind === "message" ? same
+      : wanted?.hash !== undefined && wanted.hash in made.records;
     if (!still) selection.value = firstSelection(made);
   });
 }

@@ -9,14 +9,19 @@ import { counted, named } from "./text.js";
 
 export function CompareTab() {
   const now = state.recording.value;
-  const others = { written: state.written.value, kept: state.keptRun.value, previous: state.previous.value };
+  const others = {
+    written: state.written.value, kept: state.keptRun.value, previous: state.previous.value,
+  };
   const other = others[/** @type {"written"|"kept"|"previous"} */ (state.compareWith.value)];
   const keep = () => { state.keptRun.value = now; state.compareWith.value = "kept"; };
   if (!now || !other || other === now) {
     return html`<div class="panel"><p class="empty">${other !== null && other === now
-      ? "This run is kept. Change rules, or take those of another policy, and run them: then this says what differs."
-      : "Run something that you changed: rules, a message, the time, the whole text. Then this says what travels now and did not before, and why."}</p>
-      <button type="button" id="keep-run" disabled=${!now || other === now} onClick=${keep}>Keep this run to compare with</button></div>`;
+      ? "This run is kept. Change rules, or take those of another policy, and run them: then this "
+        + "says what differs."
+      : "Run something that you changed: rules, a message, the time, the whole text. Then this "
+        + "says what travels now and did not before, and why."}</p>
+      <button type="button" id="keep-run" disabled=${!now || other === now} onClick=${keep}
+        >Keep this run to compare with</button></div>`;
   }
   const mine = travels(now);
   const theirs = travels(other);
@@ -26,27 +31,34 @@ export function CompareTab() {
   const choose = (/** @type {any} */ e) => { state.compareWith.value = e.target.value; };
   return html`
     <div class="panel compare">
-      <label>Compared with <select id="compare-with" value=${state.compareWith.value} onChange=${choose}>
+      <label>Compared with <select id="compare-with" value=${state.compareWith.value}
+        onChange=${choose}>
         <option value="previous">the run before</option>
         <option value="written">the scenario as it was opened</option>
-        ${state.keptRun.value ? html`<option value="kept">the run that was kept</option>` : null}</select></label>
+        ${state.keptRun.value ? html`<option value="kept">the run that was kept</option>` : null}
+        </select></label>
       <button type="button" id="keep-run" onClick=${keep}>Keep this run to compare with</button>
       <p id="compared">${fresh.length + gone.length
-        ? `${counted(fresh.length, "record")} ${fresh.length === 1 ? "travels" : "travel"} now and did not, `
+        ? `${counted(fresh.length, "record")} ${fresh.length === 1 ? "travels" : "travel"} now `
+          + "and did not, "
           + `${counted(gone.length, "record")} no longer.`
         : "The same records travel."} ${counted(same, "record")} as before.</p>
       <${Policies} now=${now} other=${other} />
       <div class="pair">
-        <article><h4>Travels now</h4><${Travels} list=${fresh} run=${other} word="Before" /></article>
-        <article><h4>No longer travels</h4><${Travels} list=${gone} run=${now} word="Now" /></article>
+        <article><h4>Travels now</h4>
+          <${Travels} list=${fresh} run=${other} word="Before" /></article>
+        <article><h4>No longer travels</h4>
+          <${Travels} list=${gone} run=${now} word="Now" /></article>
       </div>
     </div>`;
 }
 
-/** The rules that only one of two runs has, by peer. @param {{now: Recording, other: Recording}} properties */
+/** The rules that only one of two runs has, by peer.
+ * @param {{now: Recording, other: Recording}} properties */
 function Policies({ now, other }) {
   const lines = (/** @type {Recording} */ run, /** @type {string} */ id) => new Set(
-    run.scenario.peers.find((peer) => peer.id === id)?.checked.rules?.map((rule) => rule.line) ?? [],
+    run.scenario.peers.find((peer) => peer.id === id)?.checked.rules?.map((rule) => rule.line)
+      ?? [],
   );
   return now.scenario.peers.map((peer) => {
     const [mine, theirs] = [lines(now, peer.id), lines(other, peer.id)];
@@ -54,8 +66,10 @@ function Policies({ now, other }) {
     const gone = [...theirs].filter((line) => !mine.has(line));
     if (!fresh.length && !gone.length) return null;
     return html`<section class="policies"><h4>Rules of ${peer.title}</h4>
-      <ul>${gone.map((line) => html`<li><span class="bad">− only before</span> <code>${named(line)}</code></li>`)}
-        ${fresh.map((line) => html`<li><span class="good">+ only now</span> <code>${named(line)}</code></li>`)}</ul></section>`;
+      <ul>${gone.map((line) => html`<li><span class="bad">− only before</span>
+          ${" "}<code>${named(line)}</code></li>`)}
+        ${fresh.map((line) => html`<li><span class="good">+ only now</span>
+          ${" "}<code>${named(line)}</code></li>`)}</ul></section>`;
   });
 }
 
@@ -67,8 +81,10 @@ function Travels({ list, run, word }) {
     const to = here?.scenario.peers.find((peer) => peer.id === one.to)?.title ?? one.to;
     const known = here !== null && one.hash in here.records;
     const show = () => { state.openScene(one.scene, Infinity); state.selectRecord(one.hash); };
-    return html`<li>${known ? html`<button type="button" class="ref" onClick=${show}>${one.id}</button>` : one.id}
-      ${" "}to ${to}, scene ${one.scene + 1}. <small>${word}: ${named(hindrance(run, one))}</small></li>`;
+    return html`<li>${known
+      ? html`<button type="button" class="ref" onClick=${show}>${one.id}</button>` : one.id}
+      ${" "}to ${to}, scene ${one.scene + 1}.${" "}
+      <small>${word}: ${named(hindrance(run, one))}</small></li>`;
   })}</ul>`;
 }
 
@@ -93,14 +109,19 @@ function travels(run) {
  * @param {Recording} run @param {Travel} one */
 function hindrance(run, one) {
   const scene = run.scenes[one.scene];
-  const hash = Object.entries(run.records).find(([, record]) => record.id === one.id)?.[0] ?? one.hash;
+  const records = Object.entries(run.records);
+  const hash = records.find(([, record]) => record.id === one.id)?.[0] ?? one.hash;
   const receiver = scene?.pair?.indexOf(one.to) ?? -1;
   const frame = scene?.frames?.at(-1);
   if (!scene || receiver < 0 || !frame) return "the two do not meet in this scene.";
-  const peers = scene.pair?.map((id) => run.scenario.peers.find((peer) => peer.id === id)?.title ?? id) ?? [];
+  const titleOf = (/** @type {string} */ id) =>
+    run.scenario.peers.find((peer) => peer.id === id)?.title ?? id;
+  const peers = scene.pair?.map(titleOf) ?? [];
   const policy = (/** @type {number} */ side) => run.policies[frame.policies[side] ?? -1];
   const send = policy(1 - receiver)?.verdicts.send[hash];
-  if (send && !send.allowed) return `${peers[1 - receiver]} does not send it; ${send.layer}: ${send.detail}.`;
+  if (send && !send.allowed) {
+    return `${peers[1 - receiver]} does not send it; ${send.layer}: ${send.detail}.`;
+  }
   const request = policy(receiver)?.verdicts.request[hash];
   if (request && !request.allowed) {
     return `${peers[receiver]} does not ask for it; ${request.layer}: ${request.detail}.`;

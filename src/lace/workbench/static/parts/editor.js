@@ -57,18 +57,29 @@ const colours = HighlightStyle.define([
   { tag: tags.propertyName, color: "var(--code-call)" },
 ]);
 const look = EditorView.theme({
-  "&": { color: "var(--text)", backgroundColor: "var(--panel)", fontSize: "12.5px", height: "100%" },
+  "&": {
+    color: "var(--text)", backgroundColor: "var(--panel)", fontSize: "12.5px", height: "100%",
+  },
   "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "-2px" },
   ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55" },
-  ".cm-gutters": { backgroundColor: "var(--sunken)", color: "var(--muted)", borderRight: "1px solid var(--line)" },
+  ".cm-gutters": {
+    backgroundColor: "var(--sunken)", color: "var(--muted)", borderRight: "1px solid var(--line)",
+  },
   ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "var(--hover)" },
   ".cm-cursor": { borderLeftColor: "var(--text)" },
-  ".cm-selectionBackground, &.cm-focused .cm-selectionBackground": { backgroundColor: "var(--select) !important" },
+  ".cm-selectionBackground, &.cm-focused .cm-selectionBackground": {
+    backgroundColor: "var(--select) !important",
+  },
   ".cm-hits": { minWidth: "3.2em", textAlign: "right", padding: "0 5px", fontSize: "11px" },
   ".cm-never": { color: "var(--bad)" },
-  ".cm-tooltip": { backgroundColor: "var(--panel)", color: "var(--text)", border: "1px solid var(--line)", borderRadius: "6px", maxWidth: "36em" },
+  ".cm-tooltip": {
+    backgroundColor: "var(--panel)", color: "var(--text)", border: "1px solid var(--line)",
+    borderRadius: "6px", maxWidth: "36em",
+  },
   ".cm-diagnostic": { borderLeftWidth: "3px" },
-  ".cm-tooltip-autocomplete ul li[aria-selected]": { backgroundColor: "var(--accent)", color: "var(--on-accent)" },
+  ".cm-tooltip-autocomplete ul li[aria-selected]": {
+    backgroundColor: "var(--accent)", color: "var(--on-accent)",
+  },
 });
 
 class Hits extends GutterMarker {
@@ -92,8 +103,12 @@ const hits = StateField.define({
     let next = found.map(change.changes);
     for (const effect of change.effects) {
       if (effect.is(setHits)) {
-        const marks = [...effect.value].filter(([line]) => line <= change.state.doc.lines).sort((a, b) => a[0] - b[0]);
-        next = RangeSet.of(marks.map(([line, count]) => new Hits(count).range(change.state.doc.line(line).from)));
+        const text = change.state.doc;
+        const marks = [...effect.value].filter(([line]) => line <= text.lines)
+          .sort((a, b) => a[0] - b[0]);
+        next = RangeSet.of(
+          marks.map(([line, count]) => new Hits(count).range(text.line(line).from)),
+        );
       }
     }
     return next;
@@ -133,7 +148,8 @@ function OneEditor(properties) {
     const root = element.shadowRoot ?? element.attachShadow({ mode: "open" });
     const words = () => now.current.words ?? [];
     const extensions = [
-      lineNumbers(), history(), drawSelection(), bracketMatching(), highlightActiveLine(), lintGutter(), hits,
+      lineNumbers(), history(), drawSelection(), bracketMatching(), highlightActiveLine(),
+      lintGutter(), hits,
       gutter({ class: "cm-hits", markers: (v) => v.state.field(hits) }),
       autocompletion({ override: [(context) => {
         const typed = context.matchBefore(/[A-Za-z_-]+/);
@@ -144,7 +160,9 @@ function OneEditor(properties) {
       new Compartment().of(properties.language === "toml" ? toml : lacegram),
       EditorState.changeFilter.of((change) => {
         const fits = change.newDoc.length <= MOST_TEXT;
-        if (!fits) state.notice.value = `That is too much text: the engine takes ${MOST_TEXT} characters.`;
+        if (!fits) {
+          state.notice.value = `That is too much text: the engine takes ${MOST_TEXT} characters.`;
+        }
         return fits;
       }),
       lock.of(EditorState.readOnly.of(properties.readOnly === true)),
@@ -169,12 +187,13 @@ function OneEditor(properties) {
     };
   }, []);
   useEffect(() => {
-    view.current?.dispatch({ effects: lock.reconfigure(EditorState.readOnly.of(properties.readOnly === true)) });
+    const readOnly = EditorState.readOnly.of(properties.readOnly === true);
+    view.current?.dispatch({ effects: lock.reconfigure(readOnly) });
   }, [properties.readOnly]);
   useEffect(() => {
     const made = view.current;
     const held = made?.state.doc.toString();
-    // By now more may have been typed than was drawn: what counts is what is kept, not what was drawn.
+    // By now more may have been typed than was drawn: what counts is what is kept.
     const wanted = properties.latest();
     if (made && held !== undefined && held !== wanted) {
       made.dispatch({ changes: difference(held, wanted) });
@@ -183,9 +202,12 @@ function OneEditor(properties) {
   useEffect(() => {
     const made = view.current;
     if (!made) return;
-    made.dispatch(setDiagnostics(made.state, (properties.diagnostics ?? []).map((one) => place(made.state, one))));
+    const marked = (properties.diagnostics ?? []).map((one) => place(made.state, one));
+    made.dispatch(setDiagnostics(made.state, marked));
     // What is said below takes room from the editor; the line that is written stays in sight.
-    if (made.hasFocus) made.dispatch({ effects: EditorView.scrollIntoView(made.state.selection.main.head) });
+    if (made.hasFocus) {
+      made.dispatch({ effects: EditorView.scrollIntoView(made.state.selection.main.head) });
+    }
   }, [properties.diagnostics]);
   useEffect(() => {
     view.current?.dispatch({ effects: setHits.of(properties.marks ?? new Map()) });

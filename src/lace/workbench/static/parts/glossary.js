@@ -4,14 +4,17 @@ import { html } from "../vendor/preact.js";
 
 /** @type {[string, string][]} */
 export const WORDS = [
-  ["record", "Bytes that never change and are named by their hash; most are signed and have a place."],
+  ["record",
+    "Bytes that never change and are named by their hash; most are signed and have a place."],
   ["rules", "What a side says belongs: which records it would give and which it would take."],
   ["operand", "One side’s rules as the exchange takes them, with who brought them."],
   ["plan", "What both sides compute from the two operands; they go on only if it is the same."],
   ["setup", "The phase in which both sides send their rules."],
   ["hello", "The phase in which both sides say and prove who they are."],
-  ["advertise", "The phase in which a side says which records it could give, by hash and some fields."],
-  ["advertises", "Says which records it could give: their hashes and some fields, not their content."],
+  ["advertise",
+    "The phase in which a side says which records it could give, by hash and some fields."],
+  ["advertises",
+    "Says which records it could give: their hashes and some fields, not their content."],
   ["advertised", "Heard of from the other side, by hash and some fields, and not here."],
   ["ask", "The phase in which a side asks for lists that it could not tell from a summary."],
   ["answer", "The phase in which those lists are given."],
@@ -20,8 +23,10 @@ export const WORDS = [
   ["transfer", "The phase in which the records themselves cross."],
   ["phase", "A part of a loop; both sides end it before the next one begins."],
   ["loop", "One round of advertise, request and transfer; new records may make others belong."],
-  ["partition", "A part of all that a side could give, summed up so that equal parts are not listed."],
-  ["partitions", "Parts of all that a side could give, summed up so that equal parts are not listed."],
+  ["partition",
+    "A part of all that a side could give, summed up so that equal parts are not listed."],
+  ["partitions",
+    "Parts of all that a side could give, summed up so that equal parts are not listed."],
   ["grant", "A record by which an authority makes somebody a member."],
   ["hidden", "Here, but not in the view that the other side’s rules are evaluated on."],
   ["rejected", "Came, and was not stored: its bytes, hash or signature are wrong."],
@@ -30,7 +35,8 @@ export const WORDS = [
   ["tick", "The time that rules see; it moves between loops only."],
 ];
 const MEANING = new Map(WORDS);
-const KNOWN = new RegExp(`\\b(${[...MEANING.keys()].sort((a, b) => b.length - a.length).join("|")})\\b`, "gi");
+const LONGEST_FIRST = [...MEANING.keys()].sort((a, b) => b.length - a.length);
+const KNOWN = new RegExp(`\\b(${LONGEST_FIRST.join("|")})\\b`, "gi");
 
 /** A text whose words of the protocol say what they mean when they are pointed at.
  * @param {string} text */

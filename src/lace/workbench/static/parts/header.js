@@ -12,21 +12,28 @@ export function Header() {
   const list = state.scenarios.value;
   const name = state.source.value?.name ?? "";
   const known = list.some((one) => one.name === name);
+  const choose = (/** @type {any} */ e) => { e.target.blur(); void engine.open(e.target.value); };
   return html`
     <header class="top">
-      <div class="brand"><img src="icon.svg" alt="" width="22" height="22" /><h1>Lace <span>workbench</span></h1></div>
+      <div class="brand"><img src="icon.svg" alt="" width="22" height="22" />
+        <h1>Lace <span>workbench</span></h1></div>
       <label class="pick"><span class="sr">Scenario</span>
-        <select id="scenario" value=${name} onChange=${(/** @type {any} */ e) => { e.target.blur(); void engine.open(e.target.value); }}>
-          ${known ? null : html`<option value=${name}>${state.broken.value ? name : now?.scenario.title ?? "…"}</option>`}
-          ${list.map((one) => html`<option key=${one.name} value=${one.name}>${one.title}</option>`)}
+        <select id="scenario" value=${name} onChange=${choose}>
+          ${known ? null : html`<option value=${name}>
+            ${state.broken.value ? name : now?.scenario.title ?? "…"}</option>`}
+          ${list.map((one) => html`
+            <option key=${one.name} value=${one.name}>${one.title}</option>`)}
         </select>
       </label>
       <${Transport} />
       <div class="right">
-        ${state.embedded ? html`<a id="whole" href=${alone()} target="_blank" rel="noopener">Open in a page of its own</a>` : null}
+        ${state.embedded ? html`<a id="whole" href=${alone()} target="_blank" rel="noopener"
+          >Open in a page of its own</a>` : null}
         <${EngineState} />
-        <button type="button" class="plain" id="theme" onClick=${nextTheme} title="Light, dark, or as the system has it">◐ <span>Theme</span></button>
-        <button type="button" class="plain" id="help-button" aria-haspopup="dialog" onClick=${() => { state.help.value = true; }}>? <span>Keys</span></button>
+        <button type="button" class="plain" id="theme" onClick=${nextTheme}
+          title="Light, dark, or as the system has it">◐ <span>Theme</span></button>
+        <button type="button" class="plain" id="help-button" aria-haspopup="dialog"
+          onClick=${() => { state.help.value = true; }}>? <span>Keys</span></button>
       </div>
     </header>`;
 }
@@ -49,15 +56,25 @@ function Transport() {
   const done = state.finished.value;
   return html`
     <div class="transport" role="group" aria-label="Stepping">
-      <button type="button" id="to-start" disabled=${at === 0} onClick=${() => state.goTo(0)} title="To the start of the scene (Home)">|◀<span class="sr">To the start</span></button>
-      <button type="button" id="loop-back" disabled=${first} onClick=${() => state.moveLoop(-1)} title="Back one loop (Shift ←)">≪<span class="sr">Back one loop</span></button>
-      <button type="button" id="step-back" disabled=${first} onClick=${() => state.move(-1)} title="Back one step (←)">◀ <span>Back</span></button>
+      <button type="button" id="to-start" disabled=${at === 0} onClick=${() => state.goTo(0)}
+        title="To the start of the scene (Home)">|◀<span class="sr">To the start</span></button>
+      <button type="button" id="loop-back" disabled=${first} onClick=${() => state.moveLoop(-1)}
+        title="Back one loop (Shift ←)">≪<span class="sr">Back one loop</span></button>
+      <button type="button" id="step-back" disabled=${first} onClick=${() => state.move(-1)}
+        title="Back one step (←)">◀ <span>Back</span></button>
       <output id="where" aria-label="Step">${at} / ${end}</output>
-      <button type="button" id="step-on" class="primary" disabled=${done} onClick=${() => state.move(1)} title="One step (→)"><span>Step</span> ▶</button>
-      <button type="button" id="phase-on" disabled=${done} onClick=${() => state.movePhase(1)} title="To the next phase (P)"><span>Phase</span> ▶</button>
-      <button type="button" id="loop-on" disabled=${done} onClick=${() => state.moveLoop(1)} title="To the next loop (Shift →)">≫<span class="sr">Next loop</span></button>
-      <button type="button" id="to-end" disabled=${done} onClick=${state.toFixedPoint} title="To the fixed point (End)"><span>Fixed point</span> ▶|</button>
-      <button type="button" id="play" aria-pressed=${state.playing.value} onClick=${() => { state.playing.value = !state.playing.value; }} title="Run and pause (Space)">${state.playing.value ? "❚❚" : "►"}<span class="sr">${state.playing.value ? "Pause" : "Play"}</span></button>
+      <button type="button" id="step-on" class="primary" disabled=${done}
+        onClick=${() => state.move(1)} title="One step (→)"><span>Step</span> ▶</button>
+      <button type="button" id="phase-on" disabled=${done} onClick=${() => state.movePhase(1)}
+        title="To the next phase (P)"><span>Phase</span> ▶</button>
+      <button type="button" id="loop-on" disabled=${done} onClick=${() => state.moveLoop(1)}
+        title="To the next loop (Shift →)">≫<span class="sr">Next loop</span></button>
+      <button type="button" id="to-end" disabled=${done} onClick=${state.toFixedPoint}
+        title="To the fixed point (End)"><span>Fixed point</span> ▶|</button>
+      <button type="button" id="play" aria-pressed=${state.playing.value}
+        onClick=${() => { state.playing.value = !state.playing.value; }}
+        title="Run and pause (Space)">${state.playing.value ? "❚❚" : "►"}
+        <span class="sr">${state.playing.value ? "Pause" : "Play"}</span></button>
     </div>`;
 }
 
@@ -67,11 +84,13 @@ function EngineState() {
     connecting: ["◌", "connecting", "The engine is starting; what you see is a recording."],
     ready: ["●", "engine ready", "Everything can be changed and run again."],
     running: ["◍", "running", "The engine is at work."],
-    gone: ["✕", "engine gone", "The engine does not answer and is looked for. If lace workbench was stopped, start it again."],
+    gone: ["✕", "engine gone", "The engine does not answer and is looked for. If lace workbench "
+      + "was stopped, start it again."],
   };
   const [icon, word, title] = words[/** @type {keyof typeof words} */ (state.engine.value)];
   const made = state.recording.value?.engine;
-  return html`<span class="engine ${state.engine.value}" id="engine" title=${title}>${icon} ${word} ${made ? html`<small>${made}</small>` : null}</span>`;
+  return html`<span class="engine ${state.engine.value}" id="engine" title=${title}
+    >${icon} ${word} ${made ? html`<small>${made}</small>` : null}</span>`;
 }
 
 function nextTheme() {
@@ -99,20 +118,23 @@ export function Story() {
     const timer = setInterval(() => {
       const before = [state.sceneNumber.value, state.step.value].join();
       state.move(1);
-      if ([state.sceneNumber.value, state.step.value].join() === before) state.playing.value = false;
+      const after = [state.sceneNumber.value, state.step.value].join();
+      if (after === before) state.playing.value = false;
     }, still ? 1200 : 450);
     return () => clearInterval(timer);
   }, [state.playing.value]);
   if (now === null) return null;
   return html`
     <section class="story" aria-label="Story">
-      <details open=${matchMedia("(min-width: 900px)").matches}><summary><h2>${now.scenario.title}</h2></summary><p>${now.scenario.story}</p></details>
+      <details open=${matchMedia("(min-width: 900px)").matches}>
+        <summary><h2>${now.scenario.title}</h2></summary><p>${now.scenario.story}</p></details>
       <${Tour} />
       <ol class="scenes" aria-label="Scenes">
         ${now.scenes.map((one) => {
           const failed = one.checks.filter((check) => !check.ok).length;
           return html`<li key=${one.number}>
-            <button type="button" class="scene" aria-current=${one.number === state.sceneNumber.value ? "step" : undefined} onClick=${() => state.openScene(one.number)}>
+            <button type="button" class="scene" onClick=${() => state.openScene(one.number)}
+              aria-current=${one.number === state.sceneNumber.value ? "step" : undefined}>
               <b>${one.number + 1}</b> ${one.say}
               ${failed ? html`<span class="bad"> ✗ ${failed} not as expected</span>` : null}
             </button></li>`;
@@ -134,7 +156,8 @@ export function Scrubber() {
   const row = state.rowOf.value[state.step.value] ?? 0;
   const go = (/** @type {any} */ e) => state.goTo(numbers[Number(e.target.value)] ?? 0);
   return html`<input type="range" id="scrub" min="0" max=${numbers.length - 1} value=${row}
-    aria-label="Where in the scene" aria-valuetext=${state.frame.value?.sentence ?? ""} onInput=${go} />`;
+    aria-label="Where in the scene" aria-valuetext=${state.frame.value?.sentence ?? ""}
+    onInput=${go} />`;
 }
 
 /** One sentence for each step, read out politely. */
@@ -145,5 +168,6 @@ export function Sentence() {
   const outcome = scene?.stopped?.outcome;
   const atEnd = state.frames.value.length > 0 && state.step.value === state.last.value;
   return html`<p class="sentence"><span aria-live="polite" id="sentence">${glossed(text)}</span>
-    ${atEnd ? html`<strong id="outcome" class=${outcome === "fixed point" ? "good" : "bad"}>${outcome === "fixed point" ? "✓ fixed point" : `✗ ${outcome}`}</strong>` : null}</p>`;
+    ${atEnd ? html`<strong id="outcome" class=${outcome === "fixed point" ? "good" : "bad"}
+      >${outcome === "fixed point" ? "✓ fixed point" : `✗ ${outcome}`}</strong>` : null}</p>`;
 }

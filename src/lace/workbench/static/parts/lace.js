@@ -15,28 +15,38 @@ export function Lace({ side }) {
   const sendable = have.filter((row) => row.sendable).length;
   const other = state.pair.value[1 - side];
   const which = state.laceTab.value[side];
-  const phase = [...state.frames.value.slice(0, state.step.value + 1)].reverse().find((f) => f.to === side)?.after;
+  const phase = [...state.frames.value.slice(0, state.step.value + 1)].reverse()
+    .find((f) => f.to === side)?.after;
   return html`
     <section class="lace side-${side}" aria-label=${`${peer.title}'s lace`}>
       <header>
         <h3>${peer.title}</h3>
-        <span class="who">${peer.verifier ? html`proves ${named(peer.verifier)}` : "proves no key"}</span>
+        <span class="who">${peer.verifier ? html`proves ${named(peer.verifier)}` : "proves no key"}
+        </span>
         ${phase ? html`<span class="phase p-${phase}">${glossed(phase)}</span>` : null}
         <div class="tabs small" role="tablist" aria-label=${`${peer.title}: records or rules`}>
           ${["records", "rules"].map((name) => html`
-            <button type="button" role="tab" id=${`lace-${side}-${name}`} aria-selected=${which === name} tabindex=${which === name ? 0 : -1}
+            <button type="button" role="tab" id=${`lace-${side}-${name}`}
+              aria-selected=${which === name} tabindex=${which === name ? 0 : -1}
               onKeyDown=${(/** @type {KeyboardEvent} */ e) => arrowTabs(e, side)}
-              onClick=${(/** @type {any} */ e) => { setTab(side, name); if (e.detail) e.currentTarget.blur(); }}>${name === "records" ? `Records ${have.length}` : "Rules"}</button>`)}
+              onClick=${(/** @type {any} */ e) => {
+                setTab(side, name);
+                if (e.detail) e.currentTarget.blur();
+              }}>${name === "records" ? `Records ${have.length}` : "Rules"}</button>`)}
         </div>
       </header>
       ${which === "records" ? html`
         <div class="tools">
-          <span class="count">${counted(have.length, "record")}${state.frame.value ? `, ${sendable} sendable` : ""}</span>
+          <span class="count">${counted(have.length, "record")}
+            ${state.frame.value ? `, ${sendable} sendable` : ""}</span>
           <label class="toggle"><input type="checkbox" checked=${state.viewAs.value === side}
-            onChange=${(/** @type {any} */ e) => { state.viewAs.value = e.target.checked ? side : -1; }} />
+            onChange=${(/** @type {any} */ e) => {
+              state.viewAs.value = e.target.checked ? side : -1;
+            }} />
             as ${other?.title ?? "the other"}’s rules see it</label>
         </div>
-        <${Table} side=${side} />` : html`<${RulesPanel} key=${peer.id} side=${side} peer=${peer} />`}
+        <${Table} side=${side} />`
+        : html`<${RulesPanel} key=${peer.id} side=${side} peer=${peer} />`}
     </section>`;
 }
 
@@ -72,7 +82,8 @@ function Table({ side }) {
   const masked = state.viewAs.value === side;
   /** @type {Map<string|null, string>} */
   const outgoing = new Map((state.scene.value?.messages ?? [])
-    .filter((m) => m.record && m.sender === side && m.sent < state.step.value && (m.arrives === null || m.arrives >= state.step.value))
+    .filter((m) => m.record && m.sender === side && m.sent < state.step.value
+      && (m.arrives === null || m.arrives >= state.step.value))
     .map((m) => [m.record, m.arrives === null ? "lost on the way" : "leaving"]));
   const seen = masked ? `newest that ${other?.title ?? "the other"}’s rules see` : "newest here";
   const marked = rows.some((row) => isTip(row, masked));
@@ -96,25 +107,39 @@ function Table({ side }) {
     <div class="scroll" tabindex="0" role="region" aria-label=${`Records of ${peer.title}`}>
       <table>
         <caption class="sr">Records of ${peer.title} at step ${state.step.value}</caption>
-        <thead><tr><th scope="col">Status</th><th scope="col">Record</th>${columns.map((name) => html`<th scope="col" key=${name}>${name}</th>`)}</tr></thead>
+        <thead><tr><th scope="col">Status</th><th scope="col">Record</th>
+          ${columns.map((name) => html`<th scope="col" key=${name}>${name}</th>`)}</tr></thead>
         ${groups(rows.slice(0, MOST_ROWS)).map(({ at, found }, index) => html`
         <tbody key=${at || index} class=${at ? "versions" : ""}>
-          ${at ? html`<tr class="coordinate"><th scope="rowgroup" colspan=${columns.length + 2}><code>${at}</code> <small>${counted(all.filter((row) => row.at === at).length, "version")}</small></th></tr>` : null}
+          ${at ? html`<tr class="coordinate"><th scope="rowgroup" colspan=${columns.length + 2}
+            ><code>${at}</code> <small>${versions(all, at)}</small></th></tr>` : null}
           ${found.map(drawn)}
         </tbody>`)}
       </table>
-      ${marked ? html`<p class="footnote"><span aria-hidden="true">${ICONS.newest}</span> ${seen}: the raw tip, by time and then by hash. A candidate, not a truth; which version counts is for rules to say.</p>` : null}
-      ${rows.length === 0 ? html`<p class="empty">${all.length ? "No record fits the filter." : "Nothing is stored here yet."}</p>` : null}
-      ${rows.length > MOST_ROWS ? html`<p class="empty">Showing ${MOST_ROWS} of ${rows.length} records; filter to see others.</p>` : null}
+      ${marked ? html`<p class="footnote"><span aria-hidden="true">${ICONS.newest}</span>
+        ${" "}${seen}: the raw tip, by time and then by hash. A candidate, not a truth; which
+        version counts is for rules to say.</p>` : null}
+      ${rows.length === 0 ? html`<p class="empty">
+        ${all.length ? "No record fits the filter." : "Nothing is stored here yet."}</p>` : null}
+      ${rows.length > MOST_ROWS ? html`<p class="empty">Showing ${MOST_ROWS} of ${rows.length}
+        ${" "}records; filter to see others.</p>` : null}
     </div>`;
 }
 
-/** Whether the engine marked a row as the raw tip of what is shown. @param {import("../types.js").Row} row @param {boolean} masked */
+/** How many versions a coordinate has.
+ * @param {import("../types.js").Row[]} all @param {string} at */
+function versions(all, at) {
+  return counted(all.filter((row) => row.at === at).length, "version");
+}
+
+/** Whether the engine marked a row as the raw tip of what is shown.
+ * @param {import("../types.js").Row} row @param {boolean} masked */
 function isTip(row, masked) {
   return (masked ? row.seen_tip : row.tip) === true;
 }
 
-/** Neighbours that the engine put at one coordinate; the rest as it comes. @param {import("../types.js").Row[]} rows */
+/** Neighbours that the engine put at one coordinate; the rest as it comes.
+ * @param {import("../types.js").Row[]} rows */
 function groups(rows) {
   /** @type {{at: string, found: import("../types.js").Row[]}[]} */
   const made = [];
@@ -130,39 +155,51 @@ function groups(rows) {
 /** @param {import("../types.js").Row} row @param {string} wanted */
 function matches(row, wanted) {
   if (!wanted) return true;
-  const text = [state.nameOf(row.hash), row.state, row.at ?? "", ...knownFields(row).map((f) => f[1])].join(" ");
+  const values = knownFields(row).map((f) => f[1]);
+  const text = [state.nameOf(row.hash), row.state, row.at ?? "", ...values].join(" ");
   return text.toLowerCase().includes(wanted);
 }
 
-/** What this side knows of a record: its fields if it has it, else what it was told. @param {import("../types.js").Row} row @returns {[string, string][]} */
+/** What this side knows of a record: its fields if it has it, else what it was told.
+ * @param {import("../types.js").Row} row @returns {[string, string][]} */
 function knownFields(row) {
   if (row.told) return row.told;
   return (state.recording.value?.records[row.hash]?.fields ?? []).map((f) => [f[0], f[2]]);
 }
 
-/** @param {{row: import("../types.js").Row, side: number, columns: string[], fresh: boolean, masked: boolean, leaving: string, newest: string, other: string, chosen: boolean}} properties */
+/** @param {{row: import("../types.js").Row, side: number, columns: string[], fresh: boolean,
+ *   masked: boolean, leaving: string, newest: string, other: string, chosen: boolean}
+ *   } properties */
 function RecordRow({ row, side, columns, fresh, masked, leaving, newest, other, chosen }) {
   const words = [];
   if (fresh) words.push("new");
   if (leaving) words.push(leaving);
   if (row.hidden === true) words.push(`${ICONS.hidden} hidden from ${other}`);
   const icon = ICONS[/** @type {keyof typeof ICONS} */ (row.state)] ?? "●";
+  const marks = `${chosen ? "chosen " : ""}${masked ? "masked " : ""}${fresh ? "fresh" : ""}`;
   return html`
-    <tr class=${`record ${chosen ? "chosen " : ""}${masked ? "masked " : ""}${fresh ? "fresh" : ""}`}>
-      <td class="status s-${row.state.replace(" ", "-")}"><span aria-hidden="true">${icon}</span> ${row.state}
-        ${newest ? html`<small class="mark newest"><span aria-hidden="true">${ICONS.newest}</span> ${newest}<span class="sr">, a candidate</span></small>` : null}
+    <tr class=${`record ${marks}`}>
+      <td class="status s-${row.state.replace(" ", "-")}"><span aria-hidden="true">${icon}</span>
+        ${" "}${row.state}
+        ${newest ? html`<small class="mark newest"><span aria-hidden="true">${ICONS.newest}</span>
+          ${" "}${newest}<span class="sr">, a candidate</span></small>` : null}
         ${words.map((word) => html`<small class="mark">${word}</small>`)}
         ${row.code ? html`<small class="mark bad">${row.code}</small>` : null}</td>
-      <th scope="row"><button type="button" class="ref" title=${row.hash} aria-pressed=${chosen} onClick=${() => state.selectRecord(row.hash, side)}>${state.nameOf(row.hash)}</button></th>
-      ${columns.map((name) => html`<td key=${name}>${masked ? html`<span class="veil">not visible</span>` : cell(row, name)}</td>`)}
+      <th scope="row"><button type="button" class="ref" title=${row.hash} aria-pressed=${chosen}
+        onClick=${() => state.selectRecord(row.hash, side)}>${state.nameOf(row.hash)}</button></th>
+      ${columns.map((name) => html`<td key=${name}>
+        ${masked ? html`<span class="veil">not visible</span>` : cell(row, name)}</td>`)}
     </tr>`;
 }
 
 /** @param {import("../types.js").Row} row @param {string} name */
 function cell(row, name) {
-  if (name === "Data") return row.told ? "" : (state.recording.value?.records[row.hash]?.data ?? "");
+  if (name === "Data") {
+    return row.told ? "" : (state.recording.value?.records[row.hash]?.data ?? "");
+  }
   const values = knownFields(row).filter((f) => f[0] === name).map((f) => f[1]);
-  return html`<span class=${row.told ? "claimed" : ""}>${values.map((value, index) => html`${index ? ", " : ""}${named(value)}`)}</span>`;
+  return html`<span class=${row.told ? "claimed" : ""}>
+    ${values.map((value, index) => html`${index ? ", " : ""}${named(value)}`)}</span>`;
 }
 
 /** Which fields the tables show, and a filter for their rows. */
@@ -170,10 +207,15 @@ export function TableTools() {
   const fields = ["Data", ...(state.recording.value?.scenario.fields ?? [])];
   return html`
     <div class="table-tools">
-      <label><span class="sr">Filter records</span><input id="filter" type="search" placeholder="Filter records  /" value=${state.filter.value} onInput=${(/** @type {any} */ e) => { state.filter.value = e.target.value; }} /></label>
+      <label><span class="sr">Filter records</span><input id="filter" type="search"
+        placeholder="Filter records  /" value=${state.filter.value}
+        onInput=${(/** @type {any} */ e) => { state.filter.value = e.target.value; }} /></label>
       <details class="chips"><summary>Columns</summary>
         <fieldset><legend class="sr">Columns of the tables</legend>
-          ${fields.map((name) => html`<label key=${name}><input type="checkbox" checked=${state.columns.value.includes(name)} onChange=${(/** @type {any} */ e) => toggle(name, e.target.checked)} /> ${name}</label>`)}
+          ${fields.map((name) => html`<label key=${name}><input type="checkbox"
+            checked=${state.columns.value.includes(name)}
+            onChange=${(/** @type {any} */ e) => toggle(name, e.target.checked)} />
+            ${" "}${name}</label>`)}
         </fieldset>
       </details>
     </div>`;

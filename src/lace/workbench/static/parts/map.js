@@ -19,7 +19,8 @@ export function PeerMap() {
   }));
   const scene = state.scene.value;
   const atEnd = state.step.value >= state.last.value;
-  const held = (/** @type {string} */ id) => (atEnd ? scene?.after : scene?.before)?.[id]?.length ?? 0;
+  const counts = atEnd ? scene?.after : scene?.before;
+  const held = (/** @type {string} */ id) => counts?.[id]?.length ?? 0;
   return html`
     <details class="map" open><summary>All ${peers.length} peers</summary>
       <svg viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} width=${WIDTH} height=${HEIGHT} aria-hidden="true">
@@ -27,20 +28,27 @@ export function PeerMap() {
           const [from, to] = [places.get(a), places.get(b)];
           if (!from || !to) return null;
           const here = scenes.includes(state.sceneNumber.value);
-          return html`<g class=${here ? "meets here" : "meets"} onClick=${() => state.openScene(here ? next(scenes) : scenes[0])}>
+          const open = () => state.openScene(here ? next(scenes) : scenes[0]);
+          return html`<g class=${here ? "meets here" : "meets"} onClick=${open}>
             <line x1=${from.x} y1=${from.y} x2=${to.x} y2=${to.y} />
-            <text x=${(from.x + to.x) / 2} y=${(from.y + to.y) / 2 - 5} text-anchor="middle">${scenes.map((n) => n + 1).join(", ")}</text></g>`;
+            <text x=${(from.x + to.x) / 2} y=${(from.y + to.y) / 2 - 5} text-anchor="middle"
+              >${scenes.map((n) => n + 1).join(", ")}</text></g>`;
         })}
         ${peers.map((peer) => {
           const { x, y } = /** @type {{x: number, y: number}} */ (places.get(peer.id));
           const here = scene?.pair?.includes(peer.id);
           return html`<g class=${here ? "peer here" : "peer"}><circle cx=${x} cy=${y} r="15" />
             <text x=${x} y=${y + 4} text-anchor="middle">${held(peer.id)}</text>
-            <text class="peer-name" x=${x} y=${y - 21} text-anchor="middle">${cut(peer.title)}</text></g>`;
+            <text class="peer-name" x=${x} y=${y - 21} text-anchor="middle"
+              >${cut(peer.title)}</text></g>`;
         })}
       </svg>
-      <ul class="sr">${peers.map((peer) => html`<li>${peer.title}: ${counted(held(peer.id), "record")}</li>`)}
-        ${links(now.scenes).map(({ pair, scenes }) => html`<li>${pair.map((id) => peers.find((p) => p.id === id)?.title).join(" meets ")} in ${scenes.map((n) => `scene ${n + 1}`).join(", ")}</li>`)}</ul>
+      <ul class="sr">
+        ${peers.map((peer) => html`
+          <li>${peer.title}: ${counted(held(peer.id), "record")}</li>`)}
+        ${links(now.scenes).map(({ pair, scenes }) => html`
+          <li>${pair.map((id) => peers.find((p) => p.id === id)?.title).join(" meets ")} in
+            ${" "}${scenes.map((n) => `scene ${n + 1}`).join(", ")}</li>`)}</ul>
     </details>`;
 }
 

@@ -7,7 +7,8 @@ import { Editor } from "./editor.js";
 import { counted, named, short } from "./text.js";
 
 const WORDS = [
-  "Have", "Field", "RecordLink", "BlobHash", "PlexHash", "Advertised", "AdvertisedField", "SelectHave", "SelectAdvertised",
+  "Have", "Field", "RecordLink", "BlobHash", "PlexHash", "Advertised", "AdvertisedField",
+  "SelectHave", "SelectAdvertised",
   "Here", "Peer", "Transport", "TransportEncrypted", "StartTAI", "TickTAI", "ClockSkewSeconds",
   "Cardinality", "IntCompare", "LexCompare", "TextShape", "not", "true",
 ];
@@ -32,35 +33,59 @@ export function RulesPanel({ side, peer }) {
   const marks = useMemo(() => {
     /** @type {Map<number, number>} */
     const lines = new Map();
-    if (found) for (const rule of checked.rules ?? []) if (rule.lines) lines.set(rule.lines[0], found.hits[rule.id] ?? 0);
+    for (const rule of found ? checked.rules ?? [] : []) {
+      if (rule.lines) lines.set(rule.lines[0], found?.hits[rule.id] ?? 0);
+    }
     return lines;
   }, [checked, found]);
-  const fields = state.recording.value?.scenario.fields ?? [];
+  const { fields = [], keys = {} } = state.recording.value?.scenario ?? {};
+  const words = [...WORDS, ...fields, ...Object.keys(keys).map((key) => `{${key}}`)];
   const can = state.engine.value === "ready";
   const errors = checked.diagnostics.filter((d) => d.severity === "error").length;
+  const ready = can && draft !== undefined && errors === 0;
+  const judged = errors ? `✗ ${counted(errors, "error")}`
+    : `✓ ${counted(checked.rules?.length ?? 0, "rule")}`;
+  const byName = peer.expose.every((e) => !e.includes(":-"));
   const apply = () => engine.run({ rules: { [peer.id]: text } });
+  const write = (/** @type {string} */ next) => state.setDraft(name, peer.id, next, peer.rules);
+  /** How often a rule fired. @param {string} id */
+  const fired = (id) => !found ? ""
+    : found.hits[id] ? ` · fired for ${counted(found.hits[id], "fact")}` : " · never fired";
   return html`
     <div class="rules">
-      <${Editor} id=${`editor-${side}`} document=${`${name}/${peer.id}`} text=${text} latest=${() => state.draftOf(peer.id, name) ?? peer.rules}
-        language="lacegram" label=${`Rules of ${peer.title}`} readOnly=${!can && draft === undefined && state.engine.value !== "running"}
-        diagnostics=${checked.diagnostics} marks=${marks} words=${[...WORDS, ...fields, ...Object.keys(state.recording.value?.scenario.keys ?? {}).map((k) => `{${k}}`)]}
-        onChange=${(/** @type {string} */ next) => state.setDraft(name, peer.id, next, peer.rules)} onRun=${apply} />
+      <${Editor} id=${`editor-${side}`} document=${`${name}/${peer.id}`} text=${text}
+        latest=${() => state.draftOf(peer.id, name) ?? peer.rules}
+        language="lacegram" label=${`Rules of ${peer.title}`}
+        readOnly=${!can && draft === undefined && state.engine.value !== "running"}
+        diagnostics=${checked.diagnostics} marks=${marks} words=${words}
+        onChange=${write} onRun=${apply} />
       <div class="rules-foot">
-        <button type="button" class="primary" id=${`apply-${side}`} disabled=${draft === undefined || errors > 0 || !can} onClick=${apply}>Run with these rules</button>
-        <button type="button" disabled=${draft === undefined} onClick=${() => state.setDraft(name, peer.id, peer.rules, peer.rules)}>Take back</button>
-        <button type="button" id=${`mid-${side}`} disabled=${draft === undefined || errors > 0 || !can || !state.frame.value} title="The rules change in the middle of the exchange, at this step"
+        <button type="button" class="primary" id=${`apply-${side}`} disabled=${!ready}
+          onClick=${apply}>Run with these rules</button>
+        <button type="button" disabled=${draft === undefined} onClick=${() => write(peer.rules)}
+          >Take back</button>
+        <button type="button" id=${`mid-${side}`} disabled=${!ready || !state.frame.value}
+          title="The rules change in the middle of the exchange, at this step"
           onClick=${() => changeHere(peer.id, text)}>Change at this step</button>
-        <span class=${errors ? "bad" : "quiet"} id=${`judged-${side}`} role="status">${errors ? `✗ ${counted(errors, "error")}` : `✓ ${counted(checked.rules?.length ?? 0, "rule")}`}</span>
+        <span class=${errors ? "bad" : "quiet"} id=${`judged-${side}`} role="status"
+          >${judged}</span>
         ${peer.shared ? html`<span class="quiet">shared as “${peer.shared}”</span>` : null}
       </div>
-      ${errors ? html`<ul class="diagnostics">${checked.diagnostics.map((d) => html`<li><b>line ${d.line}</b> ${d.message} <code>${d.code}</code><br /><small>${d.hint}</small></li>`)}</ul>` : null}
-      <details class="canon"><summary>Canonical form and ids ${checked.id ? html`<code title=${checked.id}>${short(checked.id)}</code>` : null}</summary>
+      ${errors ? html`<ul class="diagnostics">${checked.diagnostics.map((d) => html`<li>
+        <b>line ${d.line}</b> ${d.message} <code>${d.code}</code><br />
+        <small>${d.hint}</small></li>`)}</ul>` : null}
+      <details class="canon"><summary>Canonical form and ids${" "}
+        ${checked.id ? html`<code title=${checked.id}>${short(checked.id)}</code>` : null}</summary>
         <ol>${(checked.rules ?? []).map((rule) => html`<li key=${rule.id}>
           <code>${named(rule.line)}</code>
-          <small>${rule.notes.label ? html`<b>${rule.notes.label}</b> · ` : null}stratum ${rule.stratum} · <span title=${rule.id}>${short(rule.id)}</span>${found ? ` · ${found.hits[rule.id] ? `fired for ${counted(found.hits[rule.id], "fact")}` : "never fired"}` : ""}</small></li>`)}</ol>
+          <small>${rule.notes.label ? html`<b>${rule.notes.label}</b> · ` : null}
+            stratum ${rule.stratum} · <span title=${rule.id}>${short(rule.id)}</span>
+            ${fired(rule.id)}</small></li>`)}</ol>
       </details>
-      <p class="quiet expose">Peers’ rules may see: <b>${peer.expose.every((e) => !e.includes(":-")) ? peer.expose.join(", ") : "by rules"}</b>
-        ${peer.exposed.map((one) => html`<code class="block">${(one.rules ?? []).map((r) => named(r.line))}</code>`)}</p>
+      <p class="quiet expose">Peers’ rules may see:${" "}
+        <b>${byName ? peer.expose.join(", ") : "by rules"}</b>
+        ${peer.exposed.map((one) => html`
+          <code class="block">${(one.rules ?? []).map((r) => named(r.line))}</code>`)}</p>
     </div>`;
 }
 
@@ -68,6 +93,7 @@ export function RulesPanel({ side, peer }) {
 function changeHere(peer, text) {
   const changes = state.recording.value?.changes;
   if (!changes) return;
-  const order = { scene: state.sceneNumber.value, step: state.step.value, do: "rules", peer, text, seconds: 0 };
+  const scene = state.sceneNumber.value;
+  const order = { scene, step: state.step.value, do: "rules", peer, text, seconds: 0 };
   void engine.run({ changes: { orders: [...changes.orders, order] } });
 }

@@ -18,7 +18,8 @@ export function ScenarioTab() {
   if (!source) return null;
   if (now && source.toml === "" && !state.broken.value) {
     return html`
-      <div class="panel scenario"><${Sharing} now=${now} can=${false} saves=${state.engine.value === "ready"} />
+      <div class="panel scenario">
+        <${Sharing} now=${now} can=${false} saves=${state.engine.value === "ready"} />
         <p>This is real, and no scenario: there is no text to change. What is passed on holds the
           records that you see.</p></div>`;
   }
@@ -28,7 +29,8 @@ export function ScenarioTab() {
   const run = () => engine.run({
     name: source.name, toml: text, ...(fresh ? { changes: NOTHING_CHANGED, at: {} } : {}),
   });
-  const write = (/** @type {string} */ next) => state.setDraft(source.name, "toml", next, source.toml);
+  const write = (/** @type {string} */ next) =>
+    state.setDraft(source.name, "toml", next, source.toml);
   return html`
     <div class="panel scenario">
       <div class="row">
@@ -98,8 +100,9 @@ function Sharing({ now, can, saves }) {
   };
   const run = async () => {
     const text = await packRun(now);
-    if (text !== null) setShown({ what: "a link that carries the run", text: linkWith({ r: text }) });
-    else state.notice.value = "The run is too long for a link: save it as a page instead.";
+    if (text === null) {
+      state.notice.value = "The run is too long for a link: save it as a page instead.";
+    } else setShown({ what: "a link that carries the run", text: linkWith({ r: text }) });
   };
   const peers = state.pair.value;
   return html`
@@ -108,7 +111,8 @@ function Sharing({ now, can, saves }) {
         onClick=${show("a link that carries the scenario", () => link(now))}>As a link</button>
       <button type="button" id="show-run" title="Longer, and opens without any engine"
         onClick=${run}>As a link with the run</button>
-      <button type="button" id="save-page" disabled=${!saves} title="The workbench with this run, in one file"
+      <button type="button" id="save-page" disabled=${!saves}
+        title="The workbench with this run, in one file"
         onClick=${() => page(name)}>Save as a page</button>
       <button type="button" id="show-cli" disabled=${!can}
         onClick=${show("commands for a shell", () => asked("commands"))}>As CLI commands</button>

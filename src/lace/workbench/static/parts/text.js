@@ -12,7 +12,8 @@ export function named(text, side) {
     if (index % 2 === 0) return part;
     const name = state.names.value.get(part);
     if (name && part[0] !== "V") {
-      return html`<button type="button" class="ref" title=${part} onClick=${() => state.selectRecord(part, side)}>${name}</button>`;
+      return html`<button type="button" class="ref" title=${part}
+        onClick=${() => state.selectRecord(part, side)}>${name}</button>`;
     }
     if (part[0] === "U") return html`<${RuleName} id=${part} />`;
     return html`<span class="id" title=${part}>${name ?? short(part)}</span>`;
@@ -38,8 +39,11 @@ export function counted(count, word) {
 
 /** Icons are shapes, and never stand alone: a word is always beside them. */
 export const ICONS = {
-  have: "●", advertised: "◌", requestable: "◎", "in flight": "➤", rejected: "✕", hidden: "◑", newest: "▲", ok: "✓", bad: "✗", wait: "…",
+  have: "●", advertised: "◌", requestable: "◎", "in flight": "➤", rejected: "✕", hidden: "◑",
+  newest: "▲", ok: "✓", bad: "✗", wait: "…",
 };
 
 /** What befell a message, in a word. @type {Record<string, string>} */
-export const DEEDS = { drop: "lost", duplicate: "sent twice", swap: "overtaken", flip: "damaged", cut: "cut off" };
+export const DEEDS = {
+  drop: "lost", duplicate: "sent twice", swap: "overtaken", flip: "damaged", cut: "cut off",
+};

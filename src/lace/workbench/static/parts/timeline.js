@@ -25,21 +25,33 @@ export function Timeline() {
       element.scrollTop = Math.max(0, y - element.clientHeight / 2);
     }
     setView({ top: element.scrollTop, height: element.clientHeight });
-  }, [state.step.value, state.sceneNumber.value, state.recording.value, state.asList.value, state.showEnds.value]);
+  }, [
+    state.step.value, state.sceneNumber.value, state.recording.value, state.asList.value,
+    state.showEnds.value,
+  ]);
   const [a, b] = state.pair.value;
   const cut = state.scene.value?.cut ?? 0;
   return html`
     <section class="timeline" aria-label="Timeline">
       <header>
         <h3>Timeline</h3>
-        <label class="toggle"><input type="checkbox" id="as-list" checked=${state.asList.value} onChange=${(/** @type {any} */ e) => { state.asList.value = e.target.checked; }} /> as a list</label>
-        <label class="toggle"><input type="checkbox" id="show-ends" checked=${state.showEnds.value} onChange=${(/** @type {any} */ e) => { state.showEnds.value = e.target.checked; }} /> ends of phases</label>
-        <button type="button" class="plain" id="save-svg" title="The timeline as a picture" onClick=${save}>SVG</button>
+        <label class="toggle"><input type="checkbox" id="as-list" checked=${state.asList.value}
+          onChange=${(/** @type {any} */ e) => { state.asList.value = e.target.checked; }} />
+          ${" "}as a list</label>
+        <label class="toggle"><input type="checkbox" id="show-ends" checked=${state.showEnds.value}
+          onChange=${(/** @type {any} */ e) => { state.showEnds.value = e.target.checked; }} />
+          ${" "}ends of phases</label>
+        <button type="button" class="plain" id="save-svg" title="The timeline as a picture"
+          onClick=${save}>SVG</button>
       </header>
-      ${cut ? html`<p class="notice">Showing the first ${all.length - 1} of ${all.length - 1 + cut} steps.</p>` : null}
+      ${cut ? html`<p class="notice">Showing the first ${all.length - 1} of${" "}
+        ${all.length - 1 + cut} steps.</p>` : null}
       ${all.length === 0 ? html`<p class="empty">Nobody meets in this scene.</p>` : html`
-      <div class="scroll" ref=${scroller} tabindex="0" role="region" aria-label="Steps" onScroll=${(/** @type {any} */ e) => setView({ top: e.target.scrollTop, height: e.target.clientHeight })}>
-        ${state.asList.value ? html`<${List} view=${view} />` : html`<${Diagram} view=${view} a=${a?.title ?? ""} b=${b?.title ?? ""} />`}
+      <div class="scroll" ref=${scroller} tabindex="0" role="region" aria-label="Steps"
+        onScroll=${(/** @type {any} */ e) =>
+          setView({ top: e.target.scrollTop, height: e.target.clientHeight })}>
+        ${state.asList.value ? html`<${List} view=${view} />`
+          : html`<${Diagram} view=${view} a=${a?.title ?? ""} b=${b?.title ?? ""} />`}
       </div>`}
     </section>`;
 }
@@ -63,17 +75,22 @@ function Diagram({ view, a, b }) {
   const shown = bands(all, numbers.slice(Math.max(1, first), end));
   const visible = arrows(first, end);
   return html`
-    <svg id="diagram" class="diagram" viewBox=${`0 0 ${WIDTH} ${height}`} width=${WIDTH} height=${height} aria-hidden="true">
-      ${shown.map((band) => html`<rect key=${band.from} class=${`band p-${band.phase}`} x="0" y=${y(band.from) - ROW / 2} width=${WIDTH} height=${y(band.to) - y(band.from) + ROW} />`)}
+    <svg id="diagram" class="diagram" viewBox=${`0 0 ${WIDTH} ${height}`} width=${WIDTH}
+      height=${height} aria-hidden="true">
+      ${shown.map((band) => html`<rect key=${band.from} class=${`band p-${band.phase}`} x="0"
+        y=${y(band.from) - ROW / 2} width=${WIDTH} height=${y(band.to) - y(band.from) + ROW} />`)}
       <line class="life" x1=${LEFT} x2=${LEFT} y1=${MARGIN - 12} y2=${height} />
       <line class="life" x1=${RIGHT} x2=${RIGHT} y1=${MARGIN - 12} y2=${height} />
       <rect class="here" x="0" y=${y(at) - ROW / 2} width=${WIDTH} height=${ROW} />
       ${shown.map((band) => html`
         <text key=${band.from} class="band-name" x="6" y=${y(band.from) + 4}>${band.phase}</text>
-        ${band.starts && band.loop ? html`<text class="band-name" x="6" y=${y(band.from) + 16}>loop ${band.loop}</text>` : null}`)}
+        ${band.starts && band.loop ? html`<text class="band-name" x="6" y=${y(band.from) + 16}
+          >loop ${band.loop}</text>` : null}`)}
       ${visible.map((m) => {
         const beside = visible.filter((o) => o.sent === m.sent && o.sender === m.sender);
-        return html`<${Arrow} key=${m.number} message=${m} y=${y} at=${at} nth=${beside.filter((o) => o.arrives === null).indexOf(m)} crowded=${beside.some((o) => o !== m && o.kind !== "end")} />`;
+        return html`<${Arrow} key=${m.number} message=${m} y=${y} at=${at}
+          nth=${beside.filter((o) => o.arrives === null).indexOf(m)}
+          crowded=${beside.some((o) => o !== m && o.kind !== "end")} />`;
       })}
       ${numbers.slice(first, end).map((number) => {
         const f = all[number];
@@ -81,9 +98,13 @@ function Diagram({ view, a, b }) {
         const word = f.events?.find((e) => e.kind !== "Closed");
         return side < 0 ? null : html`
           <g key=${number} class=${number > at ? "later" : ""} onClick=${() => state.goTo(number)}>
-            <circle class=${`dot ${word ? "event" : ""} ${isBad(word) ? "bad" : ""}`} cx=${side ? RIGHT : LEFT} cy=${y(number)} r=${word ? 5 : 3} />
-            ${word ? html`<text class=${`event-name ${isBad(word) ? "bad" : ""}`} x=${side ? RIGHT + 9 : LEFT - 9} y=${y(number) + 4} text-anchor=${side ? "start" : "end"}>${mark(word)}</text>` : null}
-            <rect class="hit" x=${side ? RIGHT - 14 : LEFT - 14} y=${y(number) - ROW / 2} width="28" height=${ROW}><title>${f.sentence}</title></rect>
+            <circle class=${`dot ${word ? "event" : ""} ${isBad(word) ? "bad" : ""}`}
+              cx=${side ? RIGHT : LEFT} cy=${y(number)} r=${word ? 5 : 3} />
+            ${word ? html`<text class=${`event-name ${isBad(word) ? "bad" : ""}`}
+              x=${side ? RIGHT + 9 : LEFT - 9} y=${y(number) + 4}
+              text-anchor=${side ? "start" : "end"}>${mark(word)}</text>` : null}
+            <rect class="hit" x=${side ? RIGHT - 14 : LEFT - 14} y=${y(number) - ROW / 2} width="28"
+              height=${ROW}><title>${f.sentence}</title></rect>
           </g>`;
       })}
       <rect class="head" x="0" y=${Math.max(0, view.top)} width=${WIDTH} height="24" />
@@ -117,11 +138,15 @@ function isBad(event) {
 
 /** @param {import("../types.js").Event_} event */
 function mark(event) {
-  return { RecordSaved: "stored", RecordRejected: "rejected", FixedPoint: "fixed", Aborted: "aborted", RecordDuplicate: "again" }[event.kind] ?? "";
+  return {
+    RecordSaved: "stored", RecordRejected: "rejected", FixedPoint: "fixed", Aborted: "aborted",
+    RecordDuplicate: "again",
+  }[event.kind] ?? "";
 }
 
 /** ``nth``: which one it is of those that were sent together and lost.
- * @param {{message: import("../types.js").Message, y: (n: number) => number, at: number, nth: number, crowded: boolean}} properties */
+ * @param {{message: import("../types.js").Message, y: (n: number) => number, at: number,
+ *   nth: number, crowded: boolean}} properties */
 function Arrow({ message, y, at, nth, crowded }) {
   const from = message.sender === 0 ? LEFT : RIGHT;
   const to = message.sender === 0 ? RIGHT : LEFT;
@@ -133,9 +158,14 @@ function Arrow({ message, y, at, nth, crowded }) {
   const under = message.sent + 1 <= at && arrives + 1 > at;
   const later = message.sent + 1 > at;
   const chosen = state.selection.value?.message === message.number;
-  const about = state.selection.value?.hash && (message.record === state.selection.value.hash || message.lines.some((l) => l.includes(state.selection.value?.hash ?? "-")));
-  const classes = ["arrow", `k-${message.kind}`, under ? "under" : "", later ? "later" : "", chosen ? "chosen" : "", about ? "about" : "", message.deed || lost ? "bad" : ""].join(" ");
+  const hash = state.selection.value?.hash;
+  const about = hash && (message.record === hash || message.lines.some((l) => l.includes(hash)));
+  const classes = [
+    "arrow", `k-${message.kind}`, under ? "under" : "", later ? "later" : "",
+    chosen ? "chosen" : "", about ? "about" : "", message.deed || lost ? "bad" : "",
+  ].join(" ");
   const dx = to > from ? 1 : -1;
+  const [ahead, behind] = dx > 0 ? ["start", "end"] : ["end", "start"];
   const slope = (y2 - y1) / (x2 - from);
   // One of hundreds that were sent together would cross everything in between: its end is enough.
   const long = !lost && y2 - y1 > LONG * ROW;
@@ -149,12 +179,16 @@ function Arrow({ message, y, at, nth, crowded }) {
         ? html`<text class="cross" x=${x2} y=${y2 + 4} text-anchor="middle">✕</text>`
         : html`<path d=${`M${x2 - 5 * dx},${y2} l${-7 * dx},-4 l0,8 z`} />`}
       ${message.kind === "end" && !message.deed ? null : lost
-        ? html`<text class="label" x=${x2 + 9 * dx} y=${y2 + 4} text-anchor=${dx > 0 ? "start" : "end"}>${cutText(label)}</text>`
+        ? html`<text class="label" x=${x2 + 9 * dx} y=${y2 + 4} text-anchor=${ahead}
+          >${cutText(label)}</text>`
         : long
-        ? html`<text class="label" x=${x0} y=${y2 + 3} text-anchor=${dx > 0 ? "end" : "start"}>${cutText(label)}</text>`
+        ? html`<text class="label" x=${x0} y=${y2 + 3} text-anchor=${behind}
+          >${cutText(label)}</text>`
         : crowded
-        ? html`<text class="label" x=${to - 16 * dx} y=${y2 - 5} transform=${`rotate(${angle} ${to} ${y2})`} text-anchor=${dx > 0 ? "end" : "start"}>${cutText(label)}</text>`
-        : html`<text class="label" x=${from + 9 * dx} y=${y1 - 4 + slope * 12 * dx} text-anchor=${dx > 0 ? "start" : "end"}>${cutText(label)}</text>`}
+        ? html`<text class="label" x=${to - 16 * dx} y=${y2 - 5} text-anchor=${behind}
+          transform=${`rotate(${angle} ${to} ${y2})`}>${cutText(label)}</text>`
+        : html`<text class="label" x=${from + 9 * dx} y=${y1 - 4 + slope * 12 * dx}
+          text-anchor=${ahead}>${cutText(label)}</text>`}
       <line class="hit" x1=${x0} y1=${y0} x2=${x2} y2=${y2}><title>${message.summary}</title></line>
     </g>`;
 }
@@ -191,7 +225,8 @@ function List({ view }) {
   return html`
     <ol class="steps">
       <li aria-hidden="true" class="space" ref=${space(first)}></li>
-      ${numbers.slice(first, end).map((number) => html`<${Step} key=${number} number=${number} f=${all[number]} />`)}
+      ${numbers.slice(first, end).map((number) => html`
+        <${Step} key=${number} number=${number} f=${all[number]} />`)}
       <li aria-hidden="true" class="space" ref=${space(numbers.length - end)}></li>
     </ol>`;
 }
@@ -203,7 +238,8 @@ function Step({ number, f }) {
     if (f.message !== null && f.message !== undefined) state.selectMessage(f.message);
   };
   return html`<li class=${number > state.step.value ? "later" : ""}>
-    <button type="button" aria-current=${number === state.step.value ? "step" : undefined} onClick=${go}>
+    <button type="button" onClick=${go}
+      aria-current=${number === state.step.value ? "step" : undefined}>
       <span class="n">${number}</span> ${f.sentence}</button></li>`;
 }
 

@@ -30,13 +30,14 @@ function first(holds) {
 const STOPS = [
   {
     name: "laces", title: "Two laces", at: () => 0,
-    text: "Bob and Alice each have a lace: a set of signed records on their own machine. The tables show "
-      + "who has what. They have just connected, and nothing has been said yet.",
+    text: "Bob and Alice each have a lace: a set of signed records on their own machine. The "
+      + "tables show who has what. They have just connected, and nothing has been said yet.",
   },
   {
     name: "timeline", title: "Rules come first", at: () => heard("rules"), tab: "why",
-    text: "Each side sends its rules. They say which records belong: grants of the authority, and notes "
-      + "that a member signed. Both sides compute the same plan from both rules, or they stop.",
+    text: "Each side sends its rules. They say which records belong: grants of the authority, and "
+      + "notes that a member signed. Both sides compute the same plan from both rules, or they "
+      + "stop.",
   },
   {
     name: "timeline", title: "What I could give", at: () => heard("facts", "advertises"),
@@ -44,30 +45,34 @@ const STOPS = [
       + "Mallory’s note is not among them, although Bob has it.",
   },
   {
-    name: "timeline", title: "What I lack", at: () => heard("facts", "asks for"), record: "bob-note", side: 1,
-    text: "Alice asks for the grants, and not for Bob’s note: as far as she knows, nobody is a member. "
-      + "Why, at the right or below, says how far her rules got.",
+    name: "timeline", title: "What I lack", at: () => heard("facts", "asks for"),
+    record: "bob-note", side: 1,
+    text: "Alice asks for the grants, and not for Bob’s note: as far as she knows, nobody is a "
+      + "member. Why, at the right or below, says how far her rules got.",
   },
   {
     name: "right", title: "A grant arrives", record: "grant-bob", side: 1,
     at: () => first((f) => f.events?.some((event) => event.kind === "RecordSaved")),
-    text: "The records cross, and Alice checks every byte, hash and signature before she stores them. "
-      + "Now she has a grant that names Bob.",
+    text: "The records cross, and Alice checks every byte, hash and signature before she stores "
+      + "them. Now she has a grant that names Bob.",
   },
   {
-    name: "why", title: "So the note belongs", at: () => heard("record", "record bob-note"), record: "bob-note", side: 1,
-    text: "In the next loop Alice’s rules find that Bob is a member, and she asks for his note. Why shows "
-      + "the whole proof: unfold it down to the grant that was given.",
+    name: "why", title: "So the note belongs", at: () => heard("record", "record bob-note"),
+    record: "bob-note", side: 1,
+    text: "In the next loop Alice’s rules find that Bob is a member, and she asks for his note. "
+      + "Why shows the whole proof: unfold it down to the grant that was given.",
   },
   {
-    name: "why", title: "What does not travel", at: () => state.last.value, record: "mallory-note", side: 0,
-    text: "Mallory’s note lies in the same place and stays with Bob: no grant names Mallory. Open “Why "
-      + "not Member(V)?” to see which condition failed.",
+    name: "why", title: "What does not travel", at: () => state.last.value,
+    record: "mallory-note", side: 0,
+    text: "Mallory’s note lies in the same place and stays with Bob: no grant names Mallory. Open "
+      + "“Why not Member(V)?” to see which condition failed.",
   },
   {
     name: "laces", title: "Fixed point", at: () => state.last.value, tab: "why",
-    text: "Nothing is left to ask for: both have the same grants and notes, with a reason for each. Change "
-      + "a rule under Rules and run it again, lose a message under What if, or pick another scenario.",
+    text: "Nothing is left to ask for: both have the same grants and notes, with a reason for "
+      + "each. Change a rule under Rules and run it again, lose a message under What if, or pick "
+      + "another scenario.",
   },
 ];
 
@@ -118,21 +123,28 @@ export function Tour() {
   }, [at]);
   if (at < 0) {
     const before = keptStop();
-    return html`<p class="what">Lace keeps sets of signed records in agreement between machines: each side
+    const words = before ? `Go on with the tour (stop ${before + 1} of ${STOPS.length})`
+      : `Take the tour (${STOPS.length} stops)`;
+    return html`<p class="what">Lace keeps sets of signed records in agreement between machines:
+      each side
       says by ${glossed("rules")} what belongs, and both exchange exactly that.${" "}
-      <button type="button" id="tour" onClick=${() => go(before)}>${before ? `Go on with the tour (stop ${before + 1} of ${STOPS.length})` : `Take the tour (${STOPS.length} stops)`}</button></p>`;
+      <button type="button" id="tour" onClick=${() => go(before)}>${words}</button></p>`;
   }
   const stop = STOPS[at];
   const leave = () => { state.tourStop.value = -1; };
   return html`
     <section class="tour" aria-label="Tour">
-      <h3 tabindex="-1" ref=${heading}><small>Stop ${at + 1} of ${STOPS.length}</small> ${stop.title}</h3>
+      <h3 tabindex="-1" ref=${heading}><small>Stop ${at + 1} of ${STOPS.length}</small>
+        ${" "}${stop.title}</h3>
       <p id="tour-text">${glossed(stop.text)}</p>
       <div class="row">
-        <button type="button" id="tour-back" disabled=${at === 0} onClick=${() => go(at - 1)}>Back</button>
+        <button type="button" id="tour-back" disabled=${at === 0} onClick=${() => go(at - 1)}
+          >Back</button>
         ${at + 1 < STOPS.length
-          ? html`<button type="button" class="primary" id="tour-on" onClick=${() => go(at + 1)}>Next stop</button>`
-          : html`<button type="button" class="primary" id="tour-on" onClick=${() => { keep("0"); leave(); }}>Done</button>`}
+          ? html`<button type="button" class="primary" id="tour-on" onClick=${() => go(at + 1)}
+            >Next stop</button>`
+          : html`<button type="button" class="primary" id="tour-on"
+            onClick=${() => { keep("0"); leave(); }}>Done</button>`}
         <button type="button" class="plain" id="tour-leave" onClick=${leave}>Leave the tour</button>
       </div>
     </section>`;

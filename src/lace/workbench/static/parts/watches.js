@@ -18,23 +18,36 @@ export function WatchesTab() {
     const done = await engine.run({ changes: { watched: [...changes.watched, wanted] } });
     if (done && state.watchText.value.trim() === wanted) state.watchText.value = "";
   };
+  /** @param {string} sentence */
+  const remove = (sentence) =>
+    engine.run({ changes: { watched: changes.watched.filter((w) => w !== sentence) } });
   return html`
     <div class="panel watches">
       <ul class="watch-list">${scene.checks.map((check) => {
         const judged = atEnd || (check.since !== null && state.step.value >= check.since);
         const word = !judged ? "not yet" : check.ok || !atEnd ? "holds" : "does not hold";
         const good = judged && (check.ok || !atEnd);
-        return html`<li class=${good ? "good" : judged ? "bad" : "quiet"}><b>${good ? "✓" : judged ? "✗" : "…"}</b> ${check.text}${" "}
-          <small>${word}${atEnd ? `: ${check.detail}` : check.since === null ? " (judged at the end of the scene)" : ""}</small>
-          ${check.watch ? html` <button type="button" class="plain" disabled=${!can} onClick=${() => engine.run({ changes: { watched: changes.watched.filter((w) => w !== check.text) } })}>remove</button>` : null}</li>`;
+        const more = atEnd ? `: ${check.detail}`
+          : check.since === null ? " (judged at the end of the scene)" : "";
+        return html`<li class=${good ? "good" : judged ? "bad" : "quiet"}>
+          <b>${good ? "✓" : judged ? "✗" : "…"}</b> ${check.text}${" "}
+          <small>${word}${more}</small>
+          ${check.watch ? html` <button type="button" class="plain" disabled=${!can}
+            onClick=${() => remove(check.text)}>remove</button>` : null}</li>`;
       })}</ul>
-      <form onSubmit=${add}><label>Watch a sentence <input id="watch" list="sentences" value=${text} disabled=${!can} placeholder="alice has bob-note" onInput=${(/** @type {any} */ e) => { state.watchText.value = e.target.value; }} /></label>
-        <datalist id="sentences">${suggestions().map((s) => html`<option value=${s}></option>`)}</datalist>
+      <form onSubmit=${add}><label>Watch a sentence <input id="watch" list="sentences"
+        value=${text} disabled=${!can} placeholder="alice has bob-note"
+        onInput=${(/** @type {any} */ e) => { state.watchText.value = e.target.value; }} /></label>
+        <datalist id="sentences">
+          ${suggestions().map((s) => html`<option value=${s}></option>`)}</datalist>
         <button type="submit" disabled=${!can}>Watch</button></form>
     </div>`;
 }
 
 function suggestions() {
-  const ids = Object.values(state.recording.value?.records ?? {}).map((r) => r.id).filter(Boolean).slice(0, 12);
-  return state.pair.value.flatMap((peer) => peer ? ids.flatMap((id) => [`${peer.id} has ${id}`, `${peer.id} lacks ${id}`, `${peer.id} never learns ${id}`]) : []);
+  const records = Object.values(state.recording.value?.records ?? {});
+  const ids = records.map((r) => r.id).filter(Boolean).slice(0, 12);
+  const says = ["has", "lacks", "never learns"];
+  return state.pair.value.flatMap((peer) => peer
+    ? ids.flatMap((id) => says.map((word) => `${peer.id} ${word} ${id}`)) : []);
 }
