@@ -15,7 +15,7 @@ from lace.scenario.library import scenario_text
 from lace.workbench.drawing import as_moving_svg, as_svg
 from lace.workbench.picture import moving, scene_of, still
 from lace.workbench.recording import record_run
-from page_types import shapes_js, types_js
+from page_types import DECLARED, declarations, shapes_js, types_js
 
 FIRST = "notes-room"
 ROOT = Path(__file__).parent.parent
@@ -28,6 +28,7 @@ def made() -> Iterator[tuple[Path, str]]:
     """Yield each file with its text as it would be written now."""
     yield STATIC / "types.js", types_js()
     yield STATIC / "shapes.js", shapes_js()
+    yield DECLARED, declarations()
     name, text = scenario_text(FIRST)
     recording = record_run(load_scenario(text, name), text=text)
     written = json.dumps(recording, ensure_ascii=False, separators=(",", ":"), sort_keys=True)

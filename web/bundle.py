@@ -54,6 +54,7 @@ ON_DEMAND = frozenset(("scenario", "workbench"))
 OURS = {
     "lace/crypto/native.py": "native.py", "lace/transport/dial.py": "dial.py",
     "blake3.py": "blake3.py", "lace_browser.py": "lace_browser.py",
+    "lace_told.py": "told.py",
     "lace/recordstore/sqlite.py": "nofiles.py", "pyodide/_package_loader.py": "loader.py",
 }  # fmt: skip
 

@@ -190,6 +190,11 @@ class FixedLimits:
     """Most exchanges that are kept to be looked at."""
     watched_bytes: int = 4 * MIB
     """Most bytes of one such exchange."""
+    watchers: int = 64
+    """Most readers of such exchanges at a time."""
+    unheard_requests: int = 64
+    """Most connections at a time that have asked for nothing yet, where plain requests are
+    answered; a further one takes the place of the oldest."""
     token_characters: int = 200
     """Longest token."""
     least_token_characters: int = 16
@@ -349,6 +354,10 @@ class WorkbenchLimits:
     """Most lines that are read from a journal."""
     watched_bytes: int = 32 * MIB
     """Most bytes that are read from a server that is watched."""
+    watched_line_bytes: int = 65_536
+    """Longest line of the events of such a server."""
+    watched_exchanges: int = 1000
+    """Most exchanges of such a server that are listed."""
     picture_steps: int = 300
     """Most steps that a picture shows."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,14 @@ from servers import process
 def run(*arguments: str) -> None:
     done = lace(*arguments)
     assert done.returncode == 0, done.stderr
+
+
+def popen(*arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "lace", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 @pytest.fixture
@@ -73,18 +83,42 @@ def test_a_journal_is_shown_message_by_message(page: Page, laces: Path) -> None:
 
 
 def test_exchanges_of_a_server_are_shown_while_they_happen(page: Page, laces: Path) -> None:
-    arguments = ("--accept", "anyone", "--watch", "0", "--watch-token", str(laces / "token"))
-    with process(laces, laces / "bob", "tcp:127.0.0.1:0", *arguments) as server:
+    token = str(laces / "token")
+    served = (laces, laces / "bob", "tcp:127.0.0.1:0", "--accept", "anyone", "--watch-token", token)
+    with process(*served, "--watch", "0") as server:
         run("sync", server.addresses[0], "--lace", "alice")
         address = server.wait_for("watch")[0]["address"]
-        with workbench("--watch", address, "--watch-token", str(laces / "token")) as link:
+        with workbench("--watch", address, "--watch-token", token) as link:
             page.goto(link)
             page.wait_for_selector("html[data-ready=ready]")
             expect(page.locator(".story h2")).to_have_text("Exchange 1")
             page.locator("#to-end").click()
             expect(page.locator("#outcome")).to_have_text("✓ fixed point")
-            run("sync", server.addresses[0], "--lace", "alice")
-            shown = page.locator("#scenario option", has_text="Exchange 2 with 127.0.0.1")
-            expect(shown).to_have_count(1)  # found by looking again
+            # The next one is shown while it goes on, and whoever is at its end stays there.
+            follows = popen("follow", server.addresses[0], "--lace", "alice")
+            page.locator("#scenario option", has_text="Exchange 2 with 127.0.0.1").wait_for(
+                state="attached"
+            )
             page.select_option("#scenario", "exchange-2")
             expect(page.locator(".story h2")).to_have_text("Exchange 2")
+            page.locator("#to-end").click()
+            place = "//notes-demo//notes/message//later"
+            run("add", place, "--text", "Hi", "--lace", "alice")
+            expect(page.locator(".side-0 th button", has_text="later")).to_be_visible()
+            follows.terminate()
+            follows.wait()
+            expect(page.locator("#scenario option", has_text="ended")).to_have_count(2)
+            server.stop()
+            expect(page.locator("#notice")).to_contain_text("does not answer any more")
+            expect(page.locator(".story h2")).to_have_text("Exchange 2")
+            with process(*served, "--watch", address.rpartition(":")[2]) as again:
+                expect(page.locator("#notice")).to_contain_text("was started again")
+                run("sync", again.addresses[0], "--lace", "alice")
+                only = page.locator("#scenario option", has_text="Exchange 1 with")
+                expect(only).to_have_count(1)
+                expect(page.locator("#scenario option", has_text="Exchange 2 with")).to_have_count(
+                    0
+                )
+                expect(page.locator(".story h2")).to_have_text("Exchange 2")  # from before
+                page.select_option("#scenario", "exchange-1")
+                expect(page.locator(".story h2")).to_have_text("Exchange 1")

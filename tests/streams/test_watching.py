@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import stat
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import lace
@@ -14,7 +19,9 @@ from lace.crypto.keys import demo_key
 from lace.errors import UsageError
 from lace.record import build_plex, seal
 from lace.recordstore.sqlite import SqliteStore
+from lace.serving import answering_port, watching
 from lace.serving.watching import Watching, read_token
+from lace.workbench import live as live_module
 from lace.workbench.live import Live
 from lace.workbench.session import Session
 from lace.workbench.shapes import fault_of, shapes
@@ -110,7 +117,6 @@ def test_a_served_exchange_is_shown_with_its_reasons(tmp_path: Path) -> None:
         assert listed["title"].startswith("Exchange 1 with 127.0.0.1: ")
         session = Session(live=live)
         hello = session.handle({"do": "hello"})[0]
-        assert hello["live"] is True
         assert hello["first"] == "exchange-1"
         (answer,) = session.handle({"do": "open", "name": "exchange-1"})
         recording = answer["recording"]
@@ -121,3 +127,227 @@ def test_a_served_exchange_is_shown_with_its_reasons(tmp_path: Path) -> None:
             Live(address, "another-token-of-it").listed()
     with pytest.raises(UsageError, match="does not answer"):
         live.listed()
+
+
+# --- the stream of events ---
+
+
+@asynccontextmanager
+async def watched(held: Watching, port: int = 0) -> AsyncIterator[int]:
+    """Answer for what is held; give the port."""
+    server = await held.serve(port)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def heard(reader: asyncio.StreamReader, until: str = "now") -> list[tuple[str, Any]]:
+    """Return the events up to one of a name."""
+    found: list[tuple[str, Any]] = []
+    while not found or found[-1][0] != until or found[-1][1] is None:
+        line = (await reader.readline()).decode()
+        assert line.endswith("\n"), "the stream has ended"
+        key, _, value = line.rstrip("\r\n").partition(": ")
+        if key == "event":
+            found.append((value, None))
+        elif key == "data":
+            found[-1] = (found[-1][0], json.loads(value))
+    return found
+
+
+async def ask(port: int, request: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    return reader, writer
+
+
+async def whole(port: int, request: bytes) -> bytes:
+    """Return all that is answered, however it ends."""
+    reader, writer = await ask(port, request)
+    got = b""
+    with suppress(ConnectionError):
+        while part := await reader.read(65_536):
+            got += part
+    writer.close()
+    return got
+
+
+async def is_let_go(reader: asyncio.StreamReader) -> bool:
+    """Whether a connection ends soon, without a word."""
+    try:
+        return await asyncio.wait_for(reader.read(), 0.5) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+def test_what_changes_is_told_as_it_happens() -> None:
+    async def main() -> None:
+        held = Watching(TOKEN)
+        first = held.journal(1, "host", None)
+        first.write("head\n")
+        async with watched(held) as port:
+            reader, writer = await ask(port, get("/events"))
+            begun = await heard(reader)
+            assert begun[0] == ("server", {"run": held.run})
+            one = {"number": 1, "host": "host", "steps": 0, "ended": False, "cut": False}
+            assert begun[1:] == [("exchange", one), ("now", {"held": 1})]
+            for number in range(50):
+                first.write(f"step {number}\n")
+            held.end(1)
+            told = [event for event in await heard(reader) if event[0] == "exchange"]
+            assert told == [("exchange", one | {"steps": 50, "ended": True})]  # once, the latest
+            held.journal(2, "other", None)
+            assert (await heard(reader))[0][1]["number"] == 2
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_what_is_written_by_another_thread_is_told() -> None:
+    async def main() -> None:
+        held = Watching(TOKEN)
+        journal = held.journal(1, "host", None)
+        async with watched(held) as port:
+            reader, writer = await ask(port, get("/events"))
+            await heard(reader)
+            await asyncio.to_thread(lambda: [journal.write("line\n") for _ in range(3)])
+            assert (await heard(reader))[0][1]["steps"] == 2
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_the_stream_needs_the_token_and_its_own_path() -> None:
+    async def main() -> None:
+        held = Watching(TOKEN)
+        held.journal(1, "a-secret-host", None).write("line\n")
+        async with watched(held) as port:
+            for request in (
+                get("/events", "another-token-of-it"),
+                get("/events", ""),
+                b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n",
+                b"GET /events?token=%s HTTP/1.1\r\n\r\n" % TOKEN.encode(),
+                b"GET /events HTTP/1.1\r\nX: y Authorization: Bearer %s\r\n\r\n" % TOKEN.encode(),
+            ):
+                answer = await whole(port, request)
+                assert answer.startswith(b"HTTP/1.1 403 ")
+                assert b"host" not in answer
+            for path in ("/events/", "/events/../exchanges", "//events", "/EVENTS", "/events?x=1"):
+                assert (await whole(port, get(path))).startswith(b"HTTP/1.1 404 ")
+            for method in ("POST", "OPTIONS", "HEAD"):
+                assert (await whole(port, get("/events", method=method))).startswith(
+                    b"HTTP/1.1 404 "
+                )
+            long = get("/events").replace(b"Host: x", b"X: " + b"y" * 100_000)
+            answer = await whole(port, long)
+            assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
+            assert not held._watchers
+
+    asyncio.run(main())
+
+
+def test_those_who_say_nothing_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    hold_to(monkeypatch, unheard_requests=4, watchers=3)
+
+    async def main() -> None:
+        held = Watching(TOKEN)
+        async with watched(held) as port:
+            silent = await asyncio.gather(*(ask(port, b"GET /eve") for _ in range(40)))
+            assert (await whole(port, get("/exchanges"))).endswith(b"[]\n")
+            ended = await asyncio.gather(*(is_let_go(reader) for reader, _ in silent))
+            assert sum(ended) >= 36
+            readers = [await ask(port, get("/events")) for _ in range(20)]
+            answers = [await reader.readline() for reader, _ in readers]
+            assert sorted(line.split()[1] for line in answers) == [b"200"] * 3 + [b"503"] * 17
+            assert len(held._watchers) == 3
+            for _, writer in (*silent, *readers):
+                writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_reader_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering_port, "_READ_SECONDS", 0.2)
+    monkeypatch.setattr(watching, "_PAUSE_SECONDS", 0)
+
+    async def main() -> None:
+        held = Watching(TOKEN)
+        journal = held.journal(1, "h" * 50_000, None)  # so that pipes are full soon
+        async with watched(held) as port:
+            _, writer = await ask(port, get("/events"))
+            while not held._watchers:
+                await asyncio.sleep(0.01)
+            while held._watchers:
+                journal.write("line\n")
+                await asyncio.sleep(0)
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_server_that_is_gone_is_looked_for_until_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live_module, "_RETRY_SECONDS", (0.01,))
+
+    async def main() -> None:
+        held = Watching(TOKEN)
+        held.journal(1, "host", None)
+        async with watched(held) as port:
+            live = Live(f"http://127.0.0.1:{port}", TOKEN)
+            following = live.followed()
+            first = await anext(following)
+            assert [one["name"] for one in first["scenarios"]] == ["exchange-1"]
+            assert first["run"] == held.run
+            held.journal(2, "host", None)
+            assert len((await anext(following))["scenarios"]) == 2
+            streams = [task for task in asyncio.all_tasks() if "respond" in repr(task)]
+            for task in streams:
+                task.cancel()
+        lost = await anext(following)
+        assert "does not answer any more" in lost["problem"]["message"]
+        again = Watching(TOKEN)
+        async with watched(again, port):
+            back = await anext(following)
+            assert (back["problem"], back["scenarios"], back["run"]) == (None, [], again.run)
+            for told in (first, lost, back):
+                assert fault_of(told, ["shape", "LiveTold"], shapes()) is None
+            async with aclosing(Live(live.address, "another-token-of-it").followed()) as refused:
+                assert "does not know the token" in (await anext(refused))["problem"]["message"]
+            await following.aclose()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"hello\n",
+        b"HTTP/1.1 200 OK\r\n\r\nevent: now\ndata: {\n\n",
+        b"HTTP/1.1 200 OK\r\n\r\nevent: exchange\ndata: [1]\n\n",
+        b'HTTP/1.1 200 OK\r\n\r\nevent: exchange\ndata: {"number": 1}\n\nevent: now\ndata: {}\n\n',
+        b"HTTP/1.1 200 OK\r\n\r\ndata: " + b"[" * 60_000 + b"\n\n",
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 200_000 + b"\n\n",
+        b"HTTP/1.1 200 OK\r\n\r\nevent: \xff\n\n",
+    ],
+)
+def test_a_server_that_answers_otherwise_is_no_server(answer: bytes) -> None:
+    async def main() -> None:
+        async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            writer.close()
+
+        server = await asyncio.start_server(respond, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with aclosing(Live(f"http://127.0.0.1:{port}", TOKEN).followed()) as following:
+            told = await anext(following)
+            assert told["problem"] is not None
+            assert told["scenarios"] == []
+        server.close()
+
+    asyncio.run(main())

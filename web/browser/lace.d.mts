@@ -42,6 +42,7 @@ export interface NewRecord {
 /** Something that becomes a record: its bytes, itself, or what a new one says. */
 export type Storable = Uint8Array | LaceRecord | NewRecord;
 
+// Made from told.py by make docs. Do not edit.
 /** What became of one record. */
 export interface Outcome {
   readonly status: "accepted" | "duplicate" | "rejected" | "refused" | "not-available" | "deferred";
@@ -61,19 +62,53 @@ export interface InterlaceResult {
   readonly loops: number;
 }
 
+/** A record was stored, or was there already. */
+export interface Kept {
+  readonly event: "saved" | "duplicate";
+  readonly hash: string;
+}
+
+/** A record that came is not valid. */
+export interface Rejected {
+  readonly event: "rejected";
+  readonly hash: string;
+  readonly code: string;
+  readonly detail: string;
+}
+
+/** Nothing is left to say, for now. */
+export interface FixedPoint {
+  readonly event: "fixed-point";
+  readonly result: InterlaceResult;
+}
+
+/** The exchange has ended. */
+export interface Closed {
+  readonly event: "closed";
+  readonly reason: string;
+  readonly result: InterlaceResult;
+}
+
+/** The exchange was broken off. */
+export interface Aborted {
+  readonly event: "aborted";
+  readonly code: string;
+  readonly detail: string;
+  readonly blame: string;
+  readonly result: InterlaceResult;
+}
+
+/** The other side is not there; it is called again after some seconds. */
+export interface Retry {
+  readonly event: "retry";
+  readonly seconds: number;
+  readonly why: string;
+}
+
+/** What happens in an exchange. */
 export type InterlaceEvent =
-  | { readonly event: "saved" | "duplicate"; readonly hash: string }
-  | {
-    readonly event: "rejected"; readonly hash: string; readonly code: string;
-    readonly detail: string;
-  }
-  | { readonly event: "fixed-point"; readonly result: InterlaceResult }
-  | { readonly event: "closed"; readonly reason: string; readonly result: InterlaceResult }
-  | {
-    readonly event: "aborted"; readonly code: string; readonly detail: string;
-    readonly blame: string; readonly result: InterlaceResult;
-  }
-  | { readonly event: "retry"; readonly seconds: number; readonly why: string };
+  Kept | Rejected | FixedPoint | Closed | Aborted | Retry;
+// Until here.
 
 /** What belongs; made by selector() and room(). */
 export class Selector {

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing, suppress
 from typing import Any
 
 import lace_page
+import lace_told as told
 from pyodide.ffi import to_js
 
 import lace
 from lace.api.handles import Lace, Peer, store_of
 from lace.crypto.keys import SigningKey, demo_key
-from lace.errors import Code, LaceError, Outcome, StoreError, UsageError
-from lace.interlace import messages as m
+from lace.errors import Code, LaceError, StoreError, UsageError
 from lace.policy.module import PolicyModule
 from lace.record.model import Record
 from lace.record.validate import reread
 from lace.recordstore.mirror import Change, MirroredStore
-from lace.tai import from_unix_ns, to_unix_ns
+from lace.tai import from_unix_ns
 from lace.urc import Coordinate, parse_urc
 
 Given = dict[str, Any]
@@ -82,6 +81,8 @@ async def _open_lace(given: Given, _parts: Parts) -> Answer:
 
 def _adopt(store: MirroredStore, path: str) -> None:
     """Take the records of a SQLite file, as an older Lace kept them: they were valid then."""
+    import sqlite3  # few pages have such a file
+
     with closing(sqlite3.connect(path)) as old:
         store.save(reread(raw) for (raw,) in old.execute("SELECT raw FROM record ORDER BY id"))
 
@@ -109,16 +110,16 @@ async def _store(given: Given, parts: Parts) -> Answer:
     key = target.key
     made = [_record(key, spec, parts) for spec in given["records"]]
     outcomes = await lace.store(target, made)
-    return [_outcome(outcome) for outcome in outcomes], b""
+    return [told.outcome(outcome) for outcome in outcomes], b""
 
 
 async def _list(given: Given, _parts: Parts) -> Answer:
-    return _records(await lace.list(_target(given), _policy(given["selector"])))
+    return told.records(await lace.list(_target(given), _policy(given["selector"])))
 
 
 async def _get(given: Given, _parts: Parts) -> Answer:
     found = await lace.get(_target(given), given["address"])
-    return _records([] if found is None else [found])
+    return told.records([] if found is None else [found])
 
 
 async def _forget(given: Given, _parts: Parts) -> Answer:
@@ -131,35 +132,35 @@ async def _sync(given: Given, _parts: Parts) -> Answer:
     result = await lace.sync(
         _lace(given["lace"]), _other(given["other"]), _policy(given["selector"])
     )
-    return _result(result), b""
+    return told.result(result), b""
 
 
 async def _open_interlace(given: Given, _parts: Parts) -> Answer:
-    told = _Told()
+    events = _Events()
     opened = await lace.open_interlace(
         _lace(given["lace"]), _other(given["other"]), _policy(given["selector"]),
-        retry=lambda seconds, why: told.add({"event": "retry", "seconds": seconds, "why": why}),
+        retry=lambda seconds, why: events.add({"event": "retry", "seconds": seconds, "why": why}),
     )  # fmt: skip
-    told.follow(opened)
-    return _begin(told, opened.close)
+    events.follow(opened)
+    return _begin(events, opened.close)
 
 
-class _Told:
+class _Events:
     """The events of an exchange. Of many that nobody takes, the oldest are lost."""
 
     def __init__(self) -> None:
-        self._events: deque[dict[str, Any]] = deque(maxlen=_MOST_EVENTS)
+        self._events: deque[told.InterlaceEvent] = deque(maxlen=_MOST_EVENTS)
         self._changed = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
 
-    def add(self, event: dict[str, Any]) -> None:
+    def add(self, event: told.InterlaceEvent) -> None:
         self._events.append(event)
         self._changed.set()
 
     def follow(self, opened: lace.OpenInterlace) -> None:
         async def listen() -> None:
             async for event in opened:
-                self.add(_event(event))
+                self.add(told.event(event))
 
         self._following = asyncio.ensure_future(listen())
         self._following.add_done_callback(lambda _done: self._changed.set())
@@ -183,7 +184,7 @@ async def _for_each(given: Given, _parts: Parts) -> Answer:
     async def records() -> AsyncIterator[Answer]:
         async for record in found:
             if record.hash not in seen:
-                yield _records([record])
+                yield told.records([record])
 
     return _begin(records(), found.aclose)
 
@@ -230,9 +231,9 @@ async def _end(given: Given, _parts: Parts) -> Answer:
 async def _validate(_given: Given, parts: Parts) -> Answer:
     outcome = lace.validate_record(parts[0])
     if outcome.value is None:
-        return _outcome(outcome), b""
-    (found,), raw = _records([outcome.value])
-    return _outcome(outcome) | {"record": found}, raw
+        return told.outcome(outcome), b""
+    (found,), raw = told.records([outcome.value])
+    return told.outcome(outcome) | {"record": found}, raw
 
 
 async def _address(given: Given, _parts: Parts) -> Answer:
@@ -306,61 +307,3 @@ def _record(key: SigningKey | None, spec: Given, parts: Parts) -> Record | bytes
         extras=[(name, value) for name, value in spec["fields"]], data=parts[spec["data"]],
     )  # fmt: skip
     return plex if key is None else lace.seal(plex, key, aux=bytes.fromhex(spec["aux"]))
-
-
-def _outcome(outcome: Outcome[Record]) -> dict[str, Any]:
-    return {
-        "status": str(outcome.status),
-        "hash": outcome.value.hash if outcome.value else None,
-        "code": str(outcome.code) if outcome.code else None,
-        "detail": outcome.detail,
-    }
-
-
-def _records(records: Iterable[Record]) -> Answer:
-    """Return what JavaScript makes records of: what is known of each, and the bytes of all."""
-    found = list(records)
-    return [_entry(record) for record in found], b"".join(record.raw for record in found)
-
-
-def _entry(record: Record) -> dict[str, Any]:
-    return {
-        "hash": record.hash,
-        "type": record.type,
-        "place": None if record.place is None else str(record.place),
-        "tai": record.time,
-        "date": None if record.time is None else to_unix_ns(record.time) // _NS_PER_MS,
-        "author": record.author,
-        "fields": dict(record.fields),
-        "size": len(record.raw),
-        "data": len(record.data),
-    }
-
-
-def _result(result: m.InterlaceResult) -> dict[str, Any]:
-    return {
-        "received": list(result.received),
-        "sent": list(result.sent),
-        "rejected": list(result.rejected),
-        "peer": result.peer,
-        "loops": result.loops,
-    }
-
-
-def _event(event: m.Event) -> dict[str, Any]:
-    """Return an event as the commands write it."""
-    match event:
-        case m.RecordSaved():
-            return {"event": "saved", "hash": event.hash}
-        case m.RecordDuplicate():
-            return {"event": "duplicate", "hash": event.hash}
-        case m.RecordRejected():
-            rejected = {"code": str(event.code), "detail": event.detail}
-            return {"event": "rejected", "hash": event.hash} | rejected
-        case m.FixedPoint():
-            return {"event": "fixed-point", "result": _result(event.result)}
-        case m.Closed():
-            return {"event": "closed", "reason": event.reason, "result": _result(event.result)}
-        case m.Aborted():
-            why = {"blame": str(event.blame), "code": str(event.code), "detail": event.detail}
-            return {"event": "aborted", "result": _result(event.result)} | why

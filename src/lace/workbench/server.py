@@ -11,12 +11,13 @@ import hmac
 import json
 import secrets
 from collections.abc import Callable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from anyio import to_thread
+from anyio import create_task_group, to_thread
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
@@ -169,11 +170,11 @@ class Workbench:
             return
         self._sessions += 1
         try:
-            await _converse(socket, Session(self.first, self.links, self.real, self.live))
-        except WebSocketDisconnect:
-            pass
-        except KeyError:  # bytes where text was due
-            await socket.close(code=1003)
+            async with create_task_group() as tasks:
+                if self.live is not None:
+                    tasks.start_soon(_tell, socket, self.live)
+                await _converse(socket, Session(self.first, self.links, self.real, self.live))
+                tasks.cancel_scope.cancel()
         finally:
             self._sessions -= 1
 
@@ -194,11 +195,24 @@ def _recording(name: str, first: str, real: Real | None) -> str | None:
 
 async def _converse(socket: WebSocket, session: Session) -> None:
     """Hand commands to a session one by one; evaluation happens beside the event loop."""
-    while True:
-        text = await socket.receive_text()
-        answers = await to_thread.run_sync(_answers, session, text)
-        for answer in answers:
-            await socket.send_text(answer)
+    try:
+        while True:
+            text = await socket.receive_text()
+            answers = await to_thread.run_sync(_answers, session, text)
+            for answer in answers:
+                await socket.send_text(answer)
+    except WebSocketDisconnect:
+        pass
+    except KeyError:  # bytes where text was due
+        await socket.close(code=1003)
+
+
+async def _tell(socket: WebSocket, live: Live) -> None:
+    """Tell a page what happens at a server, for as long as it listens."""
+    with suppress(WebSocketDisconnect):
+        async with aclosing(live.followed()) as following:
+            async for told in following:
+                await socket.send_text(json.dumps(told, ensure_ascii=False, separators=(",", ":")))
 
 
 def _answers(session: Session, text: str) -> list[str]:

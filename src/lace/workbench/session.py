@@ -7,7 +7,8 @@ that a page sends can make a session fail: what cannot be done comes back as a `
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePath
@@ -46,6 +47,7 @@ class Live(Protocol):
     def listed(self) -> list[Json]: ...
     def has(self, name: str) -> bool: ...
     def recording(self, name: str) -> Json: ...
+    def followed(self) -> AsyncGenerator[Json, None]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +123,8 @@ class Session:
             first = self.real.name
             scenarios.append({"name": first, "title": self.real.title})
         if self.live is not None:
-            scenarios += self.live.listed()
+            with suppress(LaceError):  # the page is told when the server is back
+                scenarios += self.live.listed()
             first = scenarios[0]["name"] if scenarios else first
         for name in dict.fromkeys((*library(), name_of(self.first))):
             try:
@@ -134,7 +137,6 @@ class Session:
             {
                 "type": "hello", "protocol": PROTOCOL, "engine": __version__,
                 "scenarios": scenarios, "first": first, "links": self.links,
-                "live": self.live is not None,
             }
         ]  # fmt: skip
 

@@ -394,15 +394,152 @@ class Recording(TypedDict):
     scenes: list[Scene]
 
 
+class Listed(TypedDict):
+    """A scenario that can be opened."""
+
+    name: str
+    title: str
+
+
+class Hello(TypedDict):
+    """Who is here, and which scenarios there are."""
+
+    type: Literal["hello"]
+    id: int | None
+    protocol: str
+    engine: str
+    scenarios: list[Listed]
+    first: str
+    links: str
+
+
+class Recorded(TypedDict):
+    """A run, after it was asked for."""
+
+    type: Literal["recording"]
+    id: int | None
+    recording: Recording
+
+
+class Source(TypedDict):
+    """The text of a scenario that cannot be run."""
+
+    name: str
+    toml: str
+
+
+class Problems(TypedDict):
+    """What is wrong with a scenario's text."""
+
+    type: Literal["problems"]
+    id: int | None
+    diagnostics: list[Diagnostic]
+    source: NotRequired[Source]
+
+
+class Problem(TypedDict):
+    """Why something cannot be done."""
+
+    type: Literal["problem"]
+    id: int | None
+    message: str
+    code: str
+    hint: str
+
+
+class Checked(TypedDict):
+    """Rules as they were judged while they were written."""
+
+    type: Literal["checked"]
+    id: int | None
+    checked: CheckedRules
+
+
+class Judged(TypedDict):
+    """A scenario's text as it was judged while it was written."""
+
+    type: Literal["judged"]
+    id: int | None
+    diagnostics: list[Diagnostic]
+
+
+class Inspected(TypedDict):
+    """A record's bytes, with one bit turned over."""
+
+    type: Literal["inspected"]
+    id: int | None
+    hash: str
+    flip: int | None
+    inspection: Inspection
+
+
+class Shared(TypedDict):
+    """What is open as a file, as commands and as a test."""
+
+    type: Literal["shared"]
+    id: int | None
+    toml: str
+    commands: str
+    test: str
+
+
+class Journals(TypedDict):
+    """The journals of both sides of one exchange."""
+
+    type: Literal["journal"]
+    id: int | None
+    scene: int
+    sides: list[str]
+
+
+class Page(TypedDict):
+    """The workbench with one run in one file."""
+
+    type: Literal["page"]
+    id: int | None
+    html: str
+
+
+class LiveProblem(TypedDict):
+    """Why nothing is heard of a server."""
+
+    message: str
+    hint: str | None
+
+
+class LiveTold(TypedDict):
+    """How things stand at a server that is watched; told without being asked."""
+
+    type: Literal["live"]
+    run: str | None
+    scenarios: list[Listed]
+    problem: LiveProblem | None
+
+
+class Answers(TypedDict):
+    """What each command is answered with, unless it is answered with a problem."""
+
+    hello: Hello
+    open: Recorded | Problems
+    run: Recorded | Problems
+    check: Checked
+    judge: Judged
+    inspect: Inspected
+    share: Shared
+    journal: Journals
+    page: Page
+
+
 SHAPES: Final[tuple[type, ...]] = (
     Row, Check, Event_, Frame, Part, RecordCheck, Inspection, Message, RecordInfo, Proof, Refusal,
     Verdict, Verdicts, Policy, Diagnostic, RuleInfo, CheckedRules, Peer, Bait, Compared, Audit,
     Stop, Stopped, Learned, Operand, Plan, Scene, FaultChange, OrderChange, Changes, Story,
-    Recording,
+    Recording, Listed, Hello, Recorded, Source, Problems, Problem, Checked, Judged, Inspected,
+    Shared, Journals, Page, LiveProblem, LiveTold, Answers,
 )  # fmt: skip
 
 _PLAIN: Final[Mapping[object, str]] = {
-    str: "string", int: "number", bool: "boolean", types.NoneType: "null",
+    str: "string", int: "number", float: "number", bool: "boolean", types.NoneType: "null",
 }  # fmt: skip
 
 Shape = str | list[Any]
@@ -413,11 +550,14 @@ def shape_of(kind: object) -> Shape:
     """Return a type as data."""
     if kind in _PLAIN:
         return _PLAIN[kind]
-    if kind in SHAPES:
+    if isinstance(kind, type) and typing.is_typeddict(kind):
         return ["shape", kind.__name__]
     origin, inner = get_origin(kind), get_args(kind)
+    if origin is typing.Annotated:
+        return shape_of(inner[0])
     if origin is Literal:
-        return ["one of", *(["is", word] for word in inner)]
+        words = [["is", word] for word in inner]
+        return words[0] if len(words) == 1 else ["one of", *words]
     if origin in {Union, types.UnionType}:
         return ["one of", *map(shape_of, inner)]
     if origin is list:
@@ -429,10 +569,10 @@ def shape_of(kind: object) -> Shape:
     raise TypeError(f"{kind} has no shape")
 
 
-def shapes() -> dict[str, dict[str, Shape]]:
+def shapes(of: Iterable[type] = SHAPES) -> dict[str, dict[str, Shape]]:
     """Return every shape by name, with what it has; ``?`` marks what it need not have."""
     found = {}
-    for shape in SHAPES:
+    for shape in of:
         parts: dict[str, Shape] = {}
         for name, kind in typing.get_type_hints(shape, include_extras=True).items():
             if get_origin(kind) is NotRequired:
@@ -449,7 +589,8 @@ def fault_of(value: object, shape: Shape, known: Mapping[str, Mapping[str, Shape
         case "string":
             return None if isinstance(value, str) else ""
         case "number":
-            return None if isinstance(value, int) and not isinstance(value, bool) else ""
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            return None if is_number else ""
         case "boolean":
             return None if isinstance(value, bool) else ""
         case "null":

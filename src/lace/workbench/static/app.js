@@ -3,6 +3,7 @@
 import { html, render } from "./vendor/preact.js";
 import * as engine from "./engine.js";
 import { onKey } from "./keys.js";
+import * as live from "./live.js";
 import { CompareTab } from "./parts/compare.js";
 import { Help, Palette } from "./parts/dialogs.js";
 import { DisclosureTab } from "./parts/disclosure.js";
@@ -156,6 +157,7 @@ async function start() {
   if (address.tab && TABS.some(([name]) => name === address.tab)) state.tab.value = address.tab;
   const at = { scene: address.scene, step: address.step ?? 0 };
   // The recording comes first and waits for nothing; the engine starts beside it.
+  live.listen();
   const connected = state.embedded ? Promise.resolve(false) : engine.connect();
   const carried = address.run === null ? null : await unpackRun(address.run);
   const first = carried ?? (address.shared
@@ -164,11 +166,10 @@ async function start() {
   if (carried !== null) state.showFromLink(carried, address.run ?? "", at);
   else if (first !== null) state.show(first, at);
   else if (address.shared) await announce(address.shared);
-  if (await connected) {
-    const hello = await engine.ask({ do: "hello" });
+  const hello = (await connected) ? await engine.ask({ do: "hello" }) : null;
+  if (hello?.type === "hello") {
     state.scenarios.value = hello.scenarios;
     if (hello.links) state.linksTo.value = hello.links;
-    if (hello.live) setInterval(() => { void engine.lookAgain(); }, engine.LOOK_MS);
     state.engine.value = "ready";
     // A recording may have been opened while the engine started.
     const begun = state.recording.value;
@@ -183,7 +184,7 @@ async function start() {
       if (said) state.notice.value = said; // opening something else does not unsay it
     }
   } else {
-    state.engine.value = "recorded";
+    if (hello === null) state.engine.value = "recorded"; // else it is lost, and looked for
     const list = await engine.recordedList();
     const only = first ? [{ name: first.scenario.name, title: first.scenario.title }] : [];
     state.scenarios.value = list?.scenarios ?? only;

@@ -7,8 +7,19 @@ import * as state from "./state.js";
 let send = null;
 let number = 0;
 const MOST_COMMAND = 1024 * 1024;
+/** @typedef {import("./types.js").Answers} Answers */
+/** @typedef {import("./types.js").Problem} Problem */
 /** @type {Map<number, (answer: any) => void>} */
 const waiting = new Map();
+/** Hears what the engine tells without being asked.
+ * @type {(told: import("./types.js").LiveTold) => void} */
+let hearTold = () => {};
+
+/** Have somebody hear what the engine tells without being asked.
+ * @param {(told: import("./types.js").LiveTold) => void} hears */
+export function onTold(hears) {
+  hearTold = hears;
+}
 
 /** Open the socket; false where there is no engine to talk to. */
 export async function connect() {
@@ -75,6 +86,10 @@ function connectWorker(place) {
 /** @param {string} text */
 function hear(text) {
   const answer = JSON.parse(text);
+  if (answer.id === undefined) {
+    hearTold(answer);
+    return;
+  }
   const resolve = waiting.get(answer.id);
   waiting.delete(answer.id);
   resolve?.(answer);
@@ -91,12 +106,15 @@ function lose() {
 }
 
 /** What an engine that cannot answer would have said.
- * @param {string} message @param {string} hint */
+ * @param {string} message @param {string} hint @returns {Problem} */
 function problem(message, hint) {
-  return { type: "problem", message, hint };
+  return { type: "problem", id: null, code: "", message, hint };
 }
 
-/** Ask the engine something. @param {Record<string, unknown>} command @returns {Promise<any>} */
+/** Ask the engine something.
+ * @template {keyof Answers} Command
+ * @param {{do: Command} & Record<string, unknown>} command
+ * @returns {Promise<Answers[Command]|Problem>} */
 export function ask(command) {
   if (send === null) {
     return Promise.resolve(problem("There is no engine here: this page shows recordings.",
@@ -117,7 +135,7 @@ export function ask(command) {
 
 /** Show what the engine answered. Text that cannot be run and is not on the page yet is
  * ``answer.source``: it is put where it can be mended.
- * @param {any} answer @param {{scene?: number, step?: number|null}} [at] */
+ * @param {Answers["run"]|Problem} answer @param {{scene?: number, step?: number|null}} [at] */
 export function take(answer, at) {
   if (answer.type === "recording") {
     state.show(answer.recording, at);
@@ -182,30 +200,6 @@ export async function run(what = {}) {
     state.sharedText.value = await pack(answer.recording);
   }
   return done;
-}
-
-/** How often to look at what goes on elsewhere. */
-export const LOOK_MS = 2000;
-let looking = false;
-
-/** Look at a server's exchanges again; whoever is at the end of one stays at its end. */
-export async function lookAgain() {
-  if (looking || state.engine.value !== "ready") return;
-  looking = true;
-  const hello = await ask({ do: "hello" });
-  looking = false;
-  if (hello.type !== "hello") {
-    if (hello.type === "problem") state.notice.value = `${hello.message}. ${hello.hint}`;
-    return;
-  }
-  const name = state.recording.value?.scenario.name;
-  const title = (/** @type {{name: string, title: string}[]} */ list) => list
-    .find((one) => one.name === name)?.title;
-  const changed = title(hello.scenarios) !== title(state.scenarios.value);
-  state.scenarios.value = hello.scenarios;
-  const atEnd = state.step.value >= state.last.value;
-  const at = atEnd ? { scene: state.sceneNumber.value, step: null } : "here";
-  if (name && changed) await open(name, at);
 }
 
 /** A recording that lies in the page, or beside it. @param {string} name */

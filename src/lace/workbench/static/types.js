@@ -285,4 +285,95 @@
  * @property {Row[][]} tables
  * @property {Scene[]} scenes
  */
+/** @typedef {object} Listed
+ * @property {string} name
+ * @property {string} title
+ */
+/** @typedef {object} Hello
+ * @property {"hello"} type
+ * @property {number|null} id
+ * @property {string} protocol
+ * @property {string} engine
+ * @property {Listed[]} scenarios
+ * @property {string} first
+ * @property {string} links
+ */
+/** @typedef {object} Recorded
+ * @property {"recording"} type
+ * @property {number|null} id
+ * @property {Recording} recording
+ */
+/** @typedef {object} Source
+ * @property {string} name
+ * @property {string} toml
+ */
+/** @typedef {object} Problems
+ * @property {"problems"} type
+ * @property {number|null} id
+ * @property {Diagnostic[]} diagnostics
+ * @property {Source} [source]
+ */
+/** @typedef {object} Problem
+ * @property {"problem"} type
+ * @property {number|null} id
+ * @property {string} message
+ * @property {string} code
+ * @property {string} hint
+ */
+/** @typedef {object} Checked
+ * @property {"checked"} type
+ * @property {number|null} id
+ * @property {CheckedRules} checked
+ */
+/** @typedef {object} Judged
+ * @property {"judged"} type
+ * @property {number|null} id
+ * @property {Diagnostic[]} diagnostics
+ */
+/** @typedef {object} Inspected
+ * @property {"inspected"} type
+ * @property {number|null} id
+ * @property {string} hash
+ * @property {number|null} flip
+ * @property {Inspection} inspection
+ */
+/** @typedef {object} Shared
+ * @property {"shared"} type
+ * @property {number|null} id
+ * @property {string} toml
+ * @property {string} commands
+ * @property {string} test
+ */
+/** @typedef {object} Journals
+ * @property {"journal"} type
+ * @property {number|null} id
+ * @property {number} scene
+ * @property {string[]} sides
+ */
+/** @typedef {object} Page
+ * @property {"page"} type
+ * @property {number|null} id
+ * @property {string} html
+ */
+/** @typedef {object} LiveProblem
+ * @property {string} message
+ * @property {string|null} hint
+ */
+/** @typedef {object} LiveTold
+ * @property {"live"} type
+ * @property {string|null} run
+ * @property {Listed[]} scenarios
+ * @property {LiveProblem|null} problem
+ */
+/** @typedef {object} Answers
+ * @property {Hello} hello
+ * @property {Recorded|Problems} open
+ * @property {Recorded|Problems} run
+ * @property {Checked} check
+ * @property {Judged} judge
+ * @property {Inspected} inspect
+ * @property {Shared} share
+ * @property {Journals} journal
+ * @property {Page} page
+ */
 export {};

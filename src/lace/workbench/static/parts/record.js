@@ -22,7 +22,7 @@ export function RecordTab() {
   const flip = async () => {
     const answer = await engine.ask({ do: "inspect", hash, flip: where });
     if (answer.type === "inspected") {
-      setBroken({ flip: answer.flip, inspection: answer.inspection });
+      setBroken({ flip: where, inspection: answer.inspection });
     } else state.notice.value = answer.message;
   };
   return html`

@@ -87,8 +87,11 @@ async function open(input) {
 function Sharing({ now, can, saves }) {
   const [shown, setShown] = useState({ what: "", text: "" });
   useEffect(() => setShown({ what: "", text: "" }), [now]);
-  /** @param {string} what @param {() => Promise<string>} make */
-  const show = (what, make) => async () => setShown({ what, text: await make() });
+  /** @param {string} what @param {() => Promise<string|null>} make */
+  const show = (what, make) => async () => {
+    const text = await make();
+    if (text !== null) setShown({ what, text });
+  };
   const copied = async () => {
     state.notice.value = (await copy(shown.text))
       ? `Copied: ${shown.what}.`
@@ -96,7 +99,8 @@ function Sharing({ now, can, saves }) {
   };
   const name = now.scenario.name;
   const save = async () => {
-    download(`${name}.toml`, can ? await asked("toml") : now.scenario.toml, "application/toml");
+    const text = can ? await asked("toml") : now.scenario.toml;
+    if (text !== null) download(`${name}.toml`, text, "application/toml");
   };
   const run = async () => {
     const text = await packRun(now);
@@ -130,9 +134,13 @@ function Sharing({ now, can, saves }) {
       <button type="button" id="copy-shared" onClick=${copied}>Copy this</button>` : null}`;
 }
 
-/** @param {"toml"|"commands"|"test"} part @returns {Promise<string>} */
+/** What is open in another form; null where the engine cannot say, with a notice.
+ * @param {"toml"|"commands"|"test"} part @returns {Promise<string|null>} */
 async function asked(part) {
-  return (await engine.ask({ do: "share" }))[part] ?? "";
+  const answer = await engine.ask({ do: "share" });
+  if (answer.type === "shared") return answer[part];
+  state.notice.value = `${answer.message.replace(/\.?$/, ".")} ${answer.hint}`;
+  return null;
 }
 
 /** @param {import("../types.js").Recording} now */

@@ -1,0 +1,75 @@
+// The exchanges of a server, while they happen: the engine tells whenever something has changed.
+// @ts-check
+import { effect } from "./vendor/preact.js";
+import * as engine from "./engine.js";
+import * as state from "./state.js";
+
+/** @typedef {import("./types.js").LiveTold} LiveTold */
+
+const NAMES = /^exchange-\d+$/;
+/** What was told last. @type {LiveTold|null} */
+let last = null;
+/** Whether what is shown has gone on since. */
+let behind = false;
+let catching = false;
+/** What was shown when the server was started anew: it counts from 1 again, and the same name is
+ * another exchange. @type {import("./types.js").Recording|null} */
+let fromBefore = null;
+
+/** Take in how things stand at the server. @param {LiveTold} told */
+function hear(told) {
+  const before = last;
+  last = told;
+  if (told.problem) {
+    state.notice.value = noticeOf(told.problem);
+    return;
+  }
+  if (before?.problem && state.notice.value === noticeOf(before.problem)) state.notice.value = "";
+  const shown = state.recording.value;
+  const name = shown?.scenario.name ?? "";
+  if (runs.size && !runs.has(told.run ?? "") && NAMES.test(name)) {
+    fromBefore = shown;
+    state.notice.value = "The server was started again and counts its exchanges from 1: what is "
+      + "shown is from before.";
+  }
+  runs.add(told.run ?? "");
+  const known = state.scenarios.value;
+  behind ||= titleIn(told.scenarios, name) !== titleIn(known, name);
+  state.scenarios.value = [...told.scenarios, ...known.filter((one) => !NAMES.test(one.name))];
+  void catchUp();
+}
+
+/** The starts of the server that were seen. @type {Set<string>} */
+const runs = new Set();
+
+/** @param {{message: string, hint: string|null}} problem */
+function noticeOf(problem) {
+  return `${problem.message}. ${problem.hint ?? ""}`;
+}
+
+/** @param {{name: string, title: string}[]} list @param {string} name */
+function titleIn(list, name) {
+  return list.find((one) => one.name === name)?.title;
+}
+
+/** Show again what has gone on; whoever is at the end of it stays at its end. */
+async function catchUp() {
+  if (catching) return;
+  catching = true;
+  while (behind && state.engine.value === "ready") {
+    behind = false;
+    const shown = state.recording.value;
+    const name = shown?.scenario.name ?? "";
+    if (shown === fromBefore || titleIn(state.scenarios.value, name) === undefined) continue;
+    if (!NAMES.test(name)) continue;
+    const atEnd = state.step.value >= state.last.value;
+    await engine.open(name, atEnd ? { scene: state.sceneNumber.value, step: null } : "here");
+  }
+  catching = false;
+}
+
+/** Listen to what the engine tells of a server. */
+export function listen() {
+  engine.onTold(hear);
+  effect(() => { if (state.engine.value === "ready") void catchUp(); });
+}
