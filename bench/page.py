@@ -123,7 +123,7 @@ def main() -> None:
                     sync = browser_seconds() - before
                     assert done == RECORDS
                     print(
-                        f"ready: {ready:.2f} s (target 2.5; Pyodide alone {floor:.2f} s)   "
+                        f"ready: {ready:.2f} s (target 2.0; Pyodide alone {floor:.2f} s)   "
                         f"first sync of {done} records over ws: {sync:.2f} s"
                     )
                     page.context.close()

@@ -53,8 +53,8 @@ LEFT_OUT_TRANSPORTS = frozenset(
 ON_DEMAND = frozenset(("scenario", "workbench"))
 OURS = {
     "lace/crypto/native.py": "native.py", "lace/transport/dial.py": "dial.py",
-    "blake3.py": "blake3.py", "lace_browser.py": "lace_browser.py",
-    "lace_told.py": "told.py",
+    "blake3.py": "blake3.py", "lace_browser.py": "lace_browser.py", "lace_made.py": "made.py",
+    "lace_told.py": "told.py", "sitecustomize.py": "sitecustomize.py",
     "lace/recordstore/sqlite.py": "nofiles.py", "pyodide/_package_loader.py": "loader.py",
 }  # fmt: skip
 

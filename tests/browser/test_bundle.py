@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,45 @@ def test_what_a_page_loads_is_small(bundle: Path) -> None:
     files = json.loads(line.removeprefix("const FILES = ").removesuffix(";"))
     size = sum(len(gzip.compress((bundle / name).read_bytes(), 9)) for name in files)
     assert size <= 4_900_000
+
+
+STARTING = """
+const { load } = await import(`${process.argv[1]}engine.mjs`);
+const python = await load(process.argv[1], { modules: { lace_page: {} } });
+console.log(python.runPython(`
+import dataclasses, json, lace_made, sys
+
+texts = []
+
+def run(text, names, made):
+    texts.append(text in lace_made._codes)
+    lace_made.run(text, names, made)
+
+dataclasses.exec = run
+import lace_browser, lace.api.interlaces
+known = list(texts)
+
+@dataclasses.dataclass
+class Fresh:
+    name: str
+
+assert Fresh("a") == Fresh("a") and not texts[-1]
+loaders = [type(getattr(module, "__loader__", None)).__name__ for module in sys.modules.values()]
+json.dumps([all(known), len(known), loaders.count("Archive"), loaders.count("zipimporter")])
+`));
+"""
+
+
+def test_the_engine_starts_with_what_was_compiled_before(bundle: Path) -> None:
+    """Methods of dataclasses are compiled in the bundle, and its modules are read once."""
+    node = ["node", "--input-type=module", "--eval", STARTING, f"{bundle}/"]
+    done = subprocess.run(node, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    all_known, dataclasses, ours, others = json.loads(done.stdout)
+    assert all_known
+    assert dataclasses > 100
+    assert ours > 150
+    assert others < 10  # what Python needs before it can be told otherwise
 
 
 @pytest.mark.long

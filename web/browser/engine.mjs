@@ -11,16 +11,19 @@ export async function load(base, { modules = {}, parts = [] } = {}) {
   const given = { lace_noble: noble, lace_socket: socket, ...modules };
   for (const [name, module] of Object.entries(given)) python.registerJsModule(name, module);
   python.runPython(`
-import sys, unicodedata
+import dataclasses, lace_made, sys, unicodedata
 assert unicodedata.unidata_version == "16.0.0", "the engine is held to Unicode 16.0"
 sys.modules["unicodedata2"] = unicodedata
+lace_made.use("engine")
+dataclasses.exec = lace_made.run
 `);
   for (const [part, archive] of await Promise.all(archives)) {
     python.unpackArchive(archive, "zip", { extractDir: `/lib/${part}` }); // it has files to read
     python.runPython(`
-import sys, lace
+import lace, lace_made, sys
 sys.path.append("/lib/${part}")
 lace.__path__.append("/lib/${part}/lace")
+lace_made.use("${part}")
 `);
   }
   return python;
