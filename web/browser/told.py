@@ -38,7 +38,7 @@ class InterlaceResult(TypedDict):
     sent: list[str]
     rejected: list[str]
     peer: Annotated[str | None, "Whom the other side proved to be."]
-    loops: int
+    loops: Annotated[int, "How many turns of offer, request and transfer it took."]
 
 
 class Kept(TypedDict):
