@@ -58,6 +58,7 @@ export interface InterlaceResult {
   readonly rejected: readonly string[];
   /** Whom the other side proved to be. */
   readonly peer: string | null;
+  /** How many turns of offer, request and transfer it took. */
   readonly loops: number;
 }
 

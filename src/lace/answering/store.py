@@ -9,7 +9,6 @@ known (it stands since the link was last used, it was followed, it was evaluated
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -17,14 +16,16 @@ from typing import Final
 
 from lace.answering.apart import ApartAnswers
 from lace.answering.crowd import Crowd, Crowds, Turn, between
-from lace.answering.following import Position, came_since, facts_of, look, lost_since
+from lace.answering.following import Position
+from lace.answering.looking import Looking
 from lace.answering.memory import Known, basis_of, change_of, read_known, runtime_of
-from lace.answering.warm import WarmLink, WarmLinks, memory_of
-from lace.datalog.source import Fact, Row
+from lace.answering.together import TogetherAnswers, Told
+from lace.answering.warm import WarmLink, WarmLinks
+from lace.datalog.source import Fact
 from lace.errors import Outcome, StoreError
 from lace.ids import RecordHash
 from lace.interlace import messages as m
-from lace.interlace.advertise import Advertisement, digests_of, gather
+from lace.interlace.advertise import gather
 from lace.interlace.facts import read_block
 from lace.interlace.machine import Side
 from lace.interlace.parameters import DEFAULT_PARAMETERS, Parameters
@@ -32,22 +33,14 @@ from lace.interlace.runs import Packed
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.executable import ExchangePolicy
 from lace.policy.foreign import Foreign, Job
-from lace.policy.mentions import Mentions
 from lace.policy.one_by_one import OneByOne
 from lace.policy.origin import SourceLabel
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
-from lace.record.facts import fields
 from lace.record.model import Record
-from lace.recordstore.base import FieldsOf, LinkChange, LinkMemory, RecordStore, Snapshot
-from lace.rules import LocalFacts
-from lace.vocabulary import ADVERTISED, ADVERTISED_FIELD, HAVE
-
-Schema = frozenset[str] | None
-_RECORD_BYTES: Final = 1000  # of one that is taken apart, beside its bytes
+from lace.recordstore.base import LinkChange, LinkMemory, RecordStore
 
 _DECIDED_AT_ONCE: Final = 1000
-_LOOKING_FOR: Final = 4  # times as much as to come across one
 
 
 @dataclass(slots=True)
@@ -65,12 +58,11 @@ class StoreAnswers:
     """Where rules of the peer are evaluated; None for here."""
     crowds: Crowds | None = None
     """Where exchanges that differ in nothing are evaluated together; None if each is alone."""
-    policy: ExchangePolicy | None = None
-    """The plan made executable; None before anything had to be evaluated."""
-    _schema: Schema = None
-    _mentions: Mentions | None = None
+    _looking: Looking = field(init=False)
+    _together: TogetherAnswers = field(init=False)
+    """What decides by a policy, if records cannot be decided on apart."""
     _position: Position = field(default_factory=lambda: Position(0, 0))
-    """The state of the store that the policy has followed to."""
+    """The state of the store that was answered about last."""
     _runtime: tuple[Fact, ...] = ()
     _basis: bytes = b""
     _known: Known | None = None
@@ -81,10 +73,6 @@ class StoreAnswers:
     """Records that may be sent by the first answer about all of them, if nothing was kept."""
     _forgets: int | None = None
     """How often anything was forgotten, by the last evaluation of this exchange."""
-    _snapshot: Snapshot | None = None
-    _looked_at: Position = field(default_factory=lambda: Position(0, 0))
-    """The position of the snapshot."""
-    _policy_bytes: int = 0
     _unknown: set[str] = field(default_factory=set)
     """Advertisements of the peer that followed from records which are gone."""
     _listed: set[str] = field(default_factory=set)
@@ -110,17 +98,20 @@ class StoreAnswers:
     """Whether it is still to be seen if there are too many guards for that."""
     _decided: bool = False
     """Whether anything was decided apart in this epoch."""
-    _fresh: dict[str, Record] = field(default_factory=dict)
-    """Records that this exchange has just stored, so that they need not be read again."""
-    _fresh_bytes: int = 0
     _is_kept: bool = False
     """Whether anything is kept for the link."""
     _crowd: Crowd | None = None
     _crowd_key: bytes = b""
     _turn: Turn = field(default_factory=Turn)
     """The last turn of the crowd that was told."""
-    _told: tuple[set[Row], set[Row]] | None = None
+    _told: Told | None = None
     """What may be sent and requested by all that was told before there was a policy."""
+
+    def __post_init__(self) -> None:
+        self._looking = Looking(self.store, self.parameters)
+        self._together = TogetherAnswers(
+            self._looking, self.index, self.exposure, self.limits, self.foreign
+        )
 
     @classmethod
     def of(
@@ -147,14 +138,9 @@ class StoreAnswers:
         return m.Served(tuple(self.store.load_all(hashes, asked.bytes)))
 
     def save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
-        """Store records; keep them at hand until they were evaluated, as far as there is room."""
-        self._let_go()  # or else the log of the store could only grow for as long as this goes on
-        outcomes = self.store.save(records)
+        """Store records."""
+        outcomes = self._looking.save(records)
         self._saved_bytes += sum(len(record.raw) for record in records)
-        for record, outcome in zip(records, outcomes, strict=True):
-            if outcome.ok and self._fresh_bytes < self.parameters.hold_fresh_bytes:
-                self._fresh[record.hash] = record
-                self._fresh_bytes += len(record.raw) + _RECORD_BYTES
         return outcomes
 
     # --- evaluation ---
@@ -181,7 +167,7 @@ class StoreAnswers:
                 return
             if self._crowd is not None:
                 yield from self._leave_crowd(self._crowd)
-        now = self._look()
+        now = self._looking.look()
         lost = self._forgotten()
         self._forgets = now.forgets
         if self._unknown:
@@ -190,8 +176,8 @@ class StoreAnswers:
         self._touch(asked)
         self._rest = None
         yield from self._answer_to(asked, now)
-        self._policy_bytes = memory_of(self.policy)
-        self._fresh, self._fresh_bytes = {}, 0
+        self._runtime, self._position = asked.runtime, self._looking.at
+        self._looking.put_away()
         yield m.Evaluated(forgotten=lost)
 
     def _answer_to(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated | Job]:
@@ -201,34 +187,23 @@ class StoreAnswers:
             return iter(())
         if apart is not None and self._stays_apart(apart, asked.runtime):
             return self._decide(apart, asked, now)
-        if self.policy is not None:
-            return self._follow(asked, now)
-        return iter(()) if self._stands(asked, now) else self._begin(asked, now)
-
-    def _look(self) -> Position:
-        """Look at the store as it is now; return how far it has come."""
-        now = Position(self.store.high_water(), self.store.forgets())
-        if self._snapshot is None or self._looked_at != now:
-            self._let_go()
-            self._snapshot, self._looked_at = look(self.store)
-        return self._looked_at
+        return self._decide_together(asked, now)
 
     def _forgotten(self) -> frozenset[str]:
         """Return what was forgotten in the course of this exchange, and is not here again."""
-        assert self._snapshot is not None
         assert self._forgets is not None
         lost: Iterable[str] | None = self.store.forgotten(self._forgets)
         if lost is None:  # too much to say what: then all that is known to have been here
             if self._apart is not None:
                 lost = self._apart.perhaps_here(self._doubtful)
             elif self.policy is not None:
-                lost = [row[0] for row in self.policy.source.iterate(HAVE)]
+                lost = self._together.here()
             else:
                 lost = () if self._known is None else self._known.state.own.records("")
         gone = list(lost)
         if not gone:
             return frozenset()
-        return frozenset(gone).difference(self._snapshot.present(gone))
+        return frozenset(gone).difference(self._looking.snapshot.present(gone))
 
     def _stands(self, asked: m.Evaluate, now: Position) -> bool:
         """Whether the last fixed point of the link is still all there is to know."""
@@ -247,18 +222,17 @@ class StoreAnswers:
         self, apart: ApartAnswers, asked: m.Evaluate, now: Position
     ) -> Iterator[m.Evaluated]:
         """Decide on what changed, each record apart; on everything if that is not known."""
-        assert self._snapshot is not None
-        before = self._position
+        before, snapshot = self._position, self._looking.snapshot
         if now != before:
-            apart.look_at_guards(self._snapshot)
+            apart.look_at_guards(snapshot)
         runtime = apart.basis(runtime_of(asked.plan, self.exposure, asked.runtime))
         apart.hear(asked)
         lost = self.store.forgotten(before.forgets) if apart.runtime == runtime else None
         if lost is None:
-            answer = apart.decide_all(self._snapshot, self._doubtful, asked.runtime)
+            answer = apart.decide_all(snapshot, self._doubtful, asked.runtime)
         else:
-            came = came_since(before, self.store, self._snapshot, self._fresh)
-            answer = apart.decide_some(self._snapshot, came, frozenset(lost), asked)
+            came = self._looking.came_since(before)
+            answer = apart.decide_some(snapshot, came, frozenset(lost), asked)
         first = self._known is None and apart.runtime is None
         for part in answer:
             if first:
@@ -266,92 +240,34 @@ class StoreAnswers:
             else:
                 self._touched.update(part.sendable, part.unsendable)
             yield part
-        apart.runtime, self._runtime, self._position, self._decided = (
-            runtime, asked.runtime, now, True
-        )  # fmt: skip
+        apart.runtime, self._decided = runtime, True
 
-    def _begin(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated | Job]:
-        """Load what a plan's rules look at, and evaluate it in full."""
-        plan, known = asked.plan, self._known
-        if self.foreign is not None and self._asks_elsewhere(plan):
-            self._let_go()  # that may take a while
+    def _begin(self, asked: m.Evaluate) -> Iterator[m.Evaluated | Job]:
+        """Hold a policy from now on."""
+        if self.foreign is not None and self._asks_elsewhere(asked.plan):
+            self._looking.let_go()  # that may take a while
             yield from self.foreign.admit()
-            now = self._look()
-        assert self._snapshot is not None
-        viewer = plan.operands[1 - self.index].viewer
-        modules = [operand.module for operand in plan.operands]
-        self._mentions = Mentions.of([*modules, *self.exposure.modules_for(viewer)])
-        source = LocalFacts(limits=self.limits)
-        self._mentions.load(self._snapshot, source)
-        for fact in (*self._remembered(asked), *self._advert_facts(asked), *asked.runtime):
-            source.add(fact)
-        self._runtime, self._position = asked.runtime, now
-        policy = ExchangePolicy(plan, self.index, source, self.exposure, self.limits, self.foreign)
-        if self.foreign is not None:
-            yield from policy.start()
-        self.policy = policy
-        send = {row for row in policy.may_send if source.has(("Have", *row))}
-        request = {row for row in policy.may_request if not source.has(("Have", *row))}
-        sent, wanted = self._told or (set(), set())
-        if known is not None:
-            sent = {(record,) for record in known.state.own.records("")}
-            wanted = {(record,) for record in known.state.wanted}
-        self._told = None
-        yield from self._answer(send - sent, sent - send, request - wanted, wanted - request)
+            self._looking.look()
+        told, self._told = self._told or (set(), set()), None
+        if self._known is not None:
+            state = self._known.state
+            told = {(r,) for r in state.own.records("")}, {(r,) for r in state.wanted}
+        yield from self._together.begin(asked, self._remembered(asked), told)
 
-    def _follow(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated | Job]:
-        """Bring the policy in line with what changed."""
-        assert self.policy is not None
-        assert self._mentions is not None
-        if now == self._position and asked.runtime == self._runtime and not _has_claims(asked):
+    def _decide_together(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated | Job]:
+        """Answer by a policy: the one that is held, if one is."""
+        if self.policy is None:
+            if self._stands(asked, now):
+                return
+            answer = self._begin(asked)
+        elif now == self._position and asked.runtime == self._runtime and not _has_claims(asked):
             return
-        assert self._snapshot is not None
-        source, before = self.policy.source, self._position
-        here: set[Row] = set()
-        came: list[Fact] = []
-        for record in came_since(before, self.store, self._snapshot, self._fresh):
-            here.add((record.hash,))
-            came += self._mentions.facts(record)
-        lost = lost_since(before, self.store, self._snapshot, source)
-        change = yield from self.policy.following(
-            added=(*came, *self._advert_facts(asked), *asked.runtime),
-            removed=(
-                *(fact for fact in self._runtime if fact not in asked.runtime),
-                *self._withdrawn_facts(asked.withdrawn, self._peer_label(asked.plan)),
-                *facts_of(lost, source),
-            ),
-        )
-        self._runtime, self._position = asked.runtime, now
-        # Rules may speak of a record before it is here, and after it is gone.
-        send = {row for row in change.may_send.added | here if row in self.policy.may_send}
-        gone = {(record,) for record in lost}
-        # What may come back is told as forgotten, although it was not here.
-        told = self.store.forgotten(before.forgets)
-        again = self.policy.may_request if told is None else {(record,) for record in told}
-        request = change.may_request.added | {
-            row for row in gone.union(again) if row in self.policy.may_request
-        }
-        yield from self._answer(
-            {row for row in send if source.has(("Have", *row))},
-            change.may_send.removed | gone,
-            {row for row in request if not source.has(("Have", *row))},
-            change.may_request.removed | here,
-        )
-
-    def _answer(
-        self, send: set[Row], unsend: set[Row], request: set[Row], unrequest: set[Row]
-    ) -> Iterator[m.Evaluated]:
-        assert self.policy is not None
-        mine, theirs = self.policy.local.source_label, self.policy.peer.source_label
-        self._touched.update(row[0] for row in send | unsend)
-        yield m.Evaluated(
-            unsendable=frozenset(row[0] for row in unsend),
-            requestable=frozenset(row[0] for row in request),
-            unrequestable=frozenset(row[0] for row in unrequest),
-            more=True,
-        )
-        for described in self._in_parts({row[0] for row in send}):
-            yield m.Evaluated(sendable=digests_of(described, (mine, theirs)), more=True)
+        else:
+            answer = self._together.follow(asked, self._position, self._runtime)
+        for part in answer:
+            if isinstance(part, m.Evaluated):
+                self._touched.update(part.sendable, part.unsendable)
+            yield part
 
     # --- together with others ---
 
@@ -381,7 +297,7 @@ class StoreAnswers:
 
     def _share(self, asked: m.Evaluate, key: bytes, crowds: Crowds) -> Iterator[m.Evaluated]:
         """Tell what the crowd was told since the last time, or all of it."""
-        self._let_go()  # what is described next is described as it is by then
+        self._looking.let_go()  # what is described next is described as it is by then
         crowd = self._crowd or crowds.of(key, lambda: self._new_crowd(asked))
         missed: frozenset[str] = frozenset()
         try:
@@ -440,7 +356,7 @@ class StoreAnswers:
         leader = StoreAnswers(
             self.store, self.index, self.exposure, self.limits, parameters=self.parameters
         )
-        leader.recall(m.Recall(None, asked.plan, self._schema))
+        leader.recall(m.Recall(None, asked.plan, self._looking.schema))
         question = m.Evaluate(plan=asked.plan, schema=asked.schema, runtime=asked.runtime)
 
         def lead() -> list[m.Evaluated]:
@@ -448,7 +364,7 @@ class StoreAnswers:
                 answers = leader.evaluate(question)
                 return [part for part in answers if isinstance(part, m.Evaluated)]
             finally:
-                leader._let_go()
+                leader._looking.let_go()
 
         def standing() -> tuple[Position, bytes | None]:
             return leader._position, None if leader._apart is None else leader._apart.runtime
@@ -461,58 +377,11 @@ class StoreAnswers:
         """Answer ``Describe``, from the store as it was at the last evaluation."""
         mine = asked.plan.operands[self.index].source_label
         if self._crowd is not None:
-            made = self._crowd.describe(asked.records, lambda some: self._describe(some, mine))
+            described = self._crowd.describe
+            made = described(asked.records, lambda some: self._looking.describe(some, mine))
         else:
-            made = {advert.record: advert for advert in self._describe(asked.records, mine)}
+            made = {a.record: a for a in self._looking.describe(asked.records, mine)}
         return m.Described(tuple(made[hash] for hash in asked.records if hash in made))
-
-    def _in_parts(self, records: AbstractSet[str]) -> Iterator[list[FieldsOf]]:
-        """Yield records with what is advertised of them, in parts of a bounded size."""
-        most = self.parameters.answer_at_once
-        if self._are_many(records):
-            assert self._snapshot is not None
-            for batch in self._snapshot.fields(self._schema, most):
-                yield [entry for entry in batch if entry[0] in records]
-            return
-        for start in range(0, len(hashes := sorted(records)), most):
-            yield list(self._fields_of(hashes[start : start + most]))
-
-    def _are_many(self, records: AbstractSet[str]) -> bool:
-        """Whether it costs less to go through all records than to look for these."""
-        many = self.parameters.scan_from
-        return len(records) >= many and len(records) * _LOOKING_FOR >= self.store.count()
-
-    def _describe(self, hashes: Sequence[str], source: SourceLabel) -> Iterator[Advertisement]:
-        """Yield the advertisements of those records that are here, in any order."""
-        for record, found in self._fields_of(hashes):
-            yield Advertisement(record, source, found)
-
-    def _fields_of(self, hashes: Sequence[str]) -> Iterator[FieldsOf]:
-        """Yield those records that are here with what is advertised of them, in any order."""
-        if self._snapshot is None:
-            self._snapshot = self.store.snapshot()
-        schema = self._schema
-        at_hand = filter(None, map(self._fresh.get, hashes))
-        others = [hash for hash in hashes if hash not in self._fresh]
-        for record in chain(at_hand, self._snapshot.records(others)):
-            yield record.hash, tuple(sorted(fields(record, schema)))
-
-    def _advert_facts(self, asked: m.Evaluate) -> Iterator[Fact]:
-        for advert in asked.advertised:
-            yield from advert.facts()
-        if not asked.plan.adverts_stand_alone:
-            for advert in self._describe(tuple(asked.adopted), self._peer_label(asked.plan)):
-                yield from advert.facts()
-
-    def _withdrawn_facts(self, records: Iterable[str], source: SourceLabel) -> Iterator[Fact]:
-        for record in records:
-            yield from self._known_facts(record, source)
-
-    def _known_facts(self, record: str, source: SourceLabel) -> Iterator[Fact]:
-        assert self.policy is not None
-        for predicate in (ADVERTISED, ADVERTISED_FIELD):
-            for row in self.policy.source.query(predicate, record, source):
-                yield predicate.name, *row
 
     def _peer_label(self, plan: ExchangePlan) -> SourceLabel:
         return plan.operands[1 - self.index].source_label
@@ -522,9 +391,10 @@ class StoreAnswers:
     def recall(self, asked: m.Recall) -> m.Recalled:
         """Answer ``Recall``: how the link stood, if everything that it depended on is the same."""
         basis = basis_of(asked.plan, self.index, asked.schema, self.exposure, self.limits)
-        self._basis, self._schema = basis, asked.schema
+        self._basis, self._looking.schema = basis, asked.schema
         self._let_go_of_link()
-        self.policy, self._known, self._rest = None, None, None
+        self._together.drop()
+        self._known, self._rest = None, None
         self._plan, self._decided = asked.plan, False
         self._apart, self._position = self._decides_apart(asked), Position(0, 0)
         self._choice = self._apart is not None and bool(self._apart.told_by)
@@ -550,8 +420,7 @@ class StoreAnswers:
             self._apart.begin(known.texts, state.own, state.wanted, known.runtime)
         at_hand = rest is not None and rest.head == kept.head
         if rest is not None and at_hand and (self._apart is None or self._choice):
-            self.policy, self._mentions = rest.policy, rest.mentions
-            self.policy.hand_over(self.foreign)
+            self._together.take_over(rest)
             self._position, self._runtime = known.position, rest.runtime
         self._known, self._kept = known, (asked.link, kept)
         # What followed from records of ours does not any more when they are gone.
@@ -594,13 +463,12 @@ class StoreAnswers:
     def _stays_apart(self, apart: ApartAnswers, runtime: tuple[Fact, ...]) -> bool:
         """Whether records are decided on apart, as they are if guards are few."""
         if self._choice:
-            assert self._snapshot is not None
             self._choice = False
-            apart.look_at_guards(self._snapshot)
+            apart.look_at_guards(self._looking.snapshot)
             if apart.has_many_guards(self.parameters.most_guards, runtime):
                 self._apart = None
             else:
-                self.policy = None
+                self._together.drop()
         return self._apart is not None
 
     def remember(self, told: m.Remember) -> None:
@@ -613,7 +481,7 @@ class StoreAnswers:
                 self._known = None  # without it the next exchange has more to do, and no more
         if self._stays and self._kept is not None:
             self._kept[1].hold()  # nobody knows for how long, and what others keep meanwhile
-        self._let_go()
+        self._looking.let_go()
 
     def _keep(self, link: bytes, state: m.LinkState) -> None:
         assert self._plan is not None
@@ -640,8 +508,9 @@ class StoreAnswers:
         self._told_first = Packed()
         if self._apart is not None:
             self._apart.own = known.state.own
-        if self.policy is not None and self._mentions is not None and not lost:
-            self._rest = link, WarmLink(known.head, self.policy, self._mentions, self._runtime)
+        rest = self._together.rest(known.head, self._runtime)
+        if rest is not None and not lost:
+            self._rest = link, rest
 
     def _text(self, record: str, state: m.LinkState) -> bytes | None:
         """Return the peer's advertisement, nothing if it follows from ours, None if it is lost."""
@@ -654,9 +523,9 @@ class StoreAnswers:
         if self._apart is not None:
             known = self._apart.advert(record)
         elif self._was_listed(record) or not self._plan.adverts_stand_alone:
-            known = gather(self._known_facts(record, source), source).get(record)
+            known = self._together.advert(record, self._plan)
         if known is None or known.digest() != claimed:
-            known = next(self._describe([record], source), None)
+            known = next(self._looking.describe([record], source), None)
         if known is None or known.digest() != claimed:
             return None
         return known.canonical()
@@ -677,7 +546,7 @@ class StoreAnswers:
                 for record in state.peers.records("")
                 if record not in withdrawn and record not in self._known.texts
             ]
-            for advert in self._describe(alike, source):
+            for advert in self._looking.describe(alike, source):
                 yield from advert.facts()
 
     @property
@@ -701,12 +570,6 @@ class StoreAnswers:
 
     # --- the end ---
 
-    def _let_go(self) -> None:
-        """Let go of the moment that was looked at last: what it holds, others may wait for."""
-        if self._snapshot is not None:
-            self._snapshot.close()
-            self._snapshot = None
-
     def _let_go_of_link(self) -> None:
         if self._kept is None:
             return
@@ -718,11 +581,20 @@ class StoreAnswers:
 
     def close(self) -> None:
         """End; what came to rest is left to the next exchange."""
-        self._let_go()
+        self._looking.let_go()
         self._let_go_of_link()
         if self.warm is not None and self._rest is not None:
             self.warm.put(*self._rest)
             self._rest = None
+
+    @property
+    def policy(self) -> ExchangePolicy | None:
+        """The plan made executable, if records are not decided on apart."""
+        return self._together.policy
+
+    def drop_policy(self) -> None:
+        """Hold no policy, whatever was decided by it."""
+        self._together.drop()
 
     @property
     def has_looked(self) -> bool:
@@ -733,7 +605,7 @@ class StoreAnswers:
     def memory(self) -> int:
         """About how many bytes the policy and what is at hand take."""
         apart = 0 if self._apart is None else self._apart.memory
-        return self._policy_bytes + self._fresh_bytes + apart
+        return self._together.memory + self._looking.fresh_bytes + apart
 
 
 def _changed(texts: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Mapping[str, bytes]:

@@ -335,7 +335,7 @@ class _Retelling:
                 for _ in shadow.evaluate(asked):
                     pass
             except (LaceError, *_NONSENSE):
-                shadow.policy = None  # more than may be worked out: no reasons are better than some
+                shadow.drop_policy()  # more than may be worked out: no reasons are better than some
         for answer in turn.answers:
             if isinstance(answer, m.Evaluated):
                 tracker.sendable |= answer.sendable.keys()

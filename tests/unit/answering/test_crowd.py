@@ -16,6 +16,7 @@ from servers import policy, served
 
 from lace.answering.crowd import Crowds
 from lace.answering.following import Position
+from lace.answering.looking import Looking
 from lace.answering.store import StoreAnswers
 from lace.driving.client import Client
 from lace.errors import Code, StoreError
@@ -121,16 +122,16 @@ def test_whatever_happens_a_member_is_told_what_it_would_be_told_alone(
         assert one.state == other.state
 
 
-def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[StoreAnswers]:
+def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[Looking]:
     """Return a list that grows with each look at the records."""
-    done: list[StoreAnswers] = []
-    look = StoreAnswers._look
+    done: list[Looking] = []
+    look = Looking.look
 
-    def counted(answers: StoreAnswers) -> Position:
-        done.append(answers)
-        return look(answers)
+    def counted(looking: Looking) -> Position:
+        done.append(looking)
+        return look(looking)
 
-    monkeypatch.setattr(StoreAnswers, "_look", counted)
+    monkeypatch.setattr(Looking, "look", counted)
     return done
 
 

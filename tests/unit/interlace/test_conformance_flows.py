@@ -111,7 +111,7 @@ def test_what_is_stored_during_an_evaluation_belongs_to_the_next(is_open: bool) 
                 break
             pair.give(0, m.Woken(), NOW)
         pair.step(NOW)
-        taken = left.local._snapshot
+        taken = left.local._looking._snapshot
         if taken is not None and left.local.policy is not None:
             source = left.local.policy.source
             seen = {row[0] for row in source.iterate(HAVE)}

@@ -196,9 +196,11 @@ def test_an_executable_of_another_plan_is_not_used() -> None:
         label_operands(Party(index=0, module=EVERYTHING), Party(index=1, module=EVERYTHING))
     )
     source = LocalFacts([("Have", note(1).hash), ("Have", secret.hash)])
-    left.local.policy = ExchangePolicy(other, 0, source, Exposure(default="everything"))
-    assert (secret.hash,) in left.local.policy.may_send
+    cached = ExchangePolicy(other, 0, source, Exposure(default="everything"))
+    left.local._together.policy = cached
+    assert (secret.hash,) in cached.may_send
     interlace(left, right, NOW)
+    assert left.local.policy is not None
     assert left.local.policy.plan.id == result(left).plan != other.id
     assert stored(right) == {note(1).hash}
 

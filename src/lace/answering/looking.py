@@ -1,0 +1,107 @@
+"""Looking at a store: everything is read as it was at one moment, until somebody looks again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final
+
+from lace.answering.following import Position, came_since, look
+from lace.errors import Outcome
+from lace.interlace.advertise import Advertisement
+from lace.interlace.parameters import Parameters
+from lace.policy.origin import SourceLabel
+from lace.record.facts import fields
+from lace.record.model import Record
+from lace.recordstore.base import FieldsOf, RecordStore, Snapshot
+
+_RECORD_BYTES: Final = 1000  # of one that is taken apart, beside its bytes
+_LOOKING_FOR: Final = 4  # times as much as to come across one
+
+
+@dataclass(slots=True)
+class Looking:
+    """A store as it was when one side last looked, with what it has just stored at hand."""
+
+    store: RecordStore
+    parameters: Parameters
+    schema: frozenset[str] | None = None
+    """Fields that advertisements have; None for all."""
+    fresh_bytes: int = 0
+    """About how many bytes are at hand."""
+    _fresh: dict[str, Record] = field(default_factory=dict)
+    _snapshot: Snapshot | None = None
+    at: Position = field(default_factory=lambda: Position(0, 0))
+    """How far the store had come by the last look."""
+
+    def look(self) -> Position:
+        """Look at the store as it is now; return how far it has come."""
+        now = Position.of(self.store)
+        if self._snapshot is None or self.at != now:
+            self.let_go()
+            self._snapshot, self.at = look(self.store)
+        return self.at
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The records of the moment that was looked at; of this one, if it was let go."""
+        if self._snapshot is None:
+            self._snapshot = self.store.snapshot()
+        return self._snapshot
+
+    def let_go(self) -> None:
+        """Let go of the moment that was looked at last: what it holds, others may wait for."""
+        if self._snapshot is not None:
+            self._snapshot.close()
+            self._snapshot = None
+
+    # --- what is new ---
+
+    def save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
+        """Store records; keep them at hand until they were evaluated, as far as there is room."""
+        self.let_go()  # or else the log of the store could only grow for as long as this goes on
+        outcomes = self.store.save(records)
+        for record, outcome in zip(records, outcomes, strict=True):
+            if outcome.ok and self.fresh_bytes < self.parameters.hold_fresh_bytes:
+                self._fresh[record.hash] = record
+                self.fresh_bytes += len(record.raw) + _RECORD_BYTES
+        return outcomes
+
+    def put_away(self) -> None:
+        """Keep nothing at hand any more."""
+        self._fresh, self.fresh_bytes = {}, 0
+
+    def came_since(self, before: Position) -> Iterator[Record]:
+        """Yield the records that were stored after a position, and maybe some others."""
+        return came_since(before, self.store, self.snapshot, self._fresh)
+
+    # --- what is said of records ---
+
+    def describe(self, hashes: Sequence[str], source: SourceLabel) -> Iterator[Advertisement]:
+        """Yield the advertisements of those records that are here, in any order."""
+        for record, found in self._fields_of(hashes):
+            yield Advertisement(record, source, found)
+
+    def in_parts(self, records: AbstractSet[str]) -> Iterator[Iterable[FieldsOf]]:
+        """Yield records with what is advertised of them, in parts of a bounded size."""
+        most = self.parameters.answer_at_once
+        if self._are_many(records):
+            for batch in self.snapshot.fields(self.schema, most):
+                yield [entry for entry in batch if entry[0] in records]
+            return
+        for start in range(0, len(hashes := sorted(records)), most):
+            yield self._fields_of(hashes[start : start + most])
+
+    def _are_many(self, records: AbstractSet[str]) -> bool:
+        """Whether it costs less to go through all records than to look for these."""
+        many = self.parameters.scan_from
+        return len(records) >= many and len(records) * _LOOKING_FOR >= self.store.count()
+
+    def _fields_of(self, hashes: Sequence[str]) -> Iterator[FieldsOf]:
+        """Yield those records that are here with what is advertised of them, in any order."""
+        at_hand = filter(None, map(self._fresh.get, hashes))
+        others = [hash for hash in hashes if hash not in self._fresh]
+        for record in chain(at_hand, self.snapshot.records(others)):
+            yield record.hash, tuple(sorted(fields(record, self.schema)))
