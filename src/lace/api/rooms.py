@@ -139,13 +139,13 @@ async def move(
     if signer is None:
         raise UsageError("there is no key to sign with", code=Code.KEY_UNKNOWN)
     _check_member(to)
-    if to == signer.verifier:
-        raise UsageError(f"{shown(to)} cannot take the place of this key", code=Code.ID_MALFORMED)
     if signer.verifier == rules.authority:
         raise UsageError(
             "the authority of a room is what the room is known by, and cannot be exchanged",
             code=Code.POLICY_ROOM,
         )
+    if to == signer.verifier:
+        raise UsageError(f"{shown(to)} cannot take the place of this key", code=Code.ID_MALFORMED)
     return await _say(local, rules, signer.verifier, [(NEXT_FIELD, to)], signer)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from lace.api.events import EventQueue, EventsMissed
 from lace.api.handles import Lace, as_lace, store_of
@@ -45,6 +45,16 @@ class Serving:
         self._events = events
         self.addresses: tuple[str, ...] = ()
         """Where it can be reached, with the ports that it really has."""
+
+    def __repr__(self) -> str:
+        return f"<Serving {', '.join(self.addresses) or 'nowhere yet'}>"
+
+    def __await__(self) -> NoReturn:
+        """Say how it is used: a server that nobody ends would go on."""
+        raise UsageError(
+            "a server is not awaited", code=Code.INPUT_TYPE,
+            hint="Write: async with lace.serve(…) as server.",
+        )  # fmt: skip
 
     @property
     def connections(self) -> int:
@@ -126,6 +136,11 @@ def serve(
             "accept is a list of those who may write", code=Code.SERVE_POLICY,
             hint='Write accept=["anyone"], or verifiers.',
         )  # fmt: skip
+    if grants is not None and not all(isinstance(one, Grant) for one in _listed(grants)):
+        raise UsageError(
+            "grants is a list of lace.Grant", code=Code.SERVE_POLICY,
+            hint='Write grants=[lace.Grant(who="anyone", see="//group//app//")].',
+        )  # fmt: skip
     store = store_of(as_lace(local))
     bounds = limits or ServerLimits()
     if grants is None:
@@ -148,6 +163,10 @@ def serve(
         threaded=isinstance(store, SqliteStore),
     )
     return Serving(server, places, events)
+
+
+def _listed(grants: object) -> list[object]:
+    return list(grants) if isinstance(grants, Iterable) else [None]
 
 
 def journal_folder(path: Path) -> Path:

@@ -199,6 +199,8 @@ def remove(member: str, key_text: str | None, where: str | None) -> None:
         made = blocking.remove(local, verifier, room=rules)
         still = [one for one in blocking.members(local, rules)
                  if one.verifier == verifier and one.ended is None]  # fmt: skip
+    if verifier == rules.authority:
+        echo("they are the authority, and still say who is a member", err=True)
     if still:
         echo("they are still a member, by somebody else's word", err=True)
     echo(made.hash)

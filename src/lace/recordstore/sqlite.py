@@ -7,6 +7,7 @@ Every failure of the file becomes a ``StoreError`` with a code; what is stored s
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -223,7 +224,8 @@ class SqliteStore(Closes):
             draft.replace(target)
         except OSError as error:
             message = f"cannot write {target}: {error.strerror}"
-            raise StoreError(message, code=Code.STORE_FULL) from None
+            full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+            raise StoreError(message, code=Code.STORE_FULL if full else Code.STORE_OPEN) from None
         finally:
             draft.unlink(missing_ok=True)
         return int(count)

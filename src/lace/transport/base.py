@@ -98,7 +98,7 @@ def reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     # asyncio writes a call and a tuple, or several of them where a name has several addresses.
-    calls = re.search(r"\[Errno ([0-9]+)\] Connect call failed", str(error))
-    if calls:
-        return os.strerror(int(calls[1])).lower()
+    number = re.search(r"\[Errno ([0-9]+)\]", str(error))
+    if number:
+        return os.strerror(int(number[1]))
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

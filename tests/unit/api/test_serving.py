@@ -15,7 +15,7 @@ import lace
 from lace import blocking
 from lace.api.events import EventQueue
 from lace.crypto.keys import demo_key
-from lace.errors import LaceError
+from lace.errors import LaceError, TransportError, UsageError
 
 NOTES = "//g//notes//"
 ALICE, BOB, EVE = map(demo_key, ("alice", "bob", "eve"))
@@ -221,3 +221,23 @@ def test_an_exchange_by_hand_ends_with_its_block() -> None:
                 pass
         assert isinstance(stepped.try_next_event(), lace.Closed)
         assert blocking.count(right, NOTES) == 3
+
+
+def test_a_server_that_is_used_in_another_way_says_how() -> None:
+    async def test() -> None:
+        with lace.open(key=ALICE) as local:
+            grant = lace.Grant(who="anyone", see=NOTES)
+            for wrong in (grant, [NOTES], [grant, None], 3):
+                with pytest.raises(UsageError, match="list of lace"):
+                    lace.serve(local, HERE, grants=wrong)  # type: ignore[arg-type]
+            server = lace.serve(local, HERE, grants=[grant])
+            assert repr(server) == "<Serving nowhere yet>"
+            with pytest.raises(UsageError, match="not awaited"):
+                await server
+            async with server:
+                assert repr(server) == f"<Serving {server.addresses[0]}>"
+                with pytest.raises(TransportError, match=r"Address already in use\n"):
+                    async with lace.serve(local, server.addresses[0], grants=[grant]):
+                        pass
+
+    run(test)

@@ -68,7 +68,7 @@ def test_nothing_is_replaced_and_nothing_broken_is_restored(folder: Path) -> Non
     there = lace("restore", "../b.lace", ".", cwd=folder)
     assert (there.returncode, b"has 50 records already" in there.stderr) == (2, True)
     assert b"lace sync ../b.lace --lace ." in there.stderr
-    gone = lace("store", "forget", str(notes(1)[0].place), "--yes", cwd=folder)
+    gone = lace("store", "forget", str(notes(1)[0].place), "--yes", "--may-return", cwd=folder)
     assert json.loads(gone.stdout)["records"] == 1
     assert lace("sync", "../b.lace", "--lace", ".", cwd=folder).returncode == 0
     assert json.loads(lace("store", "info", cwd=folder).stdout)["records"] == 50
@@ -82,6 +82,8 @@ def test_nothing_is_replaced_and_nothing_broken_is_restored(folder: Path) -> Non
     assert not (folder.parent / "other").exists()
     (folder.parent / "text").write_text("no store")
     (folder.parent / "empty").mkdir()
+    nowhere = lace("backup", "no/b.lace", "--lace", "n", cwd=folder.parent)
+    assert (nowhere.returncode, b"[store.open]" in nowhere.stderr) == (1, True)
     no_lace = lace("restore", "empty", "other", cwd=folder.parent)
     assert (no_lace.returncode, b"empty is no lace" in no_lace.stderr) == (2, True)
     assert lace("restore", "text", "other", cwd=folder.parent).returncode == 1

@@ -123,6 +123,8 @@ def test_one_line_is_enough_to_join_and_meet(home: Path) -> None:
     ok("room", "admit", "bob", "--lace", "ann", cwd=home)
     where = lace("serve", "ann", cwd=home)
     assert (where.returncode, b"give an ADDRESS" in where.stderr) == (2, True)
+    missing = lace("serve", "anne", "tcp:127.0.0.1:0", cwd=home)
+    assert (missing.returncode, b"anne does not exist" in missing.stderr) == (2, True)
     with process(home / "ann", "tcp:127.0.0.1:0") as server:  # the lace one is in
         reads, writes = (entry["detail"] for entry in server.wait_for("strangers", 2))
         assert reads == f"anyone may read: what the rules that expose the room {PREFIX} show them"

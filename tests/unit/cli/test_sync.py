@@ -540,4 +540,4 @@ def test_nobody_at_an_address_is_said_in_words(home: Path, host: str) -> None:
         port = taken.getsockname()[1]
         done = lace("sync", f"tcp:{host}:{port}", "--select", PLACE, cwd=home / "alice")
     assert done.returncode == Exit.ABORTED
-    assert f"cannot connect to tcp:{host}:{port}: connection refused [".encode() in done.stderr
+    assert f"cannot connect to tcp:{host}:{port}: Connection refused [".encode() in done.stderr

@@ -33,6 +33,7 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "contact list": ("contact list", ("eve", "V.")),
     "keyring list": ("keyring list", ("ann", "V.")),
     "scenario list": ("scenario list", ("notes-room", "Notes room")),
+    "store forgotten": ("store forgotten ../other", ("S.",)),
     "store info": ("store info .", ("records      6",)),
 }
 #: These need Spark; their tables are words, or printed by the same function.
@@ -43,6 +44,7 @@ LAKE = {
     "lake maintain",
     "lake quarantine list",
     "lake reconcile",
+    "lake shell",
     "lake sql",
 }
 
@@ -72,6 +74,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ok(f"add {CLAIM} -f Amount=12.50 --key bob", "--text", "Train to the meeting, and back")
         (club / "one.record").write_bytes(ok(f"get {CLAIM} --raw"))
         ok(f"init ../other --key cy --select {ROOM}")
+        ok(f"add {ROOM}gone --lace ../other", "--text", "x")
+        ok(f"store forget ../other {ROOM}gone --yes")
         with (club / "lace.toml").open("a") as settings:
             settings.write(
                 '\n[peers.server]\naddress = "tcp:notes.example.org:4790"\n'

@@ -402,7 +402,11 @@ def test_what_cannot_be_granted_says_why() -> None:
             (lambda: blocking.remove(local, BOB.verifier, room=room()), "is no member"),
             (lambda: blocking.move(local, BOB.verifier, room=room()), "cannot be exchanged"),
             (lambda: blocking.move(local, "bob", room=room()), "no verifier"),
-            (lambda: blocking.move(local, OWNER.verifier, room=room()), "cannot take the place"),
+            (lambda: blocking.move(local, OWNER.verifier, room=room()), "cannot be exchanged"),
+            (
+                lambda: blocking.move(local, BOB.verifier, room=room(), key=BOB),
+                "cannot take the place",
+            ),
             (lambda: blocking.move(keyless, BOB.verifier, room=room()), "no key"),
         ):
             with pytest.raises(UsageError, match=reason):
