@@ -303,7 +303,8 @@ def open(
 
     A folder is one that ``lace init`` made; what its ``lace.toml`` says holds where nothing else is
     said: the key, the selector, what is exposed, and the peers. A store file is made if it is not
-    there. ``records`` are kinds of records that the application defines, and records to start with.
+    there; one in a folder that may only be read can be read, and storing there raises.
+    ``records`` are kinds of records that the application defines, and records to start with.
     """
     checked_key(key)
     if path is not None and not isinstance(path, str | Path):

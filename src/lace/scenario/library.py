@@ -32,6 +32,8 @@ def scenario_text(name: str) -> tuple[str, str]:
     """Return the name and the text of a scenario that is given by name or by file."""
     path = library().get(name) or Path(name)
     if path.suffix != ".toml" and not path.exists():
+        if "/" in name or path.suffix in {".jsonl", ".lace"}:
+            raise UsageError(f"there is no file {shown(name)}", code=Code.INPUT_FILE)
         near = get_close_matches(name, library(), n=1)
         hint = f"Did you mean {near[0]}?" if near else "lace scenario list shows what there is."
         message = f"there is no scenario {shown(name)}"

@@ -95,3 +95,10 @@ def test_a_full_disk_is_told_with_the_file_that_did_not_fit(
     assert "records.lace" not in done.stderr
     left = {path.name for path in folder.iterdir() if not path.name.startswith("records")}
     assert left == before
+
+
+@pytest.mark.parametrize("name", ["exchange.jsonl", "./notes", "notes.lace"])
+def test_a_file_that_is_not_there_is_taken_for_no_scenario(tmp_path: Path, name: str) -> None:
+    done = lace("workbench", name, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"there is no file '{name}' [input.file]\n  Check its name".encode() in done.stderr
