@@ -211,9 +211,19 @@ class OwnAdverts:
                 listing += self._list(prefix)
             else:
                 self._check_depth(len(prefix) - self._start)
-                facts += [child.fact() for child in self.table.children(prefix)]
-        self._summaries += sum(1 for fact in facts if fact[0] == "AdvertisementPartition")
+                children = [child.fact() for child in self.table.children(prefix)]
+                self._count(len(children))
+                facts += children
         return Saying(facts, listing + self.sketching.listed_unasked())
+
+    def _count(self, summaries: int) -> None:
+        """Count what an answer says; raise if a round has no room for it: nobody may ask for it."""
+        self._summaries += summaries
+        limit = self.limits["max_partition_summaries"]
+        if self._summaries > limit:
+            raise LimitExceeded(
+                "max_partition_summaries", configured=limit, observed=self._summaries
+            )
 
     def _check_apart(self, prefix: str) -> None:
         """Raise if a listing of this loop has any of these records: nobody needs them twice."""

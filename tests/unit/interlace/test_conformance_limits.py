@@ -268,8 +268,11 @@ def test_below_a_whole_payload_there_is_nothing() -> None:
     assert table.summary(payload).count == 1
 
 
-def own_adverts(most_listed: int) -> OwnAdverts:
-    limits = {"max_narrowing_depth": 12, "max_advertisement_records_listed": most_listed}
+def own_adverts(most_listed: int, most_summaries: int = 16_384) -> OwnAdverts:
+    limits = {
+        "max_narrowing_depth": 12, "max_advertisement_records_listed": most_listed,
+        "max_partition_summaries": most_summaries,
+    }  # fmt: skip
     table = Partitions(2)
     return OwnAdverts(limits, DEFAULT_PARAMETERS, table, Sketching(b"", 0, table, 0))
 
@@ -284,6 +287,30 @@ def test_a_side_lists_no_more_than_agreed_whatever_is_asked() -> None:
     own.begin_loop()
     with pytest.raises(LimitExceeded):
         own.answer([ask])
+
+
+@pytest.mark.req("050-LIM-04", "050-REC-06")
+def test_a_side_says_no_more_summaries_than_agreed_whatever_is_asked() -> None:
+    names = [note(i).hash for i in range(40)]
+    first = {name[2] for name in names}
+    deeper = {name[2:4] for name in names}
+    own = own_adverts(most_listed=9, most_summaries=len(first) + len(deeper))
+    own.table.put({name: digest(b"x") * 2 for name in names})
+
+    def narrow() -> int:
+        own.begin_loop()
+        asks: list[tuple[str, ...]] = [
+            ("NarrowAdvertisementPartition", prefix) for prefix in sorted(first)
+        ]
+        said = own.answer([("NarrowAdvertisementPartition", "")]).facts + own.answer(asks).facts
+        return len(said)
+
+    assert narrow() == len(first) + len(deeper)
+    with pytest.raises(LimitExceeded) as caught:
+        narrow()
+    assert caught.value.limit == "max_partition_summaries"
+    own.begin_round()
+    assert narrow() == len(first) + len(deeper)
 
 
 @pytest.mark.req("050-REC-05", "050-REC-06")
