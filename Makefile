@@ -69,10 +69,12 @@ bench: ## measure, as ratios against floors and competitors in the same run
 	@"$(BIN)/python" bench/exchange_sizes.py
 	@"$(BIN)/python" bench/rules
 
-bench-lake: ## measure the lake: validation, selection up to 5M records, recursion, summaries
+bench-lake: ## measure the lake: each part beside its floor, an ingest of a million, an exchange
 	$(call set-up,bench)
 	@"$(BIN)/python" bench/lake.py
+	@"$(BIN)/python" bench/lake_ingest.py
 	@"$(BIN)/python" bench/lake_end_to_end.py
+	@"$(BIN)/python" bench/lake_peer.py --differences 5000 --cut 300
 
 lock: ## renew the pins in constraints.txt and locks/ (UPGRADE=yes takes the newest of everything)
 	$(call set-up,lake release)
