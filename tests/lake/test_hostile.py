@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +34,7 @@ from lace.record.validate import validate_record
 from lace.recordstore import MemoryStore
 from lace.serving.grants import selector_policy
 from lace.stream.binding import Endpoint
-from lace.transport.address import parse_address
+from lace.transport.address import Address, parse_address
 from lace.transport.dial import connect
 
 if TYPE_CHECKING:
@@ -99,7 +103,7 @@ def carry(server: End, liar: Liar, other: End, most: int) -> None:
             other.take(chunk)
 
 
-def check(lake: Lake, before: set[str]) -> set[str]:
+def check(lake: Lake, before: set[str], *, tidy: bool = True) -> set[str]:
     """Hold a lake to have lost nothing, and to have taken in what is valid and asked for alone."""
     records = list(lake.snapshot().read_all())
     found = {record.hash for record in records}
@@ -109,7 +113,7 @@ def check(lake: Lake, before: set[str]) -> set[str]:
         judged = validate_record(record.raw).value
         assert isinstance(judged, Plex | Seal)
         assert (judged.group, judged.app) == ("g", "notes")
-    for folder in ("staged", "spool"):
+    for folder in ("staged", "spool") if tidy else ():
         assert list(Path(lake.root, folder).glob("*")) == []
     return {str(hash) for hash in found}
 
@@ -143,7 +147,7 @@ def test_a_peer_that_lies_ends_in_order(lake: Lake, part: int) -> None:
     honest(lake, random.Random(part))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("mirrored", [0, 10**6], ids=["tables", "in memory"])
 def test_every_known_way_to_misbehave_is_answered(
     spark: SparkSession, tmp_path: Path, mirrored: int, monkeypatch: pytest.MonkeyPatch
@@ -170,6 +174,68 @@ def test_every_known_way_to_misbehave_is_answered(
     wrong = [one for one in within(play(), 400) if one["ok"] is False]
     assert wrong == []
     check(lake, {str(record.hash) for record in notes(5)})
+
+
+SERVE = """
+import sys
+from lace.lake import peer
+peer.MIRRORED = 0
+from lace.cli.root import run
+sys.exit(run(["lake", "serve", *sys.argv[1:]]))
+"""
+
+
+@contextmanager
+def serving(root: str) -> Iterator[tuple[subprocess.Popen[str], Address]]:
+    """Run ``lace lake serve`` over a lake that is not held in memory, until it is killed."""
+    options = ["tcp:127.0.0.1:0", "--select", "//g//notes//", "--accept", "anyone"]
+    options += ["--master", "local[1]", "--memory", "1g"]
+    command = [sys.executable, "-c", SERVE, root, *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("at "):
+                break
+        try:
+            yield process, parse_address(line.removeprefix("at ").strip())
+        finally:
+            process.kill()
+
+
+@pytest.mark.long
+def test_a_server_that_is_killed_in_the_middle_loses_and_doubles_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What it had acknowledged is in the lake; the next contact brings the rest."""
+    root = str(tmp_path / "lake")
+    lake = Lake.open(spark, root, create=True)
+    ingest(lake, [str(write_bundle(tmp_path / "a.records", COMMON))])
+    mine = MemoryStore()
+    mine.save(notes(3000, start=50_000))
+    chance = random.Random(7)
+    before = {str(record.hash) for record in COMMON}
+
+    async def meet(place: Address, killed: subprocess.Popen[str] | None) -> m.Closed | m.Aborted:
+        guest = client(mine, module=NOTES, exposure=SELECTED)
+        task = asyncio.create_task(guest.sync(place))
+        while killed is not None and not task.done():
+            # In the middle: as soon as some of it has come.
+            if Lake.open(None, root).snapshot().version.rows > len(before):
+                await asyncio.sleep(chance.uniform(0, 0.3))
+                killed.kill()
+                break
+            await asyncio.sleep(0.02)
+        return await task
+
+    with serving(root) as (process, place):
+        ended = within(meet(place, process), 400)
+    assert isinstance(ended, m.Aborted), ended
+    before = check(lake, before, tidy=False)
+    assert len(COMMON) < len(before) < len(COMMON) + 3000
+    with serving(root) as (_, place):
+        ended = within(meet(place, None), 400)
+    assert isinstance(ended, m.Closed), ended
+    assert len(check(lake, before, tidy=False)) == len(COMMON) + 3000 == mine.count()
 
 
 def test_a_connection_that_breaks_off_anywhere_costs_nothing_but_itself(lake: Lake) -> None:
