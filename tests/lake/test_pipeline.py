@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -14,8 +19,9 @@ from servers import process
 
 from lace.cli.root import run as run_lace
 from lace.errors import Code, LakeError
+from lace.lake.flow import flow
 from lace.lake.forget import forget
-from lace.lake.pipeline import load, run
+from lace.lake.pipeline import Done, load, run
 from lace.lake.tables import Lake
 from lace.projection import Projection
 from lace.record.model import Versioned
@@ -173,3 +179,104 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, what: str)
         load(tmp_path / "lake.toml")
     assert caught.value.code is Code.LAKE_PIPELINE
     assert what in caught.value.message
+
+
+# --- a pipeline that goes on ----------------------------------------------------------------------
+
+
+STREAMED = f"""
+lake = "notes.lake"
+[[source]]
+path = ["incoming", "more/"]
+[[projection]]
+name = "notes"
+select = "{PREFIX}"
+columns = ["Hash", "App", "TAI", "Tag"]
+"""
+
+
+@pytest.mark.long
+def test_what_is_behind_the_lake_follows_each_batch(spark: SparkSession, home: Path) -> None:
+    (home / "lake.toml").write_text(STREAMED)
+    pipeline = load(home / "lake.toml")
+    write_bundle(home / "incoming/a.records", RECORDS[:30])
+    second = write_bundle(home / "b.part", RECORDS[20:40])
+    second.write_bytes(second.read_bytes() + b"?")
+
+    def flows(until: int) -> list[Done]:
+        """Go on until so many records are in the projection, then end; return what was done."""
+        stop, seen = Event(), []
+        options = {"checkpoint": str(home / "c"), "interval": "1 second", "stop": stop}
+        for done, seconds in flow(pipeline, spark, **options):  # type: ignore[arg-type]
+            assert seconds >= 0
+            seen.append(done)
+            if done.step == "projection notes":
+                if len(table(home, "notes")) >= until:
+                    stop.set()
+                elif len(table(home, "notes")) == 30:
+                    second.rename(home / "more/b.records")
+        return seen
+
+    seen = flows(40)
+    assert table(home, "notes") == expected(RECORDS[:40])
+    one, two = (done for done in seen if done.step.startswith("source"))
+    assert (one.wrote["records"], one.read["batch"], one.put_aside) == (30, 0, 0)
+    assert (two.wrote["records"], two.wrote["duplicates"], two.put_aside) == (10, 10, 1)
+    assert seen[-1].read["whole"] is False  # only what had come was looked at
+    assert seen[-1].read["lake"][0] < two.wrote["lake"][1] == seen[-1].read["lake"][1]
+    write_bundle(home / "incoming/c.records", RECORDS[40:])
+    seen = flows(len(RECORDS))  # goes on where it ended
+    assert [done.step.split()[0] for done in seen] == ["source", "projection"]
+    assert (seen[0].wrote["records"], seen[0].read["batch"]) == (len(RECORDS) - 40, 1)
+    assert table(home, "notes") == expected(RECORDS)
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("", "there is no source"),
+        (
+            '[[source]]\npeer = "tcp:h:1"\nselect = "//a//b//"\ncheckpoint = "c"',
+            "tcp:h:1 is no folder",
+        ),
+        ('[[source]]\npath = "*.records"', "is no folder: --stream reads folders alone"),
+        ('[[source]]\npath = "nowhere/"', "nowhere is no folder"),
+        ('[[source]]\npath = ["here", "here/"]', "one folder is a source twice"),
+    ],
+)
+def test_only_folders_are_streamed(
+    tmp_path: Path, source: str, what: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "here").mkdir()
+    file = tmp_path / "lake.toml"
+    file.write_text(f'lake = "x.lake"\n{source}')
+    assert run_lace(["lake", "run", str(file), "--stream"]) == 1
+    err = capfd.readouterr().err
+    assert what in err.replace("'", "")
+    assert "[lake.pipeline]" in err
+    assert not (tmp_path / "x.lake").exists()
+    assert run_lace(["lake", "run", str(file), "--checkpoint", "c"]) == 2
+
+
+@pytest.mark.long
+def test_the_command_goes_on_until_it_is_told_to_end(spark: SparkSession, home: Path) -> None:
+    (home / "lake.toml").write_text(
+        f'lake = "x.lake"\n[[source]]\npath = "incoming"\n[[projection]]\nname = "notes"\n'
+        f'select = "{PREFIX}"\n'
+    )
+    write_bundle(home / "incoming/a.records", RECORDS[:30])
+    command = [
+        sys.executable, "-m", "lace", "lake", "run", "--stream", "--interval", "1 second", "--json",
+        "--metrics-file", "run.prom",
+    ]  # fmt: skip
+    with (
+        ThreadPoolExecutor(1) as pool,
+        subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, text=True) as ran,
+    ):
+        assert ran.stdout is not None
+        told = [json.loads(pool.submit(ran.stdout.readline).result(120)) for _ in range(2)]
+        ran.send_signal(signal.SIGTERM)
+        assert ran.wait(120) == 0
+    assert {entry["step"].split()[0] for entry in told} == {"source", "projection"}
+    assert Lake.open(spark, str(home / "x.lake")).snapshot().version.rows == 30
+    assert "lace_lake_run_failed 0\n" in (home / "run.prom").read_text()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +16,6 @@ from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, progress, spark_options
 from lace.cli.output import echo
 from lace.cli.render import print_json
-from lace.clock import seconds_now
 
 if TYPE_CHECKING:
     from lace.lake.pipeline import Done
@@ -28,45 +32,94 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write numbers for Prometheus at the end, for a collector that reads files.",
 )
+@click.option(
+    "--stream", "streams", is_flag=True, help="Go on, batch by batch, until SIGTERM or Ctrl-C."
+)
+@click.option("--interval", default="10 seconds", show_default=True, help="How often it looks.")
+@click.option(
+    "--checkpoint",
+    metavar="FOLDER",
+    help="Where it notes how far it is.  [default: FILE.checkpoint]",
+)
 @spark_options
 def run_command(
-    file: str, as_json: bool, check: bool, metrics_file: str | None, spark: Spark
-) -> int:
+    file: str, as_json: bool, check: bool, metrics_file: str | None, streams: bool, interval: str,
+    checkpoint: str | None, spark: Spark,
+) -> int:  # fmt: skip
     """Run the pipeline that FILE describes: sources, projections, exports, upkeep.
 
     Each step changes only what has to change, so that a run can be repeated at any time, and says
     which versions it read and wrote. Exit code 3 if something was put aside, another one than 0 if
     a step failed; the steps before it stay done.
 
+    With --stream sources are folders alone, whose new bundles are taken in small batches. What
+    follows from the lake follows after each of them; upkeep is done once an hour. It tells what
+    changed, and writes its numbers after each step. The same checkpoint goes on where it ended.
+
     \b
     Example:
       lace lake run lake.toml --json
+      lace lake run lake.toml --stream --interval "30 seconds"
     """
     from lace.lake.session import check_packages
 
     check_packages()
-    from lace.lake.pipeline import load, run
+    from lace.lake.flow import flow, folders_of
+    from lace.lake.pipeline import load, run, timed
     from lace.lake.tally import run_metrics, write_metrics
 
+    if checkpoint is not None and not streams:
+        raise click.UsageError("--checkpoint is that of --stream")
     pipeline = load(Path(file))
+    folders = folders_of(pipeline) if streams else []
     if check:
         return Exit.OK
     steps: dict[str, tuple[Done, float]] = {}
+    put_aside = 0
     failed = True
+
+    def tell(done: Done, seconds: float) -> None:
+        steps[done.step] = done, seconds
+        if as_json:
+            print_json(done.to_json() | {"seconds": round(seconds, 3)})
+        else:
+            echo(f"{'done ' if done.changed else 'as is'} {done.step}, {seconds:.1f} s")
+        if streams:
+            sys.stdout.flush()
+            if metrics_file is not None:
+                write_metrics(run_metrics(steps, failed=False), Path(metrics_file))
+
     try:
         session = spark.open()
-        with progress(session) as report:
-            begun = seconds_now()
-            for done in run(pipeline, session, report):
-                seconds, begun = seconds_now() - begun, seconds_now()
-                steps[done.step] = done, seconds
-                if as_json:
-                    print_json(done.to_json() | {"seconds": round(seconds, 3)})
-                else:
-                    echo(f"{'done ' if done.changed else 'as is'} {done.step}, {seconds:.1f} s")
+        with ExitStack() as stack:
+            if streams:
+                stop = stack.enter_context(set_by_signals())
+                echo(f"taking bundles from {', '.join(folders)}", err=True)
+                notes = checkpoint or f"{file}.checkpoint"
+                made = flow(pipeline, session, checkpoint=notes, interval=interval, stop=stop)
+            else:
+                made = timed(run(pipeline, session, stack.enter_context(progress(session))))
+            for done, seconds in made:
+                put_aside += done.put_aside
+                tell(done, seconds)
         failed = False
     finally:
         if metrics_file is not None:
             write_metrics(run_metrics(steps, failed=failed), Path(metrics_file))
-    put_aside = sum(done.put_aside for done, _ in steps.values())
     return Exit.SOME_REJECTED if put_aside else Exit.OK
+
+
+@contextmanager
+def set_by_signals() -> Iterator[Event]:
+    """Give what SIGTERM and Ctrl-C set while the block runs."""
+    stop = Event()
+
+    def ends(_number: int, _frame: object) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, ends) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -20,6 +20,7 @@ from pyarrow import fs
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from lace.clock import seconds_now
 from lace.errors import Code, LakeError
 from lace.interlace import messages as m
 from lace.lake.delta import DATA, Conflict, DeltaLog
@@ -245,17 +246,35 @@ def run(
     for source in pipeline.sources:
         report(f"from {source.peer or ', '.join(source.paths)}")
         yield _from_peer(lake, source) if source.peer else _from_bundles(lake, source)
+    yield from behind(lake, pipeline, report)
+    yield from upkeep(lake, pipeline, report)
+
+
+def behind(lake: Lake, pipeline: Pipeline, report: Callable[[str], None]) -> Iterator[Done]:
+    """Bring up to date what follows from the lake: projections, then exports."""
     for projection in pipeline.projections:
         report(f"projection {projection.name}")
         yield follow(lake, projection)
     for export in pipeline.exports:
         report(f"to {export.to}")
         yield _export(lake, export, {table.name: table for table in pipeline.projections})
+
+
+def upkeep(lake: Lake, pipeline: Pipeline, report: Callable[[str], None]) -> Iterator[Done]:
+    """Do the upkeep, if the pipeline asks for any."""
     if pipeline.retain_hours is not None:
         report("upkeep")
         done = maintain(lake, retain_hours=pipeline.retain_hours)
         chores = [asdict(chore) for chore in done]
         yield Done(step="maintain", changed=bool(done), read={}, wrote={"chores": chores})
+
+
+def timed(steps: Iterator[Done]) -> Iterator[tuple[Done, float]]:
+    """Yield steps with how long each took."""
+    begun = seconds_now()
+    for done in steps:
+        yield done, seconds_now() - begun
+        begun = seconds_now()
 
 
 def _from_bundles(lake: Lake, source: Source) -> Done:

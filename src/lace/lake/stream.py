@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Final, cast
 
 from pyarrow import fs
@@ -42,11 +43,15 @@ class Batch:
     seconds: float
 
     @property
-    def rate(self) -> int:
-        """How many rows came a second, whatever became of them."""
+    def rows(self) -> int:
+        """How many rows came, whatever became of them."""
         done = self.result
-        rows = done.records + done.duplicates + done.repeated + done.forgotten + done.quarantined
-        return round(rows / max(self.seconds, 0.001))
+        return done.records + done.duplicates + done.repeated + done.forgotten + done.quarantined
+
+    @property
+    def rate(self) -> int:
+        """How many came a second."""
+        return round(self.rows / max(self.seconds, 0.001))
 
 
 @dataclass(slots=True)
@@ -62,6 +67,8 @@ class LakeStream:
     """Where the bundles come from, if not from the folder itself."""
     on_batch: Callable[[Batch], None] = lambda _batch: None
     _query: StreamingQuery | None = field(default=None, init=False)
+    _busy: Lock = field(default_factory=Lock, init=False)
+    _ended: bool = field(default=False, init=False)
 
     def start(self, *, interval: str | None = None) -> None:
         """Begin: batch by batch for ever, or (without an interval) until all is read."""
@@ -91,12 +98,25 @@ class LakeStream:
         with job("stream"):
             return bool(self._query.awaitTermination(seconds))
 
+    def raise_if_failed(self) -> None:
+        """Raise the ``LakeError`` that ended it, if one has."""
+        if self._query is not None and not self._query.isActive:
+            self.wait()
+
     def stop(self) -> None:
-        """End after the batch that is under way, or in the middle of it: nothing is lost."""
+        """End after the batch that is under way, if there is one."""
         if self._query is not None:
+            with self._busy:
+                self._ended = True
             self._query.stop()
 
     def _batch(self, found: DataFrame, number: int) -> None:
+        with self._busy:
+            if self._ended:  # or else Spark would take the batch for done
+                raise LakeError("the stream has ended", code=Code.LAKE_STREAM)
+            self._commit(found, number)
+
+    def _commit(self, found: DataFrame, number: int) -> None:
         work = f"lace-stream/{self._id()}"
         if self.lake.records_log.done(work) > number:
             return
