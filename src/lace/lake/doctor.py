@@ -193,13 +193,10 @@ def _try_out(options: SparkOptions, lake: str | None = None) -> Iterator[Finding
         yield Finding("Spark", ok=False, detail=error.message, fix=error.hint)
 
 
-def _jars(spark: object, lake: str) -> Finding:
+def _jars(spark: SparkSession, lake: str) -> Finding:
     """Say whether Spark itself reaches the store of a lake."""
-    from pyspark.sql import SparkSession
-
     from lace.lake.tables import spark_reads
 
-    assert isinstance(spark, SparkSession)
     if spark_reads(spark, lake):
         return Finding("jars", ok=True, detail="Spark reads the store itself")
     return Finding(
@@ -231,14 +228,11 @@ def _worker() -> tuple[str, str]:
     return platform.python_version(), __version__
 
 
-def _tables(spark: object, folder: str) -> Finding:
-    from pyspark.sql import SparkSession
-
+def _tables(spark: SparkSession, folder: str) -> Finding:
     from lace.lake.ingest import ingest
     from lace.lake.tables import Lake
     from lace.record.build import build_blob
 
-    assert isinstance(spark, SparkSession)
     bundle = Path(folder) / "a.records"
     bundle.write_bytes(build_blob(b"is anybody there?").raw)
     lake = Lake.open(spark, f"{folder}/lake", create=True)

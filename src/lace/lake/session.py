@@ -97,7 +97,8 @@ def open_session(options: SparkOptions | None = None) -> SparkSession:
     from pyspark.sql import SparkSession
 
     # What it says goes to people as an error of ours; the same as a Java trace helps nobody.
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     running = SparkSession.getActiveSession()
     if running is not None:
         return _made_ready(running)
