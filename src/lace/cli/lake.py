@@ -16,7 +16,9 @@ import click
 
 from lace.cli.exitcodes import Exit
 from lace.cli.files import name_and_value
+from lace.cli.loudness import shows_progress
 from lace.cli.output import echo, write_text
+from lace.cli.progress import ProgressLine
 from lace.cli.render import (
     chosen_form,
     form_option,
@@ -154,21 +156,42 @@ def open_lake(name: str, spark: SparkSession, *, create: bool = False) -> Lake:
 
 @contextmanager
 def progress(spark: SparkSession) -> Iterator[Callable[[str], None]]:
-    """Show how far jobs are: a bar on a terminal, a line for each part of the work elsewhere."""
-    if not sys.stderr.isatty():
+    """Show how far jobs are: on a terminal with rate and rest, elsewhere a line for each part."""
+    if not shows_progress():
         yield lambda message: echo(message, err=True)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
     from lace.lake.progress import watching
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
-               TimeElapsedColumn())  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        with watching(spark, lambda done, total: bar.update(task, completed=done, total=total)):
-            yield lambda message: bar.update(task, description=message, completed=0, total=None)
+    line = JobLine()
+    try:
+        with watching(spark, line.tell):
+            yield line.begin
+    finally:
+        line.end()
+
+
+class JobLine:
+    """Shows what is worked at and how far it is, in one line that leaves nothing behind."""
+
+    def __init__(self) -> None:
+        self._line = ProgressLine("tasks")
+        self._total = self._before = 0
+
+    def begin(self, message: str) -> None:
+        """Begin another part of the work."""
+        self.end()
+        self._line = ProgressLine("tasks", title=message)
+        self._before = self._total
+
+    def tell(self, done: int, total: int) -> None:
+        """Say how many tasks are done of all that are known, without those of earlier parts."""
+        self._total = total
+        done, total = done - self._before, total - self._before
+        self._line.tell(max(done, 0), done / total if total > 0 and done > 0 else None)
+
+    def end(self) -> None:
+        """Take the line away."""
+        self._line.__exit__(None, None, None)
 
 
 @click.group(cls=_Group)

@@ -20,8 +20,9 @@ _CLEAR: Final = "\r\x1b[K"
 class ProgressLine:
     """Shows that work goes on, once it has taken a second; it leaves nothing behind."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, *, title: str = "") -> None:
         self._what = what
+        self._title = f"{title}: " if title else ""
         self._wanted = shows_progress()
         self._begun = self._shown = time.monotonic()
         self._frame = 0
@@ -51,14 +52,15 @@ class ProgressLine:
         self._frame += 1
         line = progress_text(count, self._what, now - self._begun, done)
         sign = _FRAMES[self._frame % len(_FRAMES)]
-        click.echo(f"{_CLEAR}{sign} {safe(line)}", nl=False, err=True)
+        click.echo(f"{_CLEAR}{sign} {safe(self._title + line)}", nl=False, err=True)
 
 
 def progress_text(count: int, what: str, seconds: float, done: float | None) -> str:
     """Return count and rate, and how long the rest will take if it goes on like this."""
     if count == 1:
-        what = what.replace("records", "record", 1)
-    parts = [f"{count:,} {what}", f"{count / seconds:,.0f}/s"]
+        what = what.replace("records", "record", 1).replace("tasks", "task", 1)
+    rate = count / seconds
+    parts = [f"{count:,} {what}", f"{rate:,.1f}/s" if 0 < rate < 1 else f"{rate:,.0f}/s"]
     if done:
         left = seconds * (1 - min(done, 1)) / done
         minutes, rest = divmod(round(left), 60)
