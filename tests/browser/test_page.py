@@ -549,6 +549,8 @@ def test_a_typo_is_marked_while_typing_and_costs_no_text(page: Page, link: str) 
     text = library()["notes-room"].read_text(encoding="utf-8")
     assert "#" in text
     expect(page.locator("#toml .cm-content")).to_contain_text(text.splitlines()[0])
+    told = page.locator("#toml .cm-line", has_text="Bob keeps a room").locator("span")
+    expect(told).to_have_count(1)  # a text of several lines is one, whatever stands in it
     wrong = text.replace('has = ["alice-note"]', 'has = ["alice-notes"]')
     line = wrong[: wrong.index("alice-notes")].count("\n") + 1
     put(page, "toml", wrong)
@@ -615,6 +617,9 @@ def test_no_action_and_no_reload_loses_a_draft(page: Page, link: str) -> None:
     page.keyboard.press("Control+Z")  # the history was kept out of sight
     expect(page.locator("#apply-1")).to_be_disabled()
     page.keyboard.press("Control+Y")
+    page.locator("#tab-watches").click()
+    page.fill("#watch", "alice has half")
+    page.locator("#tab-scenario").click()
     page.select_option("#scenario", "cache-fill")
     expect(page.locator(".story h2")).to_have_text("Cache fill")
     expect(page.locator("#drafted")).to_be_empty()
@@ -625,6 +630,8 @@ def test_no_action_and_no_reload_loses_a_draft(page: Page, link: str) -> None:
     page.wait_for_selector("html[data-ready=ready]")
     page.locator("#lace-1-rules").click()
     all_there()
+    page.locator("#tab-watches").click()
+    expect(page.locator("#watch")).to_have_value("alice has half")
 
 
 def test_a_link_or_file_that_cannot_be_run_shows_its_text_to_be_mended(
@@ -844,6 +851,7 @@ def test_reasons_stand_beside_the_timeline_and_follow_it(page: Page, link: str) 
     assert why is not None
     assert why["x"] >= timeline["x"] + timeline["width"]
     assert why["y"] + 200 <= 900  # in sight, without scrolling
+    expect(page.locator(".stops")).to_have_count(0)  # nothing has stopped yet
     page.goto(f"{link}#s=notes-room&scene=0&step=19")
     is_at(page, 19)
     heading = page.locator(".why h3").first

@@ -10,8 +10,10 @@ from lace.interlace.messages import Ending
 from lace.scenario.model import FORMAT, Fault, PeerSpec, RecordSpec, Scenario, Step
 
 _WIDTH = 100
-_LATE_CONTROL = re.compile(r"[\x7f-\x9f]")
-_CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]")
+# What cannot be seen, and what makes other text look as if it stood elsewhere.
+_UNSEEN = r"\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f"
+_ESCAPED = re.compile(rf"[\x7f-\x9f{_UNSEEN}]")
+_NO_BLOCK = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_UNSEEN}]")
 
 
 def write_scenario(scenario: Scenario) -> str:
@@ -102,13 +104,14 @@ def _fault(fault: Fault) -> str:
 
 def _text(value: str) -> str:
     # JSON's escapes are a part of TOML's. TOML alone wants DEL escaped; a terminal into which the
-    # text is pasted might obey the controls after it.
+    # text is pasted might obey the controls after it, and whoever reads the text first is to see
+    # all of it where it stands.
     written = json.dumps(value, ensure_ascii=False)
-    return _LATE_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04X}", written)
+    return _ESCAPED.sub(lambda found: f"\\U{ord(found[0]):08X}", written)
 
 
 def _block(value: str) -> str:
-    if "\n" not in value or "'''" in value or value.endswith("'") or _CONTROL.search(value):
+    if "\n" not in value or "'''" in value or value.endswith("'") or _NO_BLOCK.search(value):
         return _text(value)
     return f"'''\n{value}'''"
 

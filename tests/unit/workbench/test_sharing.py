@@ -65,6 +65,18 @@ def test_a_copied_test_is_one_docstring_two_texts_and_one_function(name: str, ti
     assert function.name == f"test_{identifier(name, '_')}"
 
 
+UNSEEN = ["\u202e", "\u2066", "\u200b", "\ufeff", "\u2028", "\xad", "\U000e0041"]
+
+
+@pytest.mark.parametrize("unseen", UNSEEN)
+def test_what_cannot_be_seen_or_moves_other_text_is_written_out(unseen: str) -> None:
+    scenario = replace(SCENARIO, title=f"a{unseen}b", story=f"One line,\n{unseen}another.")
+    text = write_scenario(scenario)
+    assert unseen not in text
+    read = tomllib.loads(text)
+    assert (read["title"], read["story"]) == (scenario.title, f"{scenario.story}\n")
+
+
 @pytest.mark.parametrize("control", ["\x1b[201~", "\x9b201~", "\x7f", "\r", "\x00"])
 def test_no_control_character_reaches_a_terminal(control: str) -> None:
     story = f"One line,\n{control}touch owned\nanother."

@@ -84,6 +84,7 @@ function Details() {
           ${name === "problems" && state.problems.value.length
             ? html` <span class="badge">${state.problems.value.length}</span>` : null}
           ${name === "watches" ? html` <span class=${`badge ${failed ? "bad" : "good"}`}
+            title=${`At the end of the scene ${checks.length - failed} of ${checks.length} hold`}
             >${failed ? `✗ ${failed}` : `✓ ${checks.length}`}</span>` : null}</button>`)}</div>
       <div role="tabpanel" id="tab-panel" aria-labelledby=${`tab-${chosen[0]}`} tabindex="0"
         ><${chosen[2]} key=${chosen[0]} /></div>

@@ -26,8 +26,6 @@ export const engine = signal("connecting");
 export const scenarios = signal(/** @type {{name: string, title: string}[]} */ ([]));
 export const notice = signal("");
 export const problems = signal(/** @type {import("./types.js").Diagnostic[]} */ ([]));
-/** What was typed into the field for watches and not yet added. */
-export const watchText = signal("");
 /** A scenario that cannot be run: its text is there to be mended. */
 export const broken = signal(/** @type {{name: string, toml: string}|null} */ (null));
 /** Whether the reasons shown are those of what the steps are about. */
@@ -155,7 +153,11 @@ export const source = computed(() => broken.value ?? recording.value?.scenario ?
 const DRAFTS = "lace-drafts";
 const MOST_DRAFTS = 1_000_000;
 
-/** Texts that were typed and not yet run, by scenario and place: "toml", or a peer's rules.
+/** The places of drafts beside peers, whose names have no such sign. */
+export const TOML = "?toml";
+export const WATCH = "?watch";
+
+/** Texts that were typed and not yet run, by scenario and place: one of these, or a peer's rules.
  * They are kept for this tab of the browser, so that a reload loses nothing. */
 export const drafts = signal(readDrafts());
 
@@ -177,7 +179,7 @@ export function setDraft(name, place, text, ran) {
 
 /** Forget drafts that have become what was run. @param {Recording} made */
 function settleDrafts(made) {
-  const ran = new Map([["toml", made.scenario.toml]]);
+  const ran = new Map([[TOML, made.scenario.toml]]);
   for (const peer of made.scenario.peers) ran.set(peer.id, peer.rules);
   for (const [place, text] of ran) {
     if (draftOf(place) === text) setDraft(made.scenario.name, place, text, text);

@@ -30,16 +30,17 @@ const lacegram = StreamLanguage.define({
 });
 const toml = StreamLanguage.define({
   name: "toml",
-  startState: () => ({ block: false }),
+  startState: () => ({ block: "" }),
   token(stream, at) {
-    if (at.block) {
-      if (stream.match(/.*?'''/)) at.block = false;
+    if (at.block) { // a text of several lines goes on up to the quotes that it began with
+      if (stream.match(at.block === '"""' ? /(?:[^"\\]|\\.|"(?!""))*"""/ : /.*?'''/)) at.block = "";
       else stream.skipToEnd();
       return "string";
     }
     if (stream.match(/#.*/)) return "comment";
     if (stream.sol() && stream.match(/\[.*\]/)) return "heading";
-    if (stream.match(/'''/)) { at.block = true; return "string"; }
+    at.block = ['"""', "'''"].find((quotes) => stream.match(quotes)) ?? "";
+    if (at.block) return "string";
     if (stream.match(/"(?:[^"\\]|\\.)*"?|'[^']*'?/)) return "string";
     if (stream.match(/[A-Za-z0-9_-]+/)) return stream.match(/\s*=/, false) ? "propertyName" : null;
     stream.next();

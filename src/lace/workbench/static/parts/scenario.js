@@ -13,7 +13,7 @@ const NOTHING_CHANGED = { faults: [], orders: [], watched: [], seed: 0 };
 export function ScenarioTab() {
   const now = state.recording.value;
   const source = state.source.value;
-  const draft = state.draftOf("toml");
+  const draft = state.draftOf(state.TOML);
   useEffect(() => judge(draft ?? state.broken.value?.toml), [draft, source]);
   if (!source) return null;
   if (now && source.toml === "" && !state.broken.value) {
@@ -30,7 +30,7 @@ export function ScenarioTab() {
     name: source.name, toml: text, ...(fresh ? { changes: NOTHING_CHANGED, at: {} } : {}),
   });
   const write = (/** @type {string} */ next) =>
-    state.setDraft(source.name, "toml", next, source.toml);
+    state.setDraft(source.name, state.TOML, next, source.toml);
   return html`
     <div class="panel scenario">
       <div class="row">
@@ -45,8 +45,8 @@ export function ScenarioTab() {
       ${now && !fresh ? html`<${Sharing} now=${now} can=${can} saves=${can} />` : null}
       <p class="keys-notice">⚠ Demo keys only. The keys of a scenario are made from words that
         everybody can read; never put a real secret into one. A real secret is refused.</p>
-      <${Editor} id="toml" document=${`${source.name}/toml`} text=${text}
-        latest=${() => state.draftOf("toml", source.name) ?? source.toml} language="toml"
+      <${Editor} id="toml" document=${`${source.name}/${state.TOML}`} text=${text}
+        latest=${() => state.draftOf(state.TOML, source.name) ?? source.toml} language="toml"
         label="The scenario as TOML" diagnostics=${state.problems.value} onChange=${write}
         onRun=${run} readOnly=${!can && state.engine.value !== "running"} />
       <div class="problems"><${ProblemList} /></div>

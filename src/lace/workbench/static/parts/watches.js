@@ -6,7 +6,9 @@ import * as state from "../state.js";
 
 export function WatchesTab() {
   const scene = state.scene.value;
-  const text = state.watchText.value;
+  const name = state.recording.value?.scenario.name ?? "";
+  const text = state.draftOf(state.WATCH, name) ?? "";
+  const write = (/** @type {string} */ next) => state.setDraft(name, state.WATCH, next, "");
   const changes = state.recording.value?.changes;
   if (!scene || !changes) return null;
   const atEnd = state.step.value >= state.last.value;
@@ -16,7 +18,7 @@ export function WatchesTab() {
     const wanted = text.trim();
     if (!wanted) return;
     const done = await engine.run({ changes: { watched: [...changes.watched, wanted] } });
-    if (done && state.watchText.value.trim() === wanted) state.watchText.value = "";
+    if (done && state.draftOf(state.WATCH, name)?.trim() === wanted) write("");
   };
   /** @param {string} sentence */
   const remove = (sentence) =>
@@ -37,7 +39,7 @@ export function WatchesTab() {
       })}</ul>
       <form onSubmit=${add}><label>Watch a sentence <input id="watch" list="sentences"
         value=${text} disabled=${!can} placeholder="alice has bob-note"
-        onInput=${(/** @type {any} */ e) => { state.watchText.value = e.target.value; }} /></label>
+        onInput=${(/** @type {any} */ e) => write(e.target.value)} /></label>
         <datalist id="sentences">
           ${suggestions().map((s) => html`<option value=${s}></option>`)}</datalist>
         <button type="submit" disabled=${!can}>Watch</button></form>

@@ -147,7 +147,7 @@ function RefusalView({ refusal, side }) {
 
 function Stopped() {
   const stopped = state.scene.value?.stopped;
-  if (!stopped) return null;
+  if (!stopped || state.step.value < state.last.value) return null; // it has not come to that yet
   return html`<h3>Why did it stop?</h3>
     <p>${stopped.outcome === "fixed point"
       ? "Fixed point: nothing that either side may ask for is advertised, missing, and still to be "
