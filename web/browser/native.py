@@ -6,6 +6,8 @@ not in constant time, so it is for keys whose owner trusts the page it runs in.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from blake3 import blake3
 from lace_noble import secp256k1
 
@@ -17,6 +19,11 @@ _EVEN_Y = b"\x02"
 def digest(data: bytes, /) -> bytes:
     """Return BLAKE3-256 of ``data``."""
     return blake3(data).digest()
+
+
+def digests(texts: Iterable[bytes], /) -> list[bytes]:
+    """Return BLAKE3-256 of each text."""
+    return [digest(text) for text in texts]
 
 
 def derive(context: str, data: bytes, length: int = 32, /) -> bytes:

@@ -6,6 +6,9 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from runpy import run_path
+
+import pytest
 
 BUNDLE = Path(__file__).parents[3] / "web" / "bundle.py"
 SCRIPT = """
@@ -46,3 +49,30 @@ def test_what_a_page_needs_is_in_its_bundle() -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_what_stands_in_for_a_module_has_all_that_is_taken_from_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(BUNDLE.parent))
+    bundle = run_path(str(BUNDLE))
+    engine = bundle["sources"]()["engine"]
+    stand_ins = {
+        inner.removesuffix(".py").replace("/", "."): engine[inner]
+        for inner in bundle["OURS"]
+        if inner.startswith("lace/")
+    }
+    assert len(stand_ins) == 3
+    taken: set[tuple[str | None, str]] = set()
+    for path in engine.values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module in stand_ins:
+                taken |= {(node.module, alias.name) for alias in node.names}
+    assert ("lace.crypto.native", "digest") in taken
+    there = {
+        (module, node.name)
+        for module, path in stand_ins.items()
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
+    assert taken <= there, sorted(taken - there)
