@@ -156,7 +156,7 @@ import dataclasses, json, lace_made, sys
 texts = []
 
 def run(text, names, made):
-    texts.append(text in lace_made._codes)
+    texts.append(lace_made.key(text) in lace_made._codes)
     lace_made.run(text, names, made)
 
 dataclasses.exec = run

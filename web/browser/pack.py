@@ -30,7 +30,8 @@ LATER = (
 UNNEEDED = (
     # What Pyodide's own loader of packages imports, which loader.py replaces, and what asyncio does
     # without where it is not there.
-    "_ssl", "bz2", "compression", "lzma", "pyodide.common", "shutil", "ssl", "tempfile", "zipfile",
+    "_ssl", "bz2", "compression", "email", "importlib.metadata", "lzma", "pyodide.common", "shutil",
+    "ssl", "tempfile", "zipfile",
 )  # fmt: skip
 
 
@@ -134,7 +135,10 @@ def listen(texts: set[str]) -> None:
 
 def made_of(texts: set[str]) -> str:
     """Return the text of a module that has these texts compiled."""
-    codes = {text: marshal.dumps(lineless(compile(text, "", "exec"))) for text in sorted(texts)}
+    from lace_made import key  # a module of the first part, which is loaded by now
+
+    known = {key(text): text for text in sorted(texts)}
+    codes = {at: marshal.dumps(lineless(compile(text, "", "exec"))) for at, text in known.items()}
     return f"CODES = {codes!r}\n"
 
 
