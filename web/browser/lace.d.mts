@@ -56,6 +56,8 @@ export interface InterlaceResult {
   readonly received: readonly string[];
   readonly sent: readonly string[];
   readonly rejected: readonly string[];
+  /** How many records the other side offers, here already or not. */
+  readonly offered: number;
   /** Whom the other side proved to be. */
   readonly peer: string | null;
   /** How many turns of offer, request and transfer it took. */

@@ -37,6 +37,7 @@ class InterlaceResult(TypedDict):
     received: list[str]
     sent: list[str]
     rejected: list[str]
+    offered: Annotated[int, "How many records the other side offers, here already or not."]
     peer: Annotated[str | None, "Whom the other side proved to be."]
     loops: Annotated[int, "How many turns of offer, request and transfer it took."]
 
@@ -142,6 +143,7 @@ def result(found: m.InterlaceResult) -> InterlaceResult:
         "received": list(found.received),
         "sent": list(found.sent),
         "rejected": list(found.rejected),
+        "offered": found.offered,
         "peer": found.peer,
         "loops": found.loops,
     }
