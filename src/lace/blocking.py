@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any, BinaryIO, TypeVar
@@ -267,7 +267,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
         return run(work)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _apart() -> Iterator[Callable[[Coroutine[Any, Any, T]], T]]:
     """Give what runs work in a thread of its own; what is not done at the end is cancelled."""
     ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
