@@ -31,7 +31,7 @@ from lace.record.split import Frame, split_records
 from lace.record.validate import validate_record
 from lace.rules import MemorySource, check_lacegram, compile_program
 from lace.selectors import room
-from lake_opening import command, snapshot, tables
+from lake_opening import command, snapshot, tables, warm
 from lake_room import AUTHORITY, make_room
 from records import make_seals
 from told import cpu_of_all, java, peak_mib
@@ -72,6 +72,7 @@ def main() -> None:
     print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; wall clock, least of {ROUNDS}")
     spark = open_session(SparkOptions(master=f"local[{CORES}]"))
     try:
+        warm(spark, folder)
         for name in options.only or PARTS:
             print(f"\n{name}")
             PARTS[name](spark, folder, amounts)

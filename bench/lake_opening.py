@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,9 +34,26 @@ _FLOOR: Final = 20_000
 _PLACE: Final = "//g//notes//"
 
 
+def warm(spark: SparkSession, folder: Path) -> None:
+    """Have Spark start its workers and compile what is measured later."""
+    for number in range(3):
+        _tables(spark, folder, 2000, f"warm-{number}")
+
+
 def tables(spark: SparkSession, folder: Path, records: int) -> None:
     """The table of what may be sent: made for the first peer, and followed for later ones."""
-    lake = Lake.open(spark, str(folder / f"tables-{records}-{time.time_ns()}"), create=True)
+    spent, floor = _tables(spark, folder, records, f"tables-{records}")
+    first, again, _, following = spent
+    _tell(f"digests and table of {records:,}", first, "6 s by the clock at 1,000,000")
+    print(f"    floor: {floor:.1f} CPU s for as many digests in one plain process")
+    _tell("the same, nothing new", again, "")
+    _tell(f"following {_NEW:,} new ones", following, "1 s by the clock")
+
+
+def _tables(
+    spark: SparkSession, folder: Path, records: int, name: str
+) -> tuple[list[tuple[float, float]], float]:
+    lake = Lake.open(spark, str(folder / f"{name}-{time.time_ns()}"), create=True)
     ingest(lake, [str(bundle_of(folder, 0, records))])
     module = selector(_PLACE)
     operands = label_operands(Party(index=0, module=module), Party(index=1, module=module))
@@ -50,17 +68,12 @@ def tables(spark: SparkSession, folder: Path, records: int) -> None:
         answers.recall(asked)
         spent.append((cpu_of_all() - cpu, time.perf_counter() - clock))
     answers.close()
-    some = list(lake.snapshot().read_all())[:_FLOOR]
+    some = list(islice(lake.snapshot().read_all(), _FLOOR))
     label = operands[0].source_label
     begin = time.process_time()
     for record in some:
         advertise(record.hash, label, fields(record), plan.required_fields).digest()
-    floor = (time.process_time() - begin) / len(some) * records
-    first, again, _, following = spent
-    _tell(f"digests and table of {records:,}", first, "6 s by the clock at 1,000,000")
-    print(f"    floor: {floor:.1f} CPU s for as many digests in one plain process")
-    _tell("the same, nothing new", again, "")
-    _tell(f"following {_NEW:,} new ones", following, "1 s by the clock")
+    return spent, (time.process_time() - begin) / len(some) * records
 
 
 def snapshot(spark: SparkSession, folder: Path, files: int) -> None:

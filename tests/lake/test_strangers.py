@@ -135,6 +135,8 @@ def test_rules_with_too_many_joins_are_not_given_to_spark(
         for n in range(LAKE.peer_joins)
     )
     assert sent(lake, joins) == f"peer_joins {LAKE.peer_joins}"
+    places = "".join(f"SelectHave(P) :- Field(P,'Name',_,'n/{n}').\n" for n in range(300))
+    assert sent(lake, places) == 3  # one look at a record decides: that is no join
 
 
 TEXTS = {

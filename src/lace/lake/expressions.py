@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -23,6 +23,7 @@ Value = Callable[[int], "Column"]
 
 _DIGITS: Final = "0123456789"
 _NINES: Final = "9876543210"
+_CHAINED: Final = 32
 
 
 def test_column(test: ViewTest, value: Value) -> Column:
@@ -60,6 +61,17 @@ def compare_count(count: Column, operator: str, bound: str | Column) -> Column:
 
 def all_of(conditions: list[Column]) -> Column:
     return reduce(and_, conditions, F.lit(True))
+
+
+def any_of(conditions: list[Column]) -> Column:
+    """Return whether any of some conditions holds; there may be hundreds.
+
+    A chain of so many would be as deep as it is long, and Spark's planner goes down by recursion.
+    """
+    if len(conditions) <= _CHAINED:
+        return reduce(or_, conditions)
+    groups = [conditions[at : at + _CHAINED] for at in range(0, len(conditions), _CHAINED)]
+    return F.array_contains(F.array(*map(any_of, groups)), F.lit(True))
 
 
 def _decide(test: ViewTest, left: str, right: str, end: str) -> bool:

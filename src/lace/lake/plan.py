@@ -26,7 +26,7 @@ from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, evaluate_on_spark
 from lace.lake.facts import Adopted, FrameFacts, GivenFacts, LakeFacts
 from lace.lake.jobs import job
 from lace.lake.names import StagedNames
-from lace.lake.placing import Placement, needed_predicates
+from lace.lake.placing import Placement, Where, decides_by_record, needed_predicates, plan
 from lace.lake.rows import PROMOTED
 from lace.lake.staging import Staging
 from lace.lake.tables import Snapshot
@@ -188,8 +188,7 @@ class PlanOverLake:
         self, module: PolicyModule, facet: Predicate, facts: LakeFacts
     ) -> DataFrame:
         """Evaluate rules of a peer, with as much work as what they see allows (L62)."""
-        needed = needed_predicates(module.program, frozenset([facet]))
-        joins = sum(len(rule.literals) for rule in module.program.rules if rule.head in needed)
+        joins = joins_of(module.program, facet)
         if joins > LAKE.peer_joins:
             raise LimitExceeded("peer_joins", configured=LAKE.peer_joins, observed=joins)
         allowed = replace(
@@ -222,6 +221,17 @@ class PlanOverLake:
         )
         self._evaluations.append(made)
         return made.frame(predicate)
+
+
+def joins_of(program: RuleProgram, facet: Predicate) -> int:
+    """Return how many joins Spark plans for a facet; what one look decides is a filter."""
+    return sum(
+        len(rule.literals)
+        for step in plan(program, [facet])
+        if step.where is not Where.HERE or step.otherwise is not None
+        for rule in step.rules
+        if not decides_by_record(program, rule)
+    )
 
 
 def sending_depends_on_adverts(plan: ExchangePlan) -> bool:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from lace.datalog.program import Absent, Argument, CompiledRule, Join, Relation, RuleProgram
 from lace.datalog.source import Row
-from lace.lake.expressions import all_of, test_column
+from lace.lake.expressions import all_of, any_of, test_column
 from lace.lake.facts import FactFrames
 
 if TYPE_CHECKING:
@@ -47,7 +45,7 @@ class OnePass:
                 conditions.append(condition)
         if not conditions:
             return None, others
-        found = self.facts.records.where(reduce(or_, conditions))
+        found = self.facts.records.where(any_of(conditions))
         return found.select(F.col("hash").alias("c0")), others
 
     def _condition(self, rule: CompiledRule) -> Column | None:
