@@ -37,7 +37,7 @@ SCANNED: Final = 20_000_000
 """So many prints of the lake are read here; more are read by the workers."""
 PART_ROWS: Final = 8_000_000
 """Prints of a draft that are held at once; of more, one part of all hashes after the other."""
-_MOST_PARTS: Final = 8
+_PARTS: Final = 8
 _HERE_BYTES: Final = 64 * MIB
 #: Why a row is left out; of several reasons the largest counts.
 REPEATED: Final = 0
@@ -84,7 +84,7 @@ def without_known(
 def _doubt(lake: Lake, mine: list[str], theirs: list[str], many: bool) -> Doubt:
     total = sum(len(prints.read(lake.root, uri)) for uri in mine)
     parts = 1
-    while parts < _MOST_PARTS and total > parts * PART_ROWS:
+    while parts < _PARTS and total > parts * PART_ROWS:
         parts *= 2
     found: list[pa.Array] = []
     uris: set[str] = set()
