@@ -82,6 +82,9 @@ def test_a_lake_without_spark(bucket: str, capfd: pytest.CaptureFixture[str]) ->
     rows = evaluate_here(lake.snapshot(), selector(PREFIX).program, [SELECT_HAVE]).rows(SELECT_HAVE)
     assert run(["lake", "select", f"{bucket}/x.lake", PREFIX, "--count"]) == 0
     assert capfd.readouterr().out == f"{len(rows)}\n"
+    query = ("SELECT count(*) AS n FROM wide", "--engine", "duckdb")
+    assert run(["lake", "sql", f"{bucket}/x.lake", *query]) == 0
+    assert capfd.readouterr().out == f'{{"n":{len(HASHES)}}}\n'
     forget(lake, HASHES[:5])
     assert [o.status for o in store.save([r for r in RECORDS if r.hash == HASHES[0]])] == [
         Status.REFUSED

@@ -21,7 +21,9 @@ from lace.cli.root import run as run_lace
 from lace.errors import Code, LakeError
 from lace.lake.flow import flow
 from lace.lake.forget import forget
-from lace.lake.pipeline import Done, load, run
+from lace.lake.peer import LakeStore
+from lace.lake.pipeline import Done, ProjectionTable, follow, load, run
+from lace.lake.select import select
 from lace.lake.tables import Lake
 from lace.projection import Projection
 from lace.record.model import Versioned
@@ -102,6 +104,26 @@ def test_a_run_follows_and_a_second_one_changes_nothing(spark: SparkSession, hom
     forget(Lake.open(spark, str(home / "notes.lake")), [RECORDS[0].hash])
     list(run(pipeline, spark))
     assert table(home, "notes") == expected(RECORDS[1:])
+
+
+def test_what_comes_while_a_projection_is_made_is_not_missed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake.open(spark, str(tmp_path / "notes.lake"), create=True)
+    LakeStore(lake).save(RECORDS[:10])
+    projection = ProjectionTable(name="notes", select=PREFIX, columns=("Hash", "App", "TAI", "Tag"))
+
+    def late(*arguments: Any, **options: Any) -> Any:
+        LakeStore(lake).save(RECORDS[10:20])
+        return select(*arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("lace.lake.pipeline.select", late)
+        assert follow(lake, projection).wrote["rows"] == 10
+    done = follow(lake, projection)
+    assert (done.changed, done.wrote["rows"]) == (True, 10)
+    assert table(tmp_path, "notes") == expected(RECORDS[:20])
+    assert not follow(lake, projection).changed
 
 
 def test_a_peer_as_a_source(spark: SparkSession, tmp_path: Path) -> None:

@@ -348,10 +348,11 @@ def follow(lake: Lake, projection: ProjectionTable) -> Done:
         )
     for _ in range(_TRIES):
         before, now = log.version(), lake.snapshot()
+        data = data_version(lake, now.version.number)  # whatever comes meanwhile
         known = next(iter(log.notes(1)), {}) if before.number else {}
         same = known.get("rules") == module.id and known.get("newest") == list(projection.newest)
         since = int(known["lake"]) if same else None
-        if same and known.get("data") == data_version(lake):
+        if same and known.get("data") == data:
             read = {"lake": [since, since]}
             return Done(step=f"projection {projection.name}", changed=False, read=read, wrote={})
         part, replaces = _fresh(lake, projection, module, now, since)
@@ -361,7 +362,7 @@ def follow(lake: Lake, projection: ProjectionTable) -> Done:
                 f"{log.root}/{folder}"
             )
         files = [file for file in log.files_in(folder) if file.rows]
-        note = {"lake": now.version.number, "data": data_version(lake), "rules": module.id,
+        note = {"lake": now.version.number, "data": data, "rules": module.id,
                 "newest": list(projection.newest)}  # fmt: skip
         work = f"lace-projection/{projection.name}"
         try:
@@ -380,9 +381,12 @@ def follow(lake: Lake, projection: ProjectionTable) -> Done:
     raise LakeError(f"{log.root}: {_TRIES} tries to commit", code=Code.LAKE_CONFLICT)
 
 
-def data_version(lake: Lake) -> int:
-    """Return the newest version that changed what the lake holds: merging files does not."""
-    newest = lake.records_log.version().number
+def data_version(lake: Lake, as_of: int | None = None) -> int:
+    """Return the newest version that changed what the lake holds: merging files does not.
+
+    With a version, the newest up to that one.
+    """
+    newest = lake.records_log.version().number if as_of is None else as_of
     merged = {note["version"] for note in lake.records_log.notes(None) if "maintain" in note}
     return max((n for n in range(newest + 1) if n not in merged), default=0)
 
