@@ -24,6 +24,7 @@ from lace.lake.forget import forget
 from lace.lake.peer import LakeStore
 from lace.lake.pipeline import Done, ProjectionTable, follow, load, run
 from lace.lake.select import select
+from lace.lake.stream import LakeStream
 from lace.lake.tables import Lake
 from lace.projection import Projection
 from lace.record.model import Versioned
@@ -204,6 +205,21 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, what: str)
 
 
 # --- a pipeline that goes on ----------------------------------------------------------------------
+
+
+def test_a_stream_goes_on_that_died_while_it_noted_its_first_batch(
+    spark: SparkSession, home: Path
+) -> None:
+    write_bundle(home / "incoming/a.records", RECORDS[:5])
+    offsets = home / "c/spark/offsets"
+    offsets.mkdir(parents=True)
+    for name in (".0.83219b9e.tmp", "..0.83219b9e.tmp.crc"):
+        (offsets / name).write_bytes(b"half")
+    lake = Lake.open(spark, str(home / "x.lake"), create=True)
+    stream = LakeStream(lake, str(home / "incoming"), str(home / "c"))
+    stream.start()
+    stream.wait()
+    assert lake.snapshot().version.rows == 5
 
 
 STREAMED = f"""

@@ -79,6 +79,7 @@ class LakeStream:
                 hint="Run it with Spark itself: --master local[*], or under spark-submit.",
             )
         self.check()
+        self._tidy()
         with job("stream"):
             source = self.lake.spark.readStream.format("lace")
             source = source.option("log", f"{self.checkpoint}/{_SEEN}")
@@ -131,6 +132,14 @@ class LakeStream:
         system, root = filesystem(f"{self.checkpoint}/spark/metadata")
         with system.open_input_file(root) as file:
             return str(json.loads(cast("bytes", file.read()))["id"])
+
+    def _tidy(self) -> None:
+        """Remove what a process that died left of the first offsets: Spark would not go on."""
+        system, root = filesystem(f"{self.checkpoint}/spark/offsets")
+        found = system.get_file_info(fs.FileSelector(root, allow_not_found=True))
+        if not any(info.base_name.isdecimal() for info in found):
+            for info in found:
+                system.delete_file(info.path)
 
     def check(self) -> None:
         """Refuse a checkpoint that was made for another lake or folder."""
