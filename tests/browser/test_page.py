@@ -1194,6 +1194,10 @@ def test_it_works_at_double_size_and_on_a_small_screen(page: Page, link: str) ->
         )
         page.locator("#step-back").click()
         expect(page.locator("#sentence")).to_be_visible()
+    page.locator("#tab-watches").click()
+    button = page.locator(".watches form button").bounding_box()
+    assert button is not None
+    assert button["height"] < 40  # one line: words are not broken to make room
 
 
 def test_the_graph_leads_from_grants_to_what_they_speak_for(page: Page, link: str) -> None:
