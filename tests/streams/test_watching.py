@@ -206,6 +206,25 @@ def test_what_changes_is_told_as_it_happens() -> None:
     asyncio.run(main())
 
 
+def test_what_is_held_no_more_of_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    hold_to(monkeypatch, watched_bytes=10)
+    monkeypatch.setattr(watching, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(watching, "_QUIET_SECONDS", 0.05)
+
+    async def main() -> None:
+        held = Watching(TOKEN)
+        journal = held.journal(1, "host", None)
+        async with aclosing(held.events()) as events:
+            journal.write("much too long\n")
+            while '"cut": true' not in await anext(events):
+                pass
+            assert await anext(events) == 'event: now\ndata: {"held": 1}\n\n'
+            journal.write("and more\n")
+            assert await anext(events) == ": nothing new\n\n"
+
+    asyncio.run(main())
+
+
 def test_what_is_written_by_another_thread_is_told() -> None:
     async def main() -> None:
         held = Watching(TOKEN)

@@ -86,8 +86,10 @@ class Watching:
         def take(line: str) -> None:
             if also is not None:
                 also.write(line)
+            if held.cut:
+                return
             held.size += len(line)
-            held.cut = held.cut or held.size > FIXED.watched_bytes
+            held.cut = held.size > FIXED.watched_bytes
             if not held.cut:
                 held.lines.append(line)
             self._changed(held)
