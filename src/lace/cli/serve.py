@@ -209,7 +209,11 @@ def serve(
     watching = None if watch_token is None else Watching(read_token(Path(watch_token), make=True))
     places = [parse_address(text) for text in addresses]
     if store is not None and not (select_texts or policy_file) and not Path(store).exists():
-        raise UsageError(f"{store} does not exist", code=Code.SETTINGS_MISSING)
+        raise UsageError(
+            f"{store} does not exist",
+            code=Code.SETTINGS_MISSING,
+            hint="Name a lace, or say what a new store serves: --select or --policy.",
+        )
     # A file alone is made if it is not there; a lace has to be there.
     settings = find(store or where) if store is None or Path(store).is_dir() else None
     policy = _policy(select_texts, policy_file, accepted_texts, settings)
