@@ -181,7 +181,7 @@ def test_commands_print_in_one_way() -> None:
         '__init__.py: sys.stdout.write(f"lace {__version__}\\n")',
         'demo.py: click.secho(f"\\n{text}", bold=True)',
         "progress.py: click.echo(_CLEAR, nl=False, err=True)",
-        'progress.py: click.echo(f"{_CLEAR}{sign} {safe(line)}", nl=False, err=True)',
+        'progress.py: click.echo(f"{_CLEAR}{sign} {safe(self._title + line)}", nl=False, err=True)',
         "root.py: click.echo(safe(redact(trace)), file=loudness.stderr, nl=False)",
         "root.py: click.echo(safe(message), file=loudness.stderr)",
         "scenario.py: click.secho(safe(built.scenario.title), bold=True)",
