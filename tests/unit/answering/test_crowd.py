@@ -13,6 +13,7 @@ import pytest
 from exchanges import NOTES, note
 from meeting import within
 from servers import policy, served
+from small_limits import hold_to
 
 from lace.answering.crowd import Crowds
 from lace.answering.following import Position
@@ -36,6 +37,12 @@ WISHES = module_from_text(
     # Selects by other records, and asks for what nobody has advertised.
     "SelectHave(P) :- Field(P,'App',_,'notes'), Field(Q,'App',_,'open').\n"
     "SelectAdvertised(P,S) :- Advertised(P,S).\n"
+)
+#: Cannot be decided on record by record.
+TOGETHER = module_from_text(
+    "SelectHave(P) :- Have(P), Some().\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), Some().\n"
+    "Some() :- Have(P), Field(P,'App',_,A), A != 'closed'.\n"
 )
 
 
@@ -97,8 +104,8 @@ def test_whatever_happens_a_member_is_told_what_it_would_be_told_alone(
     offers = [note(100 + i) for i in range(20)]
     store.save(records[:10])
     pairs: list[tuple[Told, Told]] = []
-    for _ in range(60):
-        match chance.randrange(6):
+    for _ in range(80):
+        match chance.randrange(8):
             case 0:
                 pairs.append((alone(store, plan), together(store, plan, crowds)))
                 adverts = chance.sample(offers, chance.randrange(2))
@@ -108,6 +115,11 @@ def test_whatever_happens_a_member_is_told_what_it_would_be_told_alone(
                 store.save(chance.sample(records, 3))
             case 3:
                 store.forget([record.hash for record in chance.sample(records, 2)])
+            case 6:
+                some = [record.hash for record in chance.sample([*records, *offers], 3)]
+                store.forget(some, for_good=True)
+            case 7:
+                store.remember(chance.sample([r.hash for r in (*records, *offers)], 30))
             case 4 if pairs:
                 adverts = chance.sample(offers, chance.randrange(3))
                 for told in chance.choice(pairs):
@@ -120,6 +132,23 @@ def test_whatever_happens_a_member_is_told_what_it_would_be_told_alone(
         one.ask()
         other.ask()
         assert one.state == other.state
+
+
+@pytest.mark.parametrize("limit", [100, 0], ids=["told", "too long ago"])
+@pytest.mark.parametrize("module", [NOTES, TOGETHER], ids=["apart", "together"])
+def test_what_may_come_back_may_be_asked_for_at_once(
+    module: PolicyModule, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_to(monkeypatch, forgotten=limit)
+    store, offer = MemoryStore(), note(100)
+    store.save([note(1)])
+    store.forget([offer.hash], for_good=True)
+    told = alone(store, plan_of(module))
+    told.ask([offer, note(101)])
+    assert told.requestable == {note(101).hash}
+    store.remember([offer.hash])
+    told.ask()
+    assert told.requestable == {note(101).hash, offer.hash}
 
 
 def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[Looking]:
