@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route, WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from lace.errors import LaceError
 from lace.limits import WORKBENCH
@@ -200,11 +200,18 @@ async def _converse(socket: WebSocket, session: Session) -> None:
             text = await socket.receive_text()
             answers = await to_thread.run_sync(_answers, session, text)
             for answer in answers:
-                await socket.send_text(answer)
+                await _send(socket, answer)
     except WebSocketDisconnect:
         pass
     except KeyError:  # bytes where text was due
         await socket.close(code=1003)
+
+
+async def _send(socket: WebSocket, text: str) -> None:
+    """Send a text; raise ``WebSocketDisconnect`` also where another task found that first."""
+    if socket.application_state is not WebSocketState.CONNECTED:
+        raise WebSocketDisconnect
+    await socket.send_text(text)
 
 
 async def _tell(socket: WebSocket, live: Live) -> None:
@@ -212,7 +219,7 @@ async def _tell(socket: WebSocket, live: Live) -> None:
     with suppress(WebSocketDisconnect):
         async with aclosing(live.followed()) as following:
             async for told in following:
-                await socket.send_text(json.dumps(told, ensure_ascii=False, separators=(",", ":")))
+                await _send(socket, json.dumps(told, ensure_ascii=False, separators=(",", ":")))
 
 
 def _answers(session: Session, text: str) -> list[str]:

@@ -15,10 +15,12 @@ import httpx
 import pytest
 from bench_page import workbench
 from command import lace
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from lace.scenario.library import library
+from lace.workbench import server
 from lace.workbench.export import export
 from lace.workbench.server import STATIC
 from lace.workbench.single import single_page
@@ -270,3 +272,16 @@ def test_the_icon_is_kept_and_a_file_that_cannot_run_is_there(
             own.get(link)
             answer = own.get("/recordings/not%20mine.json")
             assert (answer.status_code, answer.json()) == (200, None)
+
+
+def test_a_page_that_another_task_found_gone_is_gone_for_all() -> None:
+    async def main() -> None:
+        async def never(*_given: object) -> Any:
+            raise AssertionError("nothing is sent to a page that is gone")
+
+        socket = WebSocket({"type": "websocket"}, never, never)
+        socket.application_state = WebSocketState.DISCONNECTED
+        with pytest.raises(WebSocketDisconnect):
+            await server._send(socket, "text")
+
+    asyncio.run(main())
