@@ -165,6 +165,8 @@ class FixedLimits:
     """Largest file of facts that a plumbing command reads."""
     journal_bytes: int = 256 * MIB
     """So long a journal becomes, and no longer."""
+    journal_prefix: int = 3
+    """Characters of a standard partition that a journal may speak of: more take too much memory."""
     invitation_bytes: int = 64 * 1024
     """Longest invitation."""
     included_files: int = 64

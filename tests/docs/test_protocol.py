@@ -11,7 +11,7 @@ import protocol_page
 from lace import b64a, limits
 from lace.datalog.ast import BUILTINS
 from lace.errors import Code
-from lace.interlace import facts, negotiate, parameters, partition, sketch, sketching
+from lace.interlace import facts, negotiate, parameters, sketch, sketching, summary
 from lace.kit import courses, misbehaviours, playing
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.origin import Party, label_operands
@@ -110,7 +110,7 @@ def test_numbers_are_those_of_the_code() -> None:
         ("exchange.md", f"at most {sketching._CELLS_AT_ONCE} in one fact"),
         ("exchange.md", f"at most {sketching._ITEMS_AT_ONCE} in one fact"),
         ("exchange.md", f"There are {sketch.MOST_CELLS:,} cells in {sketch._BLOCKS} blocks"),
-        ("exchange.md", f"at most {partition._LONGEST_PREFIX} B64A characters"),
+        ("exchange.md", f"at most {summary.LONGEST_PREFIX} B64A characters"),
         ("facts.md", f"at most {facts._LONGEST_DECIMAL}."),
         ("facts.md", f"At most {defaults.rules} rules, {defaults.body_atoms} parts"),
         ("facts.md", f"at most {defaults.arity} of them, of at most {defaults.value_bytes} bytes"),

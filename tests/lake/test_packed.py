@@ -13,8 +13,9 @@ import pytest
 
 from lace import b64a
 from lace.errors import Code, StoreError
-from lace.interlace.partition import Partitions, merkle_root
+from lace.interlace.partition import Partitions
 from lace.interlace.sketch import NamesHere
+from lace.interlace.summary import merkle_root
 from lace.lake import keeping
 from lace.lake.keeping import Kept, load_index, save_index, tidy
 from lace.lake.packed import (

@@ -11,7 +11,8 @@ from rooms import AUTHORITY, PREFIX, room_records, write_bundle
 from lace.datalog.evaluate import evaluate
 from lace.errors import LakeError
 from lace.interlace.advertise import Advertisement, advertise
-from lace.interlace.partition import Partitions, Summary
+from lace.interlace.partition import Partitions
+from lace.interlace.summary import Summary
 from lace.lake.delta import DeltaLog
 from lace.lake.ingest import ingest
 from lace.lake.select import select

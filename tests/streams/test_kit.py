@@ -28,8 +28,11 @@ from lace.errors import UsageError
 from lace.interlace import messages as m
 from lace.interlace import reconcile
 from lace.interlace.machine import Side
-from lace.interlace.partition import Summary, is_prefix
 from lace.interlace.phases import Phase
+from lace.interlace.summary import (
+    Summary,
+    is_prefix,
+)
 from lace.kit import hostile
 from lace.kit.cases import SHOWN, Case, read_vectors, seeded, store_of
 from lace.kit.courses import COURSES, Course, play

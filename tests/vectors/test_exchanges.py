@@ -17,8 +17,8 @@ from lace.interlace import messages as m
 from lace.interlace.advertise import advertise
 from lace.interlace.facts import PREDICATES
 from lace.interlace.negotiate import CAPABILITIES
-from lace.interlace.partition import merkle_root
 from lace.interlace.phases import Phase
+from lace.interlace.summary import merkle_root
 from lace.limits import Limits
 from lace.policy.module import module_from_text
 from lace.policy.origin import SourceLabel

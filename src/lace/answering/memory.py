@@ -21,8 +21,13 @@ from lace.crypto.native import digest
 from lace.datalog.source import Fact
 from lace.errors import Code, EncodingError, StoreError
 from lace.interlace.messages import LinkState
-from lace.interlace.partition import EMPTY, GROUP, Partitions, group_digest
+from lace.interlace.partition import (
+    GROUP,
+    Partitions,
+    group_digest,
+)
 from lace.interlace.runs import entry_size
+from lace.interlace.summary import EMPTY
 from lace.limits import Limits
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure

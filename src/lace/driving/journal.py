@@ -52,7 +52,6 @@ _NONSENSE: Final = (
     ValueError,
 )  # fmt: skip
 """What a machine may raise that is given what no engine writes."""
-_MOST_STANDARD: Final = 3  # characters of a prefix: partitions take memory before anything is known
 
 Json = dict[str, Any]
 
@@ -329,7 +328,7 @@ def _side(content: Json) -> Side:
 
 
 def _check_standard(length: Any) -> None:
-    if type(length) is not int or not 0 <= length <= _MOST_STANDARD:
+    if type(length) is not int or not 0 <= length <= FIXED.journal_prefix:
         raise EncodingError("a prefix of no possible length", code=Code.JOURNAL_MALFORMED)
 
 

@@ -1,8 +1,7 @@
-"""Merkle partitions: summaries by which two sides find out where their advertisements differ."""
+"""Merkle partitions: a table of advertisements that knows the summaries of its parts."""
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,10 +13,6 @@ from typing import Final, Protocol
 
 from lace import b64a
 from lace.crypto.native import digest
-from lace.crypto.native import digests as hashes
-from lace.datalog.source import Fact
-from lace.errors import Code, ProtocolError
-from lace.interlace.facts import decimal
 from lace.interlace.runs import (
     DIGEST,
     KEY,
@@ -33,34 +28,16 @@ from lace.interlace.runs import (
     record_of,
 )
 from lace.interlace.sketch import Names, NamesHere, add_cells
+from lace.interlace.summary import EMPTY, LONGEST_PREFIX, Summary, is_prefix, merkle_root, payload
 
 STANDARD_PREFIX: Final = 2
 GROUP: Final = 64  # standard partitions that have one digest together
 _ODD_BYTES: Final = 400
 _TABLE: Final = b"lace-advertisement-table/v1"
 _GROUP: Final = b"lace-advertisement-group/v1"
-_LEAF: Final = b"lace-advertisement-leaf/v1"
-_NODE: Final = b"lace-advertisement-node/v1"
-EMPTY: Final = digest(b"lace-advertisement-empty/v1")
-_LONGEST_PREFIX: Final = 43
-_PREFIX: Final = re.compile(r"[0-9A-Z_a-z~]*")
-_ROOT: Final = re.compile(b64a.PATTERN_32.decode("ascii"))
 _CHARACTERS: Final = b64a.ALPHABET.decode("ascii")
 _Root = tuple[int, bytes]
 _NO_ROOT: Final[_Root] = (0, EMPTY)
-
-
-def merkle_root(digests: Iterable[bytes]) -> bytes:
-    """Return the root over digests in any order: sorted, hashed as leaves, padded."""
-    row = hashes([_LEAF + leaf for leaf in sorted(digests)])
-    padding = EMPTY  # what stands for nothing, on each level
-    for _ in range((len(row) - 1).bit_length() if row else 0):
-        if len(row) % 2:
-            row.append(padding)
-        pairs = zip(row[::2], row[1::2], strict=True)
-        row = hashes([_NODE + left + right for left, right in pairs])
-        padding = digest(_NODE + padding + padding)
-    return row[0] if row else EMPTY
 
 
 def group_digest(roots: bytes) -> bytes:
@@ -72,45 +49,6 @@ def group_digest(roots: bytes) -> bytes:
 def _empty_group(size: int) -> bytes:
     """Return the digest of a group of so many partitions that have nothing."""
     return group_digest((bytes(4) + EMPTY) * size)
-
-
-def is_digest(text: str) -> bool:
-    """Whether ``text`` can be a root or another digest."""
-    return _ROOT.fullmatch(text) is not None
-
-
-def is_prefix(text: str) -> bool:
-    """Whether ``text`` can be the beginning of a hash payload."""
-    return len(text) <= _LONGEST_PREFIX and _PREFIX.fullmatch(text) is not None
-
-
-def payload(record: str) -> str:
-    """Return the part of a record hash that partitions go by: no type letter, no suffix."""
-    return record.split(".")[1]
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """How many advertisements a partition has, and their root."""
-
-    prefix: str
-    count: int
-    root: bytes
-
-    def fact(self) -> Fact:
-        return "AdvertisementPartition", self.prefix, str(self.count), b64a.encode(self.root)
-
-
-def parse_summary(fact: Fact) -> Summary:
-    """Return the summary that a fact states, or raise ``ProtocolError``."""
-    _, prefix, count, root = fact
-    number = decimal(count)
-    if number is None or not is_digest(root) or not is_prefix(prefix):
-        raise ProtocolError("a malformed partition summary", code=Code.INTERLACE_SUMMARY)
-    summary = Summary(prefix, number, b64a.decode(root))
-    if not number and summary.root != EMPTY:
-        raise ProtocolError("a root of something, and nothing below", code=Code.INTERLACE_SUMMARY)
-    return summary
 
 
 class Kept(Protocol):
@@ -507,7 +445,7 @@ class Partitions:
 
     def children(self, prefix: str) -> Iterator[Summary]:
         """Yield the summaries of the non-empty partitions one character below."""
-        if len(prefix) >= _LONGEST_PREFIX:
+        if len(prefix) >= LONGEST_PREFIX:
             return  # a whole payload: there is nothing below
         for character in _CHARACTERS:
             found = self.summary(prefix + character)
@@ -611,17 +549,3 @@ def joined_summary(peers: Partitions, own: Partitions, prefix: str, count: int) 
     """
     leaves = own.leaves(prefix, 1) | peers.leaves(prefix)
     return Summary(prefix, count, merkle_root(leaves.values())) if len(leaves) == count else None
-
-
-def check_listing(summary: Summary, digests: dict[str, bytes]) -> None:
-    """Raise unless listed advertisements are exactly those that a summary promised.
-
-    A summary without a root stands for all that a peer advertises, whose digest is looked at later.
-    """
-    if any(not payload(record).startswith(summary.prefix) for record in digests):
-        raise ProtocolError("a record outside the listed partition", code=Code.INTERLACE_LISTING)
-    is_other = summary.root and merkle_root(digests.values()) != summary.root
-    if len(digests) != summary.count or is_other:
-        raise ProtocolError(
-            "the listed advertisements do not match their summary", code=Code.INTERLACE_LISTING
-        )

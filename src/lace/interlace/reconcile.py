@@ -20,13 +20,15 @@ from lace.interlace.listing import Listing
 from lace.interlace.parameters import Parameters
 from lace.interlace.partition import (
     Partitions,
+    joined_summary,
+)
+from lace.interlace.sketching import Sketching
+from lace.interlace.summary import (
     Summary,
     check_listing,
-    joined_summary,
     parse_summary,
     payload,
 )
-from lace.interlace.sketching import Sketching
 from lace.interlace.telling import Told, told_table
 from lace.policy.origin import SourceLabel
 

@@ -12,8 +12,13 @@ from lace.errors import LimitExceeded, ProtocolError
 from lace.interlace import messages as m
 from lace.interlace.facts import decimal
 from lace.interlace.parameters import Parameters
-from lace.interlace.partition import Partitions, Summary, is_digest, is_prefix
+from lace.interlace.partition import Partitions
 from lace.interlace.sketching import ASKS, Sketching
+from lace.interlace.summary import (
+    Summary,
+    is_digest,
+    is_prefix,
+)
 
 
 @dataclass(frozen=True, slots=True)

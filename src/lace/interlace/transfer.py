@@ -13,7 +13,7 @@ from lace.errors import LimitExceeded, ProtocolError, Status
 from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.parameters import Parameters
-from lace.interlace.partition import payload
+from lace.interlace.summary import payload
 from lace.limits import Limits
 from lace.policy.plan import PlanId
 

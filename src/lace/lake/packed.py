@@ -26,14 +26,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from lace import b64a
 from lace.errors import Code, LakeError, StoreError
 from lace.interlace.partition import (
-    EMPTY,
     GROUP,
     Partitions,
     group_digest,
-    merkle_root,
 )
 from lace.interlace.runs import entry_size, last_digests, run_items
 from lace.interlace.sketch import Names, Sketch, add_cells, item_names, whole_blocks
+from lace.interlace.summary import (
+    EMPTY,
+    merkle_root,
+)
 from lace.lake.jobs import carried, job
 from lace.lake.places import filesystem
 from lace.limits import MIB

@@ -21,7 +21,11 @@ from lace.b64a import encode
 from lace.crypto.native import digest
 from lace.errors import Code, LakeError
 from lace.interlace.advertise import Advertisement, FieldValue, advert_order, digests_of
-from lace.interlace.partition import STANDARD_PREFIX, Summary, merkle_root
+from lace.interlace.partition import STANDARD_PREFIX
+from lace.interlace.summary import (
+    Summary,
+    merkle_root,
+)
 from lace.lake.delta import DATA, Conflict, DeltaLog, TableVersion
 from lace.lake.jobs import job
 from lace.lake.rows import PROMOTED

@@ -53,7 +53,7 @@ class Offer(Protocol):
 
 _Some = TypeVar("_Some", Entry, Offer)
 _Choice = Callable[[Sequence[_Some]], Sequence[_Some]]
-_MOST_KINDS: Final = 10_000
+_KINDS_KNOWN: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class _ByKind(Generic[_Some]):
     _known: dict[tuple[tuple[str, int, str], ...], bool] = field(default_factory=dict)
 
     def choose(self, entries: Sequence[_Some]) -> list[_Some]:
-        if len(self._known) > _MOST_KINDS:
+        if len(self._known) > _KINDS_KNOWN:
             self._known = {}
         kinds = [entry.fields for entry in entries]
         fresh = {kind: e for kind, e in zip(kinds, entries, strict=True) if kind not in self._known}

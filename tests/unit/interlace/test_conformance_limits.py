@@ -19,9 +19,13 @@ from lace.interlace import messages as m
 from lace.interlace.machine import InterlaceMachine, Side
 from lace.interlace.negotiate import CAPABILITIES, WIRE_LIMITS
 from lace.interlace.parameters import DEFAULT_PARAMETERS
-from lace.interlace.partition import EMPTY, Partitions, Summary
+from lace.interlace.partition import Partitions
 from lace.interlace.reconcile import PeerAdverts
 from lace.interlace.sketching import Sketching
+from lace.interlace.summary import (
+    EMPTY,
+    Summary,
+)
 from lace.interlace.telling import OwnAdverts
 from lace.limits import MIB, Limits
 from lace.policy.module import module_from_text

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from lace import b64a
-from lace.interlace.partition import GROUP, Partitions
+from lace.interlace.partition import (
+    GROUP,
+    Partitions,
+)
 from lace.interlace.reconcile import Alike
 from lace.interlace.sketch import Decoder, Names, NamesHere, Sketch, add_cells, whole_blocks
 

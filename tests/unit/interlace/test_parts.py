@@ -28,9 +28,9 @@ from lace.interlace.negotiate import (
     negotiate,
     parse_hello,
 )
-from lace.interlace.partition import (
+from lace.interlace.partition import Partitions
+from lace.interlace.summary import (
     EMPTY,
-    Partitions,
     Summary,
     check_listing,
     merkle_root,
