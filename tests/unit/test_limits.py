@@ -17,7 +17,7 @@ GIVEN = {
     "crypto/keys.py": {"_SIZE"},
     "driving/journal.py": {"VERSION"},
     "interlace/facts.py": {"_LONGEST_DECIMAL"},
-    "interlace/partition.py": {"_LONGEST_PREFIX"},
+    "interlace/summary.py": {"LONGEST_PREFIX"},
     "interlace/sketch.py": {"MOST_CELLS"},
     "lake/dialect.py": {"_BIGINT", "_INT"},
     "record/split.py": {"_LONGEST_DIGITS"},
