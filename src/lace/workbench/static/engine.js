@@ -155,6 +155,13 @@ export function take(answer, at) {
   return answer.type === "recording";
 }
 
+let titleShown = "";
+
+/** What the list said of what was opened last, when it was asked for. */
+export function shownTitle() {
+  return titleShown;
+}
+
 /** Open a scenario by name. "here" is for one that is shown already: wherever somebody is in it by
  * the time the answer comes, they stay there.
  * @param {string} name @param {{scene?: number, step?: number|null}|"here"} [at] */
@@ -162,7 +169,9 @@ export async function open(name, at) {
   state.sharedText.value = null;
   if (state.engine.value === "ready") {
     state.engine.value = "running";
+    const title = state.scenarios.value.find((one) => one.name === name)?.title ?? "";
     const answer = await ask({ do: "open", name });
+    titleShown = title;
     state.engine.value = "ready";
     if (at !== "here") return take(answer, at);
     if (state.recording.value?.scenario.name !== name) return true; // somebody has left it

@@ -9,8 +9,6 @@ import * as state from "./state.js";
 const NAMES = /^exchange-\d+$/;
 /** What was told last. @type {LiveTold|null} */
 let last = null;
-/** Whether what is shown has gone on since. */
-let behind = false;
 let catching = false;
 /** What was shown when the server was started anew: it counts from 1 again, and the same name is
  * another exchange. @type {import("./types.js").Recording|null} */
@@ -34,7 +32,6 @@ function hear(told) {
   }
   runs.add(told.run ?? "");
   const known = state.scenarios.value;
-  behind ||= titleIn(told.scenarios, name) !== titleIn(known, name);
   state.scenarios.value = [...told.scenarios, ...known.filter((one) => !NAMES.test(one.name))];
   void catchUp();
 }
@@ -56,12 +53,12 @@ function titleIn(list, name) {
 async function catchUp() {
   if (catching) return;
   catching = true;
-  while (behind && state.engine.value === "ready") {
-    behind = false;
+  while (state.engine.value === "ready") {
     const shown = state.recording.value;
     const name = shown?.scenario.name ?? "";
-    if (shown === fromBefore || titleIn(state.scenarios.value, name) === undefined) continue;
-    if (!NAMES.test(name)) continue;
+    const title = titleIn(state.scenarios.value, name);
+    if (!NAMES.test(name) || shown === fromBefore || title === undefined) break;
+    if (title === engine.shownTitle()) break; // it has not gone on since it was asked for
     const atEnd = state.step.value >= state.last.value;
     const began = performance.now();
     await engine.open(name, atEnd ? { scene: state.sceneNumber.value, step: null } : "here");
@@ -75,5 +72,8 @@ async function catchUp() {
 /** Listen to what the engine tells of a server. */
 export function listen() {
   engine.onTold(hear);
-  effect(() => { if (state.engine.value === "ready") void catchUp(); });
+  effect(() => {
+    const ready = state.engine.value === "ready" && state.recording.value !== null;
+    if (ready) setTimeout(catchUp, 0); // it changes what this depends on
+  });
 }
