@@ -205,8 +205,8 @@ class Meeting:
     def _tables(self, side: int) -> list[set[str]]:
         """What one side advertises, and what it believes that the other one does."""
         made, tables = self.pair.sides[side], self.pair.sides[side].machine.tables
-        links = [e.link for e in self.asked_by[side] if isinstance(e, m.Remember)]
-        kept = made.local.store.link(links[-1]) if links and links[-1] else None
+        links = [e.link for e in self.asked_by[side] if isinstance(e, m.Remember) and e.link]
+        kept = made.local.store.link(links[-1]) if links else None
         if made.ended is None or kept is None:
             return [set(table.records("")) for table in tables]
         known = read_known(kept, made.local.parameters.standard_prefix)  # else it is closed by now

@@ -75,6 +75,9 @@ class PlainAnswers:
         self._wanted = set(state.wanted)
         return m.Recalled(m.LinkState(state.own, peers, state.wanted), ticks)
 
+    def rest(self) -> None:
+        """Hold nothing that others wait for, at any time."""
+
     def remember(self, told: m.Remember) -> None:
         if told.link is None or told.state is None:
             return

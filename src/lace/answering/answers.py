@@ -37,7 +37,10 @@ class Answers(Protocol):
         """Store records, in this order; whatever is acknowledged stays."""
 
     def remember(self, told: m.Remember) -> None:
-        """Keep how the link stands at a fixed point, and hold nothing that others wait for."""
+        """Keep how the link stands at a fixed point."""
+
+    def rest(self) -> None:
+        """Hold nothing any more that others may wait for: nothing may be asked for a long time."""
 
     def close(self) -> None:
         """End: the exchange asks nothing more."""

@@ -479,9 +479,13 @@ class StoreAnswers:
                 self._keep(link, state)
             except StoreError:
                 self._known = None  # without it the next exchange has more to do, and no more
-        if self._stays and self._kept is not None:
-            self._kept[1].hold()  # nobody knows for how long, and what others keep meanwhile
         self._looking.let_go()
+
+    def rest(self) -> None:
+        """Read all that is kept of the link, whatever others may keep for it meanwhile."""
+        if self._kept is not None:
+            with suppress(StoreError):  # whoever looks at it later hears of it
+                self._kept[1].hold()
 
     def _keep(self, link: bytes, state: m.LinkState) -> None:
         assert self._plan is not None

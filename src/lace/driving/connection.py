@@ -385,7 +385,14 @@ class Connection:
         """Keep what the machine wants to be remembered; that may take a while, and is no answer."""
         while self._unkept:
             self.answers.remember(self._unkept.popleft())
+        if not self.hands_out and self.ended is None:
+            self.rest()  # nobody else would say when
         yield from ()
+
+    def rest(self) -> None:
+        """Let go of what others may wait for; to be called when both sides have rested a while."""
+        if self._answers is not None and not self.closed:
+            self._answers.rest()
 
     def _end_answers(self) -> None:
         """Close the answers, or leave that to ``work`` where nothing may be waited for."""

@@ -44,6 +44,7 @@ _SMALL: Final = 1 << 12  # bytes that are sooner looked at than handed to anothe
 _GONE_SECONDS: Final = 0.5  # after which nothing is done elsewhere for a peer that has gone
 _STANDSTILL_SECONDS: Final = 0.25  # by which an alarm is late because nothing ran, not even this
 _WORKING_SECONDS: Final = 5.0  # of work, after which the peer is told that it goes on
+_REST_SECONDS: Final = 5.0  # after a fixed point; most peers have gone by then
 _VALIDATING: Final = 4  # threads at most: a part of their work is done by one at a time
 
 
@@ -59,6 +60,10 @@ class _Over:
     """The peer's bytes have ended."""
 
 
+class _Rest:
+    """Both sides have rested for a while, or may have."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Done:
     """A job of the connection's has been done, or has failed."""
@@ -67,7 +72,7 @@ class _Done:
     work: asyncio.Future[None] | None = None
 
 
-_Came = bytes | m.Order | m.StreamFailed | Timer | _Over | _Done
+_Came = bytes | m.Order | m.StreamFailed | Timer | _Over | _Rest | _Done
 
 
 @cache
@@ -126,6 +131,7 @@ class Exchange:
         self._phases_sent = 0
         self._timer: Timer | None = None
         self._alarm: asyncio.TimerHandle | None = None
+        self._rests: asyncio.TimerHandle | None = None
 
     # --- from outside ---
 
@@ -163,6 +169,8 @@ class Exchange:
         finally:
             self._set_alarm(None)
             self._tell_later(None)
+            if self._rests is not None:
+                self._rests.cancel()
             for task in (reading, writing):
                 task.cancel()
             await asyncio.gather(reading, writing, return_exceptions=True)
@@ -189,7 +197,7 @@ class Exchange:
         if isinstance(came, bytes):
             while self._unsent_ends > _PHASES_UNSENT:  # not for ever: see _write_piece
                 await self._moved.wait()
-        elif not isinstance(came, _Done | _Over):
+        elif not isinstance(came, _Done | _Over | _Rest):
             self._quiet_since = asyncio.get_running_loop().time()  # nobody has waited for this
         await self._do(came)
         while self.connection.has_work:  # others have their turn in between
@@ -238,6 +246,9 @@ class Exchange:
                     connection.receive_eof(now)
                 case _Done():
                     connection.receive_done(came.job, now, self._pace.bytes)
+                case _Rest():
+                    self._rests = None
+                    connection.rest()
                 case m.StreamFailed():
                     connection.receive_failure(came, now)
                 case _:
@@ -282,7 +293,19 @@ class Exchange:
         if connection.timer != self._timer:
             self._set_alarm(connection.timer)
         for event in connection.events():
+            if isinstance(event, m.FixedPoint):
+                self._rest_later()
             self._listen(event)
+
+    def _rest_later(self) -> None:
+        """Let go soon of what others may wait for, unless the exchange is over by then.
+
+        It is over for most peers as soon as they have everything. Whatever they say meanwhile, it
+        is not put off.
+        """
+        if self._rests is None and self.connection.ended is None:
+            loop = asyncio.get_running_loop()
+            self._rests = loop.call_later(_REST_SECONDS, self._put, _Rest())
 
     # --- work in other threads ---
 

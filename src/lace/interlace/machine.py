@@ -553,6 +553,7 @@ class InterlaceMachine:
             self._evaluated = True
             self._go(Occasion.WAKE, now, own=True)
         else:
+            self._do(m.Remember())
             self._set_tick_timer(now)
 
     # --- time ---

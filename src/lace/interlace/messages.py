@@ -330,7 +330,7 @@ class Remember:
 
     link: bytes | None = None
     state: LinkState | None = None
-    """None, as the link is, if nothing is kept for it."""
+    """None, as the link is, if nothing is kept for it, or it stands as it stood."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,6 +362,9 @@ class LakeAnswers:
             self._apart.wanted -= here
         yield m.Evaluated(unrequestable=frozenset(here), more=True)
 
+    def rest(self) -> None:
+        """Do nothing: nobody waits for what is read from a lake."""
+
     def remember(self, told: m.Remember) -> None:
         """Keep how the link stands, if both sides are known and little of it is in other words."""
         if told.link is None or told.state is None or self._table is None or self._plan is None:

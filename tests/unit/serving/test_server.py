@@ -100,6 +100,49 @@ def test_a_peer_that_is_granted_more_gets_it_and_goes_on_getting_it(grows: bool)
     within(work())
 
 
+# --- rest ---
+
+
+@pytest.mark.parametrize("seconds", [0.05, 600.0])
+def test_who_stays_soon_keeps_nobody_from_emptying_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """By what it reads of the link; it need not be read for somebody who leaves at once."""
+    monkeypatch.setattr("lace.driving.exchange._REST_SECONDS", seconds)
+    rested: list[StoreAnswers] = []
+    rest = StoreAnswers.rest
+
+    def counted(answers: StoreAnswers) -> None:
+        rest(answers)
+        rested.append(answers)
+
+    monkeypatch.setattr(StoreAnswers, "rest", counted)
+    mine = MemoryStore()
+
+    async def work(store: SqliteStore) -> None:
+        async with served(store, policy(NOTES_FOR_ALL), key=AUTHORITY) as host:
+            for _ in range(2):  # to have something kept of the link, and to find it so
+                assert isinstance(await bob(mine, NOTES).sync(host.address), m.Closed)
+            assert not rested
+            exchange, task = await follow(bob(mine, NOTES), host)
+            store.save([note(50, app="diary")])  # and with that, something is in the log
+            if seconds > 1:
+                assert not store.checkpoint()
+            else:
+                await until(lambda: rested)
+                await until(store.checkpoint)
+            store.save([note(99)])
+            await until(lambda: mine.has(note(99).hash) and exchange.connection.idle)
+            exchange.give(m.CloseRequested())
+            assert isinstance(await task, m.Closed)
+            await host.until("closed", 3)
+            await until(store.checkpoint)
+
+    with SqliteStore(tmp_path / "notes.lace") as store:
+        store.save(NOTE)
+        within(work(store))
+
+
 # --- secrets ---
 
 
