@@ -26,7 +26,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """
     if "browser" in item.path.parts:
         item.add_marker(pytest.mark.browser)
-        item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        shared = "bundle" in getattr(item, "fixturenames", ())  # made with npm, in a folder of ours
+        item.add_marker(pytest.mark.xdist_group("bundle" if shared else item.path.stem))
     elif "packaging" in item.path.parts:
         item.add_marker(pytest.mark.xdist_group("packaging"))
     elif "spark" in getattr(item, "fixturenames", ()) or "[spark" in item.name:

@@ -25,6 +25,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 ALWAYS_HIDDEN: Final = ("java", "javac")
+# What the commands may install with Debian's packages; until then the link leads nowhere.
+INSTALLED_LATER: Final = ("chromium",)
 # Without these some networks cannot be reached; none of them leads to something cached.
 NETWORK: Final = re.compile(
     r"(https?|all|no)_proxy|pip_(index_url|extra_index_url|trusted_host|cert)"
@@ -50,6 +52,9 @@ def programs(folder: Path, hidden: Sequence[str]) -> None:
             link = folder / program.name
             if program.name not in hidden and not link.is_symlink():
                 link.symlink_to(program)
+    for name in INSTALLED_LATER:
+        if name not in hidden and not (folder / name).is_symlink():
+            (folder / name).symlink_to(f"/usr/bin/{name}")
 
 
 def surroundings(folder: Path, hidden: Sequence[str]) -> dict[str, str]:

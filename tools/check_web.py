@@ -42,7 +42,7 @@ def main() -> int:
         print("npm is not here: the types of the page were NOT checked")
         return 0
     if not TSC.exists():
-        fetch = [npm, "install", "--no-audit", "--no-fund", "--silent"]
+        fetch = [npm, "install", "--no-audit", "--no-fund", "--loglevel=error"]
         if subprocess.run(fetch, cwd=WEB, check=False).returncode:
             print("npm cannot fetch the checker: the types of the page were NOT checked")
             return 0

@@ -30,7 +30,9 @@ def install() -> Path:
     npm = shutil.which("npm")
     if npm is None:
         sys.exit("web/vendor.py needs npm; users and tests do not")
-    subprocess.run([npm, "install", "--no-audit", "--no-fund", "--silent"], cwd=WEB, check=True)
+    subprocess.run(
+        [npm, "install", "--no-audit", "--no-fund", "--loglevel=error"], cwd=WEB, check=True
+    )
     return WEB / "node_modules"
 
 

@@ -32,6 +32,7 @@ LAKE = {
     "run": ("lake.toml",),
     "select": ("a.lake", PLACE),
     "serve": ("a.lake", "--select", PLACE),
+    "shell": ("a.lake",),
     "sql": ("a.lake", "SELECT 1", "--view", f"notes={PLACE}"),
     "stream": ("a.lake", "incoming", "--checkpoint", "c"),
     "summarize": ("a.lake", PLACE, "--source", "V.x", "--all-fields"),
