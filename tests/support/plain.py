@@ -75,6 +75,9 @@ class PlainAnswers:
         self._wanted = set(state.wanted)
         return m.Recalled(m.LinkState(state.own, peers, state.wanted), ticks)
 
+    def at_hand(self, asked: m.Question) -> None:
+        """Look at everything anew, each time."""
+
     def rest(self) -> None:
         """Hold nothing that others wait for, at any time."""
 

@@ -36,6 +36,9 @@ class Answers(Protocol):
     def save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
         """Store records, in this order; whatever is acknowledged stays."""
 
+    def at_hand(self, asked: m.Question) -> Sequence[m.Input] | None:
+        """Return the answer if nobody has to wait for it: no records are looked at. Else None."""
+
     def remember(self, told: m.Remember) -> None:
         """Keep how the link stands at a fixed point."""
 

@@ -70,7 +70,8 @@ class Crowd:
     requestable: set[str] = field(default_factory=set)
     last: Turn = field(default_factory=Turn)
     lock: Lock = field(default_factory=Lock)
-    _at: Position | None = None
+    _known: tuple[Turn, Position] | None = None
+    """The newest turn, and how far the store had come before it."""
     _described: dict[str, Advertisement] = field(default_factory=dict)
     """Advertisements that a member had to make, for the others who tell the same next."""
 
@@ -81,6 +82,11 @@ class Crowd:
         """
         with self.lock:
             return self._advance()
+
+    def newest(self) -> tuple[Turn, Position] | None:
+        """Return the same if nothing was stored or forgotten, without waiting; else None."""
+        known = self._known
+        return known if known is not None and known[1] == self.position() else None
 
     def join(self, most: int) -> tuple[Turn, Position, list[m.Evaluated]]:
         """Return the same, and all that a new member has to be told, in parts."""
@@ -104,8 +110,13 @@ class Crowd:
             left = [hash for hash in records if hash not in found]
             fresh = {advert.record: advert for advert in make(left)} if left else {}
             if len(self._described) + len(fresh) <= FIXED.shared_advertisements:
-                self._described |= fresh
+                self._described = self._described | fresh
         return found | fresh
+
+    def described(self, records: Sequence[str]) -> list[Advertisement] | None:
+        """Return advertisements if all of them are known, without waiting; else None."""
+        known = self._described  # whoever makes others anew does not change it
+        return None if any(hash not in known for hash in records) else [known[h] for h in records]
 
     def told(self) -> Told:
         """Return all that was told up to the newest turn."""
@@ -119,14 +130,14 @@ class Crowd:
 
     def _advance(self) -> tuple[Turn, Position]:
         now = self.position()
-        if now != self._at:
+        if self._known is None or now != self._known[1]:
             self._described = {}
             parts = [part for part in map(self._take, self.lead()) if part != _NOTHING]
-            self._at = now  # what was stored meanwhile is seen the next time
             if parts:
                 self.last.next = Turn(parts)
                 self.last = self.last.next
-        return self.last, now
+            self._known = self.last, now  # what was stored meanwhile is seen the next time
+        return self._known
 
     def _take(self, part: m.Evaluated) -> m.Evaluated:
         """Take note of a part; return what of it is new to members."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 from lace.answering.warm import WarmLinks
 from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
+from lace.driving.threads import Threads
 from lace.errors import Code, UsageError
 from lace.ids import Verifier, parse_verifier
 from lace.limits import DEFAULT_LIMITS, Limits
@@ -143,7 +142,7 @@ class Lace:
     room: Room | None = None
     """The room that the settings are about."""
     _has_settings: bool = False
-    _worker: ThreadPoolExecutor | None = None
+    _worker: Threads | None = None
     _warm: WarmLinks = field(default_factory=WarmLinks)
     _closed: bool = False
 
@@ -252,7 +251,7 @@ def checked_key(key: SigningKey | None) -> SigningKey | None:
     )
 
 
-def worker_of(lace: Lace) -> ThreadPoolExecutor | None:
+def worker_of(lace: Lace) -> Threads | None:
     """Return the threads in which a handle evaluates and stores, if it has any."""
     return lace._worker  # noqa: SLF001
 
@@ -264,7 +263,7 @@ async def in_worker(lace: Lace, work: Callable[[], T]) -> T:
     """
     if lace._worker is None:  # noqa: SLF001
         return work()
-    return await asyncio.get_running_loop().run_in_executor(lace._worker, work)  # noqa: SLF001
+    return await lace._worker.do(work)  # noqa: SLF001
 
 
 def has_settings(lace: Lace) -> bool:
@@ -335,7 +334,7 @@ def open(
         peers=said.peers,
         room=said.room,
         _has_settings=settings is not None,
-        _worker=None if path is None else ThreadPoolExecutor(2, "lace"),
+        _worker=None if path is None else Threads(2, "lace"),
     )
 
 

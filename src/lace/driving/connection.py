@@ -65,6 +65,24 @@ class _Chunk:
     size: int
 
 
+@dataclass(slots=True, eq=False)
+class _Asked(Iterator[m.Input | Errand]):
+    """The answer to a question, as it is given part by part."""
+
+    question: m.Question
+    given: Iterator[m.Input | Errand]
+    is_begun: bool = False
+    is_at_hand: bool = False
+    """Whether nobody has to wait for what is left of it."""
+
+    def __next__(self) -> m.Input | Errand:
+        self.is_begun = True
+        given = next(self.given)
+        if not isinstance(given, Errand):
+            self.is_at_hand |= not (isinstance(given, m.Evaluated) and given.more)
+        return given
+
+
 _LEAST: Final = 64  # what an input without bytes of its own counts in a turn
 
 
@@ -153,7 +171,8 @@ class Connection:
         """Take bytes of the peer, cut anywhere.
 
         With ``most``, only about so many of them are looked at before ``work`` is called again.
-        Unless it ``waits``, whatever has to look at records is left to ``work``, too.
+        Unless it ``waits``, whatever has to look at records is left to ``work``, too; what is known
+        without a look is answered at once.
         """
         self._came.append(_Chunk(self._inputs(data), len(data)))
         self.work(now, most, waits=waits)
@@ -203,9 +222,9 @@ class Connection:
         """Take note that a peer in this process is gone."""
         self._give(m.PeerGone(orderly), now)
 
-    def tell(self, order: m.Order, now: Tai) -> None:
+    def tell(self, order: m.Order, now: Tai, *, waits: bool = True) -> None:
         """Say something to this side: wake, change the selector, close."""
-        self._give(order, now)
+        self._give(order, now, waits=waits)
 
     def receive_done(
         self,
@@ -246,7 +265,7 @@ class Connection:
                 if given is not None:
                     taken += max(_LEAST, _size(given))
                     self._step(given, now)
-            elif self._pieces or not waits:
+            elif not self._is_at_hand and (self._pieces or not waits):
                 break
             elif (answer := self._next_answer()) is not None:
                 if isinstance(answer, Errand):
@@ -261,6 +280,16 @@ class Connection:
     def errand(self) -> Errand | None:
         """What the next answer waits for; nobody else need do it, and ``work`` waits for it."""
         return self._errand
+
+    @property
+    def _is_at_hand(self) -> bool:
+        """Whether the next answer is there without a look at records."""
+        due = self._due[0]
+        if not isinstance(due, _Asked):
+            return False
+        if not due.is_begun and (found := self.answers.at_hand(due.question)) is not None:
+            due.given, due.is_begun, due.is_at_hand = iter(found), True, True
+        return due.is_at_hand
 
     def _next_answer(self) -> m.Input | Errand | None:
         if self._errand is not None:
@@ -331,9 +360,9 @@ class Connection:
 
     # --- doing what the machine asks for ---
 
-    def _give(self, given: m.Input, now: Tai) -> None:
+    def _give(self, given: m.Input, now: Tai, *, waits: bool = True) -> None:
         self._came.append(given)
-        self.work(now)
+        self.work(now, waits=waits)
 
     def _step(self, given: m.Input, now: Tai) -> None:
         """Hand the machine an input, and do what it asks for; answers are given later."""
@@ -372,13 +401,16 @@ class Connection:
                 self._timer = None
             case m.Remember():
                 self._unkept.append(effect)
-                return self._keep()
+                if effect.link is None and not self._due:  # nothing is to be kept
+                    deque(self._keep(), maxlen=0)
+                else:
+                    return self._keep()
             case m.Save() if self.hands_out:
                 saving = Saving.of(effect, self.side)
                 self._jobs += saving.validations
                 return saving
             case _:
-                return self._answer(effect)
+                return _Asked(effect, self._answer(effect))
         return None
 
     def _keep(self) -> Iterator[m.Input]:

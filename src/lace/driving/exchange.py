@@ -14,10 +14,10 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from lace import collector
@@ -26,6 +26,7 @@ from lace.driving.connection import Connection, Timer
 from lace.driving.pace import Pace
 from lace.driving.ratelimit import RateLimit
 from lace.driving.saving import Job, Storing
+from lace.driving.threads import Threads, do
 from lace.errors import Code, TransportError
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS, Limits
@@ -76,9 +77,9 @@ _Came = bytes | m.Order | m.StreamFailed | Timer | _Over | _Rest | _Done
 
 
 @cache
-def _validators() -> Executor:
+def _validators() -> Threads:
     """Return the threads that validate, for all exchanges of this process."""
-    return ThreadPoolExecutor(min(_VALIDATING, os.cpu_count() or 1), "lace-validate")
+    return Threads(min(_VALIDATING, os.cpu_count() or 1), "lace-validate")
 
 
 if hasattr(os, "register_at_fork"):  # threads do not come along into a process that was forked
@@ -108,7 +109,7 @@ class Exchange:
         self._limits = limits
         self._listen = listen or (lambda _event: None)
         self._worker = worker
-        self._reader = reader or worker
+        self._reader = reader
         self._rate_limit = rate_limit
         self._clock = clock
         self._working_seconds = working_seconds
@@ -215,15 +216,18 @@ class Exchange:
         if isinstance(came, _Done) and came.work is not None:
             came.work.result()
         # Decided once: a job that ends meanwhile may change what is to be done next.
-        reads = isinstance(came, bytes) or (came is None and not self.connection.needs_records)
+        reads = isinstance(came, bytes | m.Woken) or (
+            came is None and not self.connection.needs_records
+        )
         waits = self._worker is None or not reads
-        if self._worker is None or (isinstance(came, bytes) and len(came) <= _SMALL):
+        is_short = isinstance(came, m.Woken) or (isinstance(came, bytes) and len(came) <= _SMALL)
+        if self._worker is None or is_short:
             self._hand_on(came, waits)
         else:
-            thread = self._reader if reads else self._worker
+            threads = self._reader if reads and self._reader is not None else self._worker
             self._begin_work()
             try:
-                await loop.run_in_executor(thread, self._hand_on, came, waits)
+                await do(threads, partial(self._hand_on, came, waits))
             finally:
                 self._end_work()
         # This side may not have listened meanwhile: that was no silence of the peer's.
@@ -252,7 +256,7 @@ class Exchange:
                 case m.StreamFailed():
                     connection.receive_failure(came, now)
                 case _:
-                    connection.tell(came, now)
+                    connection.tell(came, now, waits=waits)
 
     async def _wait(self, errand: Errand) -> None:
         """Wait for what is done elsewhere, as long as the peer is there to hear of it."""
@@ -317,7 +321,7 @@ class Exchange:
             self._finish(_Done(job))
             return
         self._begin_work()
-        work = asyncio.get_running_loop().run_in_executor(executor, _run, job)
+        work = do(executor, partial(_run, job))
         work.add_done_callback(lambda work: self._finish(_Done(job, work)))
 
     def _finish(self, done: _Done) -> None:

@@ -362,6 +362,9 @@ class LakeAnswers:
             self._apart.wanted -= here
         yield m.Evaluated(unrequestable=frozenset(here), more=True)
 
+    def at_hand(self, asked: m.Question) -> None:
+        """Return nothing: every answer has to be looked for."""
+
     def rest(self) -> None:
         """Do nothing: nobody waits for what is read from a lake."""
 

@@ -62,6 +62,7 @@ class SqliteStore(Closes):
         self._read_only = read_only
         self._lock = RLock()  # of whoever writes
         self._reading = RLock()
+        self._glancing = RLock()
         self._listeners = Listeners()
         self._names: dict[str, int] = {}
         self.on_quarantine: Callable[[RecordHash], None] = lambda _hash: None
@@ -76,8 +77,10 @@ class SqliteStore(Closes):
             self._connection = connect(self._file, mode)
             try:
                 self._prepare()
-                # Who reads does not wait for who writes, nor for whom that one waits.
+                # Who reads does not wait for who writes, nor for whom that one waits. Who asks only
+                # how far the store has come does not wait for who reads.
                 self._reader = connect(self._file, "ro")
+                self._glancer = connect(self._file, "ro")
             except BaseException:
                 self._connection.close()
                 raise
@@ -128,18 +131,17 @@ class SqliteStore(Closes):
         # Sizes first: one query for bytes must not read more of them than are wanted.
         ids: list[int | None] = []
         size = 0
-        with self._lock:
-            found = {
-                hash: (id, length)
-                for hash, id, length in self._chosen("hash, id, length(raw)", "hash", hashes)
-            }
-            for hash in hashes:
-                id, length = found.get(hash, (None, 0))
-                ids.append(id)
-                size += length
-                if size >= most_bytes:
-                    break
-            raws = dict(self._chosen("id, raw", "id", [id for id in ids if id is not None]))
+        found = {
+            hash: (id, length)
+            for hash, id, length in self._chosen("hash, id, length(raw)", "hash", hashes)
+        }
+        for hash in hashes:
+            id, length = found.get(hash, (None, 0))
+            ids.append(id)
+            size += length
+            if size >= most_bytes:
+                break
+        raws = dict(self._chosen("id, raw", "id", [id for id in ids if id is not None]))
         return [
             None if id not in raws else self._intact(hash, raws[id])
             for hash, id in zip(hashes, ids, strict=False)
@@ -155,7 +157,7 @@ class SqliteStore(Closes):
         return [StoredRecord(StoreRecordId(id), RecordHash(hash)) for id, hash in rows]
 
     def high_water(self) -> StoreRecordId:
-        row = self._one("SELECT seq FROM sqlite_sequence WHERE name = 'record'", ())
+        row = self._glance("SELECT seq FROM sqlite_sequence WHERE name = 'record'")
         return StoreRecordId(row[0] if row else 0)
 
     def count(self) -> int:
@@ -274,7 +276,7 @@ class SqliteStore(Closes):
     def forgets(self) -> int:
         if self._version < _WITH_FORGETS:
             return 0
-        row = self._one("SELECT times FROM forgotten", ())
+        row = self._glance("SELECT times FROM forgotten")
         return 0 if row is None else int(row[0])
 
     def forgotten(self, after: int) -> list[RecordHash] | None:
@@ -331,6 +333,8 @@ class SqliteStore(Closes):
     def close(self) -> None:
         with self._reading:
             self._reader.close()
+        with self._glancing:
+            self._glancer.close()
         with self._lock:  # the one who may write goes last, and leaves one file behind
             self._listeners.clear()
             self._connection.close()
@@ -532,6 +536,11 @@ class SqliteStore(Closes):
     def _one(self, query: str, values: tuple[Any, ...]) -> Any:
         with self._reading, errors(self.path):
             return self._reader.execute(query, values).fetchone()
+
+    def _glance(self, query: str) -> Any:
+        """Return one row at once, whoever reads or writes meanwhile."""
+        with self._glancing, errors(self.path):
+            return self._glancer.execute(query).fetchone()
 
     def _chosen(
         self, columns: str, key: str, values: Sequence[Any], table: str = "record"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +26,7 @@ from lace.driving.connection import Connection
 from lace.driving.exchange import Exchange
 from lace.driving.journal import Journal, JournalFile
 from lace.driving.ratelimit import RateLimit
+from lace.driving.threads import Threads
 from lace.errors import Code, LaceError, TransportError
 from lace.ids import Verifier
 from lace.interlace import messages as m
@@ -112,9 +112,9 @@ class Server:
         # Only a store in a file may be used by several threads at once. Without threads of its own
         # the server works in the thread of its event loop, where nobody else is at the same time.
         threads = policy.limits.workers if isinstance(store, SqliteStore) else 1
-        self._worker = ThreadPoolExecutor(threads, "lace") if threaded else None
+        self._worker = Threads(threads, "lace") if threaded else None
         # What is long to read is read apart, so that answers to others do not wait for it.
-        self._reader = ThreadPoolExecutor(1, "lace-reads") if threaded else None
+        self._reader = Threads(1, "lace-reads") if threaded else None
         self._warm = WarmLinks()
         self._quotas = Quotas(store, policy)
         self._crowds = Crowds()
@@ -430,8 +430,7 @@ class Server:
         if self._worker is None:
             self._crowds.advance()
         else:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._worker, self._crowds.advance)
+            await self._worker.do(self._crowds.advance)
         for peer in list(self._peers.values()):
             if peer.answers is None or not peer.answers.is_up_to_date:
                 peer.exchange.give(m.Woken())

@@ -61,6 +61,10 @@ class Told:
     sendable: dict[str, bytes] = field(default_factory=dict)
     requestable: set[str] = field(default_factory=set)
     forgotten: set[str] = field(default_factory=set)
+    waits: bool = True
+    """Whether it looks at records even if it need not."""
+    at_hand: int = 0
+    """How often it did not have to."""
 
     def __post_init__(self) -> None:
         self.answers.recall(m.Recall(link=None, plan=self.plan, schema=None))
@@ -69,7 +73,10 @@ class Told:
         source = self.plan.operands[1].source_label
         listed = tuple(advertise(record.hash, source, fields(record), None) for record in adverts)
         asked = m.Evaluate(plan=self.plan, schema=None, runtime=(), advertised=listed)
-        parts = [part for part in self.answers.evaluate(asked) if isinstance(part, m.Evaluated)]
+        known = None if self.waits else self.answers.at_hand(asked)
+        self.at_hand += known is not None
+        answer = self.answers.evaluate(asked) if known is None else known
+        parts = [part for part in answer if isinstance(part, m.Evaluated)]
         assert all(part.more for part in parts[:-1])
         assert not parts[-1].more
         for part in parts:
@@ -80,6 +87,13 @@ class Told:
             self.requestable |= part.requestable
             self.forgotten |= part.forgotten
 
+    def describe(self) -> None:
+        """Hold what is described without a look to what is described with one."""
+        asked = m.Describe(plan=self.plan, records=tuple(sorted(self.sendable)[:3]))
+        known = None if self.waits else self.answers.at_hand(asked)
+        self.at_hand += known is not None
+        assert known in (None, [self.answers.describe(asked)])
+
     @property
     def state(self) -> tuple[dict[str, bytes], set[str], set[str]]:
         return self.sendable, self.requestable, self.forgotten
@@ -89,8 +103,8 @@ def alone(store: MemoryStore, plan: ExchangePlan) -> Told:
     return Told(StoreAnswers(store, 0, OPEN), plan)
 
 
-def together(store: MemoryStore, plan: ExchangePlan, crowds: Crowds) -> Told:
-    return Told(StoreAnswers(store, 0, OPEN, crowds=crowds), plan)
+def together(store: MemoryStore, plan: ExchangePlan, crowds: Crowds, *, waits: bool = True) -> Told:
+    return Told(StoreAnswers(store, 0, OPEN, crowds=crowds), plan, waits=waits)
 
 
 @pytest.mark.parametrize("module", [NOTES, WISHES], ids=["notes", "wishes"])
@@ -103,14 +117,22 @@ def test_whatever_happens_a_member_is_told_what_it_would_be_told_alone(
     records = [note(i, app=chance.choice(["notes", "open", "tasks"])) for i in range(60)]
     offers = [note(100 + i) for i in range(20)]
     store.save(records[:10])
-    pairs: list[tuple[Told, Told]] = []
-    for _ in range(80):
-        match chance.randrange(8):
+    groups: list[tuple[Told, ...]] = []
+    for _ in range(120):
+        match chance.randrange(10):
             case 0:
-                pairs.append((alone(store, plan), together(store, plan, crowds)))
-                adverts = chance.sample(offers, chance.randrange(2))
-                for told in pairs[-1]:
+                other, quick = (together(store, plan, crowds, waits=way) for way in (True, False))
+                groups.append((alone(store, plan), other, quick))
+                adverts = chance.sample(offers, chance.choice([0, 0, 1]))
+                for told in groups[-1]:
                     told.ask(adverts)
+            case 8:
+                crowds.advance()
+            case 9 if groups:
+                for told in chance.choice(groups):
+                    told.ask()
+                    told.ask()
+                    told.describe()
             case 1 | 2:
                 store.save(chance.sample(records, 3))
             case 3:
@@ -120,18 +142,20 @@ def test_whatever_happens_a_member_is_told_what_it_would_be_told_alone(
                 store.forget(some, for_good=True)
             case 7:
                 store.remember(chance.sample([r.hash for r in (*records, *offers)], 30))
-            case 4 if pairs:
-                adverts = chance.sample(offers, chance.randrange(3))
-                for told in chance.choice(pairs):
+            case 4 if groups:
+                adverts = chance.sample(offers, chance.choice([0, 0, 0, 1, 2]))
+                for told in chance.choice(groups):
                     told.ask(adverts)
-            case _ if pairs:
-                for told in chance.choice(pairs):
+            case _ if groups:
+                for told in chance.choice(groups):
                     told.ask()
-        assert all(one.state == other.state for one, other in pairs)
-    for one, other in pairs:
-        one.ask()
-        other.ask()
-        assert one.state == other.state
+        assert all(told.state == group[0].state for group in groups for told in group)
+    for group in groups:
+        for told in group:
+            told.ask()
+            told.describe()
+            assert told.state == group[0].state
+    assert any(told.at_hand for group in groups for told in group)
 
 
 @pytest.mark.parametrize("limit", [100, 0], ids=["told", "too long ago"])

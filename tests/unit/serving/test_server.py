@@ -186,8 +186,8 @@ def count_wakes(exchange: Exchange) -> list[m.Order]:
     done: list[m.Order] = []
     tell = exchange.connection.tell
 
-    def telling(order: m.Order, now: Tai) -> None:
-        tell(order, now)
+    def telling(order: m.Order, now: Tai, *, waits: bool = True) -> None:
+        tell(order, now, waits=waits)
         done.append(order)
 
     exchange.connection.tell = telling  # type: ignore[method-assign]
