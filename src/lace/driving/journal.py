@@ -89,7 +89,8 @@ class JournalFile(Journal):
         try:
             # It holds records: for its owner alone, as a new store is.
             made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            self._file: IO[str] | None = os.fdopen(made, "w", encoding="utf-8", newline="\n")
+            # Line by line: one that is being kept can be read, and one of a process that died.
+            self._file: IO[str] | None = os.fdopen(made, "w", 1, encoding="utf-8", newline="\n")
         except OSError as error:
             what = "exists already" if isinstance(error, FileExistsError) else error.strerror
             raise UsageError(f"cannot write {path}: {what}", code=Code.INPUT_FILE) from None

@@ -292,9 +292,9 @@ class Partitions:
         return self.run(number) != before.run(number)
 
     def moved(self, run: int, before: bytes) -> tuple[list[str], list[str]]:
-        """Return the records of a partition whose entries are new, and those that are gone."""
+        """Return the records of a partition whose entries are new, and those gone; in order."""
         then, now = set(self._cut(before)), set(self._cut(self.run(run)))
-        return list(map(record_of, now - then)), list(map(record_of, then - now))
+        return list(map(record_of, sorted(now - then))), list(map(record_of, sorted(then - now)))
 
     def expected(self) -> Partitions:
         """Return the table of a peer that says of the same records what it would say of them."""

@@ -414,7 +414,7 @@ class PeerAdverts:
             self._alike = Alike(table.copy(), frozenset(known))
             self.table = table
             return
-        for record in table.odd.keys() | self.table.odd.keys():
+        for record in sorted(table.odd.keys() | self.table.odd.keys()):
             self._move(record, self.table.odd.get(record), table.odd.get(record), listed)
         for run in table.differing(self.table):
             now, gone = table.moved(run, self.table.run(run))

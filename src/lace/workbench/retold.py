@@ -276,6 +276,10 @@ class _Retelling:
             isinstance(event, m.Aborted) for event in events
         ):
             stopped["outcome"] = str(m.Ending.FIXED_POINT)  # one that stays open is closed later
+        elif stopped["outcome"] == "not over":
+            note = self.heard.note
+            stopped["outcome"] = "not known" if note else "under way"
+            stopped["sides"][side.index]["detail"] = note or "the journal goes no further"
         stopped["sides"][1 - side.index] = {
             "word": "not known",
             "detail": "it is not in the journal",

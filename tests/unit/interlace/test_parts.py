@@ -231,6 +231,20 @@ def test_partitions_kept_up_to_date_equal_those_made_afresh(
         assert (made.check == Partitions().check) == (not now)
 
 
+def test_what_moved_is_told_in_the_order_of_its_names() -> None:
+    """An order that another process would not have could not be found again in a journal."""
+    records = [f"P.00{b64a.encode(bytes([n]) * 31)[1:]}.H3" for n in range(40)]
+    table = Partitions.of({record: bytes(32) for record in records})
+    (run,) = table.filled()
+    assert table.moved(run, b"") == (list(table.records("")), [])
+    before = table.run(run)
+    table.remove(records)
+    assert table.moved(run, before) == (
+        [],
+        list(Partitions.of(dict.fromkeys(records, bytes(32))).records("")),
+    )
+
+
 @pytest.mark.req("050-REC-04", "050-REC-13", "050-REC-14")
 def test_what_a_peer_says_of_partitions_is_checked() -> None:
     digests = hashes(40)

@@ -162,10 +162,16 @@ export function shownTitle() {
   return titleShown;
 }
 
+/** Take what is shown for what it is no more. */
+export function outdate() {
+  titleShown = "";
+}
+
 /** Open a scenario by name. "here" is for one that is shown already: wherever somebody is in it by
- * the time the answer comes, they stay there.
- * @param {string} name @param {{scene?: number, step?: number|null}|"here"} [at] */
-export async function open(name, at) {
+ * the time the answer comes, they stay there. Nobody is told of what goes wrong if nobody "asked".
+ * @param {string} name @param {{scene?: number, step?: number|null}|"here"} [at]
+ * @param {boolean} [asked] */
+export async function open(name, at, asked = true) {
   state.sharedText.value = null;
   if (state.engine.value === "ready") {
     state.engine.value = "running";
@@ -173,6 +179,7 @@ export async function open(name, at) {
     const answer = await ask({ do: "open", name });
     titleShown = title;
     state.engine.value = "ready";
+    if (!asked && answer.type !== "recording") return false;
     if (at !== "here") return take(answer, at);
     if (state.recording.value?.scenario.name !== name) return true; // somebody has left it
     return take(answer, { scene: state.sceneNumber.value, step: state.step.value });

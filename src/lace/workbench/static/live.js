@@ -22,7 +22,10 @@ function hear(told) {
     state.notice.value = noticeOf(told.problem);
     return;
   }
-  if (before?.problem && state.notice.value === noticeOf(before.problem)) state.notice.value = "";
+  if (before?.problem) {
+    if (state.notice.value === noticeOf(before.problem)) state.notice.value = "";
+    engine.outdate(); // the end of what is shown may have been missed
+  }
   const shown = state.recording.value;
   const name = shown?.scenario.name ?? "";
   if (runs.size && !runs.has(told.run ?? "") && NAMES.test(name)) {
@@ -61,7 +64,8 @@ async function catchUp() {
     if (title === engine.shownTitle()) break; // it has not gone on since it was asked for
     const atEnd = state.step.value >= state.last.value;
     const began = performance.now();
-    await engine.open(name, atEnd ? { scene: state.sceneNumber.value, step: null } : "here");
+    const at = atEnd ? { scene: state.sceneNumber.value, step: null } : "here";
+    await engine.open(name, at, false); // whether the server is there is told by itself
     // A long exchange takes long to tell again: half the time is left for whoever looks at it.
     const took = performance.now() - began;
     await new Promise((resolve) => { setTimeout(resolve, took); });

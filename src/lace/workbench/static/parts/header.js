@@ -160,14 +160,21 @@ export function Scrubber() {
     onInput=${go} />`;
 }
 
+/** How an exchange ended, with a sign and a class. What is not over yet is neither good nor bad.
+ * @param {string} outcome @returns {[string, string]} */
+function ending(outcome) {
+  if (outcome === "fixed point") return ["good", "✓"];
+  return outcome === "under way" || outcome === "not known" ? ["", "…"] : ["bad", "✗"];
+}
+
 /** One sentence for each step, read out politely. */
 export function Sentence() {
   const now = state.frame.value;
   const scene = state.scene.value;
   const text = now?.sentence ?? (scene ? `${scene.say} Nobody meets in this scene.` : "");
-  const outcome = scene?.stopped?.outcome;
+  const outcome = scene?.stopped?.outcome ?? "not known";
+  const [good, sign] = ending(outcome);
   const atEnd = state.frames.value.length > 0 && state.step.value === state.last.value;
   return html`<p class="sentence"><span aria-live="polite" id="sentence">${glossed(text)}</span>
-    ${atEnd ? html`<strong id="outcome" class=${outcome === "fixed point" ? "good" : "bad"}
-      >${outcome === "fixed point" ? "✓ fixed point" : `✗ ${outcome}`}</strong>` : null}</p>`;
+    ${atEnd ? html`<strong id="outcome" class=${good}>${sign} ${outcome}</strong>` : null}</p>`;
 }

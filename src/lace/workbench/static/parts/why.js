@@ -145,15 +145,23 @@ function RefusalView({ refusal, side }) {
         <${RefusalView} refusal=${r} side=${side} />`)}</ul></details>` : null}</li>`;
 }
 
+/** @type {Record<string, string|undefined>} */
+const ENDINGS = {
+  "fixed point": "Fixed point: nothing that either side may ask for is advertised, missing, and "
+    + "still to be had.",
+  "not over": "The exchange did not come to an end. What was stored stays stored.",
+  "under way": "It has not stopped as far as the journal goes: the exchange is under way, or "
+    + "whoever kept it stopped.",
+  "not known": "The journal was not followed to its end, so how the exchange ended is not known.",
+};
+
 function Stopped() {
   const stopped = state.scene.value?.stopped;
   if (!stopped || state.step.value < state.last.value) return null; // it has not come to that yet
+  const known = ENDINGS[stopped.outcome];
   return html`<h3>Why did it stop?</h3>
-    <p>${stopped.outcome === "fixed point"
-      ? "Fixed point: nothing that either side may ask for is advertised, missing, and still to be "
-        + "had."
-      : html`The exchange ended with <code>${stopped.outcome}</code>. What was stored stays
-        stored.`}</p>
+    <p>${known ?? html`The exchange ended with <code>${stopped.outcome}</code>. What was stored
+      stays stored.`}</p>
     <ul class="stops">${stopped.sides.map((one, side) => html`
       <li><b>${state.pair.value[side]?.title}</b> ${one.word}: ${named(one.detail)}${" "}
       ${one.loops === undefined ? null : html`<small>${counted(one.loops, "loop")},${" "}
