@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal, NoReturn
 
@@ -156,8 +156,12 @@ class Room:
 
     @cached_property
     def module(self) -> PolicyModule:
-        """The selector: what members signed where they may, with the records that admit them."""
-        return module_from_rules((*self._members(), *self._selected()))
+        """The selector: what members signed where they may, with the records that admit them.
+
+        It brings the view of the room, which holds wherever nothing else says what is exposed.
+        """
+        made = module_from_rules((*self._members(), *self._selected()))
+        return replace(made, views=self.exposure.modules)
 
     @cached_property
     def exposure(self) -> Exposure:

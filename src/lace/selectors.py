@@ -8,7 +8,7 @@ a caller passes can only ever become a constant.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lace.datalog.ast import (
@@ -135,7 +135,11 @@ def hashes(records: Iterable[str]) -> PolicyModule:
 
 
 def any_of(*modules: PolicyModule) -> PolicyModule:
-    """Return the selector for what at least one of them selects; helpers are kept apart."""
+    """Return the selector for what at least one of them selects; helpers are kept apart.
+
+    Where one of them is of a ``Room``, peers are shown what that room shows, and nothing else:
+    ``expose`` says it if they are to be shown more.
+    """
     if len(modules) == 1:
         return modules[0]
     both = combine(modules)
@@ -144,7 +148,7 @@ def any_of(*modules: PolicyModule) -> PolicyModule:
     for rule in both.lacegram.rules:
         if rule.head.predicate in heads:
             rules += [Rule(rule.head, (part,)) for part in rule.body]
-    return module_from_rules(tuple(rules))
+    return replace(module_from_rules(tuple(rules)), views=both.views)
 
 
 def all_of(*modules: PolicyModule) -> PolicyModule:
@@ -168,6 +172,9 @@ def room(
     ``delegation``, by any member. With ``revocation_app``, records of that sub-app signed by the
     authority end a membership. Grants and revocations are selected too: they are the evidence
     without which nobody could tell who may write.
+
+    It says who writes. Who reads is up to ``expose``, by default whoever connects; a ``Room`` says
+    both.
     """
     place = parse_urc(prefix)
     if not isinstance(place, Prefix) or place.name:
@@ -241,7 +248,7 @@ def with_support(module: PolicyModule, tag: str = "evidence") -> PolicyModule:
             (ADVERTISED(_P, _S), Atom("Support", (_P,))),
         ),
     ]
-    return module_from_rules(tuple(rules))
+    return replace(module_from_rules(tuple(rules)), views=module.views)
 
 
 def _filters(address: Coordinate | Prefix) -> list[Filter]:

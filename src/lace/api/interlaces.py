@@ -32,7 +32,7 @@ from lace.driving.connection import Connection, MakeAnswers, Timer
 from lace.driving.exchange import Exchange
 from lace.driving.journal import Journal, JournalFile
 from lace.driving.pair import Pair
-from lace.errors import Code, InterlaceAborted, LaceError, StoreError
+from lace.errors import Code, InterlaceAborted, LaceError, StoreError, UsageError
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.policy.view import Exposure
@@ -147,7 +147,9 @@ async def _sync(
 class OpenInterlace:
     """An exchange that stays: iterate over its events, or ask for the next one."""
 
-    def __init__(self) -> None:
+    def __init__(self, view: Exposure | None) -> None:
+        self._view = view
+        """What the peer may see, unless the application has said it."""
         self._events: EventQueue[m.Event] = EventQueue()
         self._inputs: deque[m.Order] = deque()
         self._wanted = asyncio.Event()
@@ -186,8 +188,14 @@ class OpenInterlace:
         self._give(m.Woken())
 
     def change(self, policy: Policy) -> None:
-        """Go on with another selector."""
-        self._give(m.OperandChanged(as_module(policy)))
+        """Go on with another selector; what the peer may see stays as it was."""
+        module = as_module(policy)
+        if self._view is not None and any(v not in self._view.modules for v in module.views):
+            raise UsageError(
+                "what the peer may see was said by another selector", code=Code.POLICY_FACET,
+                hint="Open another exchange with this policy, or say expose when you open one.",
+            )  # fmt: skip
+        self._give(m.OperandChanged(module))
 
     async def close(self) -> None:
         """End the exchange; what was stored stays stored."""
@@ -244,8 +252,8 @@ class OpenInterlace:
 class _PairInterlace(OpenInterlace):
     """Two laces of this process."""
 
-    def __init__(self, pair: Pair, laces: tuple[Lace, Lace]) -> None:
-        super().__init__()
+    def __init__(self, pair: Pair, laces: tuple[Lace, Lace], view: Exposure | None) -> None:
+        super().__init__(view)
         self._pair = pair
         self._stores = [store_of(lace) for lace in laces]
 
@@ -297,11 +305,12 @@ class _PeerInterlace(OpenInterlace):
         self,
         client: Client,
         peer: Peer,
+        view: Exposure | None,
         *,
         reconnect: bool,
         retry: Callable[[float, str], None] | None,
     ) -> None:
-        super().__init__()
+        super().__init__(view)
         self._client, self._peer = client, peer
         self._reconnect = reconnect
         self._retry = retry
@@ -408,11 +417,12 @@ def open_interlace(
     how many seconds it waits before that, and why.
     """
     other = other_of(as_lace(left), right)
+    view = exposure_of(left, None, policy) if expose is None else None
     if isinstance(other, Lace):
         pair = _pair(left, other, (policy, their_policy), (expose, their_expose), stays=True)
-        return Opening(lambda: _PairInterlace(pair, (left, other)))
+        return Opening(lambda: _PairInterlace(pair, (left, other), view))
     client = client_of(left, other, policy, expose)
-    return Opening(lambda: _PeerInterlace(client, other, reconnect=reconnect, retry=retry))
+    return Opening(lambda: _PeerInterlace(client, other, view, reconnect=reconnect, retry=retry))
 
 
 class SteppedInterlace:

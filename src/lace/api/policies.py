@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from lace.api.handles import Lace
 from lace.errors import Code, UsageError
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.view import Expose, Exposure
 from lace.rooms import Room
 from lace.selectors import selector
+from lace.text import shown
 
 __all__: list[str] = []
 
 Policy = PolicyModule | Room | str
 """A selector: as a module, as a coordinate or prefix, or as rules. A room says what is exposed
-too, where nothing else does."""
-Exposes = Expose | Exposure | PolicyModule
+too, where nothing else does, and so does its module."""
+Exposes = Expose | Exposure | PolicyModule | Room
 """What the peer's rules may see: by default what the local selector selects."""
 
 
@@ -48,15 +51,27 @@ def exposure_of(lace: Lace, exposes: Exposes | None, policy: Policy | None) -> E
     """Return the exposure that a call gives, else that of its room, else that of the lace."""
     if exposes is not None:
         return as_exposure(exposes)
-    return policy.exposure if isinstance(policy, Room) else lace.exposure
+    if isinstance(policy, Room):
+        return policy.exposure
+    if isinstance(policy, PolicyModule) and policy.views:
+        return Exposure(modules=policy.views)
+    return lace.exposure
 
 
 def as_exposure(exposes: Exposes) -> Exposure:
     """Return the exposure that is meant."""
     if isinstance(exposes, Exposure):
         return exposes
-    if isinstance(exposes, PolicyModule):
-        if exposes.facet is Facet.EXPOSE:
-            return Exposure(modules=(exposes,))
-        return Exposure(default="selected")
-    return Exposure(default=exposes)
+    if isinstance(exposes, Room):
+        return exposes.exposure
+    if isinstance(exposes, PolicyModule) and exposes.facet is Facet.EXPOSE:
+        return Exposure(modules=(exposes,))
+    if isinstance(exposes, str) and exposes in get_args(Expose):
+        return Exposure(default=exposes)
+    found = shown(exposes) if isinstance(exposes, str) else f"a {type(exposes).__name__}"
+    what = "a selector" if isinstance(exposes, PolicyModule) else found
+    raise UsageError(
+        f"{what} does not say what is exposed", code=Code.POLICY_FACET,
+        hint="Give none, selected or everything, a Room, or rules for AllowQueryRecord: "
+        "lace.module_from_text(text, lace.Facet.EXPOSE).",
+    )  # fmt: skip

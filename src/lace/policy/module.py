@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import islice
@@ -75,6 +75,8 @@ class PolicyModule:
 
     facet: Facet
     lacegram: Lacegram
+    views: tuple[PolicyModule, ...] = field(default=(), compare=False, repr=False)
+    """The expose modules of what this selects, for whoever does not say what is exposed."""
 
     @cached_property
     def id(self) -> LacegramId:
@@ -353,7 +355,12 @@ def combine(modules: tuple[PolicyModule, ...]) -> PolicyModule:
         terms = tuple(map(Variable, variables))
         body = tuple(Atom(f"m{i}_{export.name}", terms) for i in range(len(modules)))
         rules.append(Rule(Atom(export.name, terms), body))
-    return module_from_rules(tuple(rules))
+    return replace(module_from_rules(tuple(rules)), views=views_of(modules))
+
+
+def views_of(modules: Iterable[PolicyModule]) -> tuple[PolicyModule, ...]:
+    """Return the views of some modules, each once; together they show what all of them show."""
+    return tuple({view.id: view for module in modules for view in module.views}.values())
 
 
 def renamed(rule: Rule, names: Mapping[Predicate, str]) -> Rule:

@@ -66,6 +66,64 @@ async def told(server: lace.Serving) -> str:
     return event.event
 
 
+def test_a_rooms_module_shows_no_more_than_the_room() -> None:
+    """Whoever hands over the selector alone has not said that everybody may read it."""
+    room = lace.Room(prefix=NOTES, authority=ALICE.verifier)
+    other = lace.selector("//other//notes//")
+
+    async def got(key: lace.SigningKey, policy: lace.Room | lace.PolicyModule, **more: Any) -> int:
+        async with lace.open(records=notes(3, key=ALICE), key=ALICE) as local:
+            for member in (ALICE, BOB):
+                await lace.admit(local, member.verifier, room=room)
+            async with (
+                lace.serve(local, HERE, policy=policy, **more) as server,
+                lace.open(key=key) as peer,
+            ):
+                return len((await lace.sync(peer, server.addresses[0], room)).received)
+
+    async def test() -> None:
+        for policy in (room, room.module, lace.any_of(room.module, other)):
+            assert await got(BOB, policy) == 5, policy
+            assert await got(EVE, policy) == 0, policy
+        assert await got(EVE, lace.all_of(room.module, lace.selector(NOTES))) == 0
+        assert await got(EVE, lace.with_support(room.module)) == 0
+        # What is said counts, and a room may be open to all.
+        assert await got(EVE, room.module, expose="selected") == 5
+        assert await got(EVE, lace.selector(NOTES), expose=room) == 0
+        everybody = lace.Room(prefix=NOTES, authority=ALICE.verifier, reads="anyone")
+        assert await got(EVE, everybody.module) == 5
+
+    run(test)
+
+
+def test_an_exchange_does_not_go_on_with_a_room_that_shows_less() -> None:
+    room = lace.Room(prefix=NOTES, authority=ALICE.verifier)
+
+    async def test() -> None:
+        async with lace.open(key=ALICE) as local, lace.open(key=BOB) as other:
+            async with lace.open_interlace(local, other, NOTES) as live:
+                with pytest.raises(UsageError, match="was said by another selector"):
+                    live.change(room)
+            for expose in (None, "selected"):
+                first = room if expose is None else NOTES
+                async with lace.open_interlace(local, other, first, expose=expose) as live:
+                    await live.fixed_point()
+                    live.change(room.module)
+
+    run(test)
+
+
+@pytest.mark.parametrize("wrong", ["everyting", lace.selector(NOTES), 5, ["selected"]])
+def test_what_does_not_say_what_is_exposed_is_refused(wrong: Any) -> None:
+    """A word that nobody knows must not show more than was meant."""
+    with lace.open() as local:
+        with pytest.raises(UsageError, match="does not say what is exposed") as caught:
+            lace.serve(local, HERE, policy=NOTES, expose=wrong)
+        with pytest.raises(UsageError, match="does not say what is exposed"):
+            lace.explain(local, notes(1)[0].hash, NOTES, their_policy=NOTES, expose=wrong)
+    assert "AllowQueryRecord" in str(caught.value.hint)
+
+
 def test_grants_say_who_may_see_and_store() -> None:
     async def test() -> None:
         module = lace.selector(NOTES)
