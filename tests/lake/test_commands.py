@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -99,7 +100,7 @@ def test_from_bundles_to_summaries(command: Command, tmp_path: Path) -> None:
     code, out, _ = command("lake", "sql", "x.lake", "SELECT raw FROM quarantine")
     assert json.loads(out) == {"raw": b"no record".hex()}
     code, out, _ = command("lake", "export", "x.lake", "out", "--select", PREFIX, "--bundles", "1")
-    bundle = out.splitlines()[1]
+    (bundle,) = json.loads(out)["bundles"]
     options = ("--source", "V.x", "--fields", "Group,Tag")
     for length in ("0", "1"):
         more = (*options, "--prefix-length", length)
@@ -171,7 +172,9 @@ def test_into_a_store_and_back(command: Command, tmp_path: Path) -> None:
     write_bundle(tmp_path / "b.records", RECORDS[30:])
     command("lake", "ingest", "x.lake", "a.records")
     code, out, _ = command("lake", "export", "x.lake", "phone.db", "--store")
-    assert (code, out) == (0, "40 records written, 0 were there already\n")
+    assert (code, json.loads(out)) == (
+        0, {"bundles": [], "duplicates": 0, "records": 40, "rejected": 0},
+    )  # fmt: skip
     code, _, err = command("lake", "export", "x.lake", "phone.db")
     assert (code, "add --store" in err) == (2, True)
     (tmp_path / "in").mkdir()
@@ -238,7 +241,7 @@ def test_a_lake_syncs_with_a_lace_at_an_address(command: Command, tmp_path: Path
     thread.join()
     loop.close()
     assert code == 0, err
-    assert "fixed point" in out
+    assert json.loads(out)["ended"] == "fixed point"
     code, out, _ = command("lake", "select", "x.lake", PREFIX)
     source = MemorySource(fact for record in RECORDS for fact in facts(record))
     expected = {row[0] for row in evaluate_own(selector(PREFIX).program, source).rows(SELECT_HAVE)}
@@ -288,8 +291,10 @@ def test_what_goes_wrong_is_said_in_a_line(command: Command, tmp_path: Path) -> 
         code, _, err = command("lake", "stream", "x.lake", ".", "--checkpoint", "c", "--once")
         assert (code, "[lake.stream]" in err) == (1, True), text
         (tmp_path / "c" / name).unlink()
-    code, _, err = command("lake", "index", "a.records")
+    code, out, err = command("lake", "index", "a.records", "--csv")
     assert (tmp_path / "a.records.cuts").exists()
+    bundle, *made, parts = next(csv.reader(out.splitlines()[1:]))
+    assert (Path(bundle).name, made, parts) == ("a.records", [f"{bundle}.cuts"], "1")
 
 
 def test_a_lace_is_a_folder_and_no_folder_of_bundles(command: Command, tmp_path: Path) -> None:
@@ -304,7 +309,7 @@ def test_a_lace_is_a_folder_and_no_folder_of_bundles(command: Command, tmp_path:
     code, out, _ = command("list", PREFIX, "--lace", "notes")
     assert len(out.splitlines()) == moved > 0
     assert sorted(path.name for path in (tmp_path / "notes").glob("missing*")) == []
-    code, out, _ = command("lake", "export", "x.lake", "notes", "--store")
+    code, out, _ = command("lake", "export", "x.lake", "notes", "--store", "--table")
     assert out == f"{20 - moved} records written, {moved} were there already\n"
 
 

@@ -98,7 +98,9 @@ def test_what_proves_to_be_records_leaves_the_quarantine(lake: Lake, tmp_path: P
     assert LARGE.hash not in here
     done = lace("lake", "quarantine", "replay", "x.lake", cwd=tmp_path)
     assert done.returncode == 3
-    assert b"3 places judged again, 1 records found" in done.stdout
+    assert json.loads(done.stdout) == {"left": 3, "places": 3, "records": 1}
+    words = lace("lake", "quarantine", "replay", "x.lake", "--table", cwd=tmp_path)
+    assert b"3 places judged again, 0 records found" in words.stdout
     (large,) = lake.snapshot().load({LARGE.hash})
     assert large.raw == LARGE.raw
     after = places(lake)

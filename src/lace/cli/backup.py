@@ -67,7 +67,7 @@ def restore(file: str, folder: str) -> int:
         problems = list(opened.check())
         if problems:
             for problem in problems[:20]:
-                echo(problem)
+                echo(problem, err=True)
             raise UsageError(
                 f"{file} has {len(problems)} problems, and was not restored",
                 code=Code.STORE_CORRUPT,

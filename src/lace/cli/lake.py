@@ -334,7 +334,8 @@ def _told(note: dict[str, Any]) -> str:
 
 @lake.command()
 @click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE...")
-def index(bundles: tuple[str, ...]) -> None:
+@form_option
+def index(bundles: tuple[str, ...], form: str | None) -> None:
     """Write an index beside each BUNDLE, so that it can be read in parts without being searched.
 
     \b
@@ -346,9 +347,16 @@ def index(bundles: tuple[str, ...]) -> None:
     check_packages()
     from lace.lake.bundle import list_bundles, survey, write_index
 
-    for bundle in list_bundles(bundles):
-        found = survey(bundle)
-        echo(f"{write_index(found)}: {len(found.cuts) + 1} parts")
+    def made() -> Iterator[dict[str, Any]]:
+        for bundle in list_bundles(bundles):
+            found = survey(bundle)
+            yield {"bundle": bundle, "index": write_index(found), "parts": len(found.cuts) + 1}
+
+    if chosen_form(form) == "table":
+        for one in made():
+            echo(f"{one['index']}: {one['parts']} parts")
+    else:
+        print_entries(form, ("bundle", "index", "parts"), made())
 
 
 @lake.command()

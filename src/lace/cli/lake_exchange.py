@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
@@ -12,7 +13,7 @@ from lace.cli.arguments import select_option
 from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, open_lake, progress, read_program, record_set, spark_options
 from lace.cli.output import echo
-from lace.cli.render import chosen_form, form_option, print_entries
+from lace.cli.render import chosen_form, form_option, print_entries, print_summary
 
 _Lacking = tuple[str, str, str]
 """A side, the sign of what only the other one has, and the hash of such a record."""
@@ -25,10 +26,11 @@ _DATABASES = (".db", ".sqlite", ".sqlite3")
 @select_option("Only what this selects.")
 @click.option("--bundles", type=click.IntRange(1), help="How many bundles.  [default: by size]")
 @click.option("--store", "into_store", is_flag=True, help="The target is a SQLite lace.")
+@form_option
 @spark_options
 def export_command(
     name: str, target: str, select_text: str | None, bundles: int | None, into_store: bool,
-    spark: Spark
+    form: str | None, spark: Spark,
 ) -> int:  # fmt: skip
     """Write the records of LAKE into bundles in a new FOLDER, or with --store into a SQLite lace.
 
@@ -56,9 +58,8 @@ def export_command(
                 done = export_to_store(records, store)
         else:
             done = export_bundles(records, target, bundles=bundles)
-    echo(f"{done.records:,} records written, {done.duplicates:,} were there already")
-    for bundle in done.bundles:
-        echo(bundle)
+    words = f"{done.records:,} records written, {done.duplicates:,} were there already"
+    print_summary(form, asdict(done), (words, *done.bundles))
     if done.rejected:
         echo(f"{done.rejected:,} records are not valid any more: left out", err=True)
     return Exit.SOME_REJECTED if done.rejected else Exit.OK

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,7 @@ from lace.cli.arguments import (
 from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, open_lake, spark_options
 from lace.cli.output import echo
+from lace.cli.render import form_option, print_summary
 from lace.cli.serve import one_policy, strangers_may
 from lace.errors import Code, UsageError
 from lace.interlace import messages as m
@@ -122,7 +124,7 @@ def serve_command(
     if cert is not None and cert_key is not None:
         chain = Certificate(chain=Path(cert), key=Path(cert_key))
     with ThreadPoolExecutor(_WORKERS) as worker:
-        host = _host(name, worker, policy=policy, **options)
+        host = _host(name, worker, tell=_tell, policy=policy, **options)
 
         async def run() -> None:
             ended = asyncio.Event()
@@ -147,9 +149,10 @@ def serve_command(
 @click.argument("name", metavar="LAKE")
 @click.argument("address")
 @exchange_options(calls=True)
+@form_option
 @spark_options
 def sync_command(
-    name: str, address: str, expect: str | None, trust: str | None, **options: Any
+    name: str, address: str, expect: str | None, trust: str | None, form: str | None, **options: Any
 ) -> int:
     """Interlace LAKE once with the peer at ADDRESS.
 
@@ -159,7 +162,7 @@ def sync_command(
     """
     expected = None if expect is None else read_verifier(expect, "--expect")
     with ThreadPoolExecutor(_WORKERS) as worker:
-        host = _host(name, worker, **options)
+        host = _host(name, worker, tell=partial(_tell_once, form), **options)
         ended = asyncio.run(
             host.sync(
                 parse_address(address),
@@ -202,6 +205,7 @@ def _host(
     name: str,
     worker: ThreadPoolExecutor,
     *,
+    tell: Callable[[str, m.Event], None],
     select_text: str | None = None,
     policy: ServePolicy | None = None,
     exposed: tuple[str, ...],
@@ -222,18 +226,26 @@ def _host(
 
     limits = replace(DEFAULT_LIMITS, phase_timeout=phase_timeout)
     return LakeHost(
-        LakeStore(opened), module, exposure, key=key, limits=limits, worker=worker, tell=_tell,
+        LakeStore(opened), module, exposure, key=key, limits=limits, worker=worker, tell=tell,
         policy=policy,
     )  # fmt: skip
 
 
 def _tell(peer: str, event: m.Event) -> None:
+    """Tell how an exchange ended, one line each."""
+    _tell_once("table", peer, event)
+
+
+def _tell_once(form: str | None, peer: str, event: m.Event) -> None:
+    """Tell how an exchange ended, in the form that was chosen."""
     match event:
         case m.Closed():
-            result = event.result
-            echo(
-                f"{peer}: {event.reason}; {len(result.received):,} records received, "
-                f"{len(result.rejected):,} refused"
-            )
+            received, rejected = len(event.result.received), len(event.result.rejected)
+            made = {
+                "peer": peer, "ended": event.reason, "received": received, "rejected": rejected,
+                "sent": len(event.result.sent),
+            }  # fmt: skip
+            words = f"{peer}: {event.reason}; {received:,} records received, {rejected:,} refused"
+            print_summary(form, made, (words,))
         case m.Aborted():
             echo(f"{peer}: {event.detail} [{event.code}]", err=True)

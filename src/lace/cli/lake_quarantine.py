@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from lace.cli.exitcodes import Exit
 from lace.cli.output import echo, write_bytes
-from lace.cli.render import form_option, print_entries
+from lace.cli.render import form_option, print_entries, print_summary
 
 if TYPE_CHECKING:
     from lace.lake.tables import Lake
@@ -101,7 +102,8 @@ def show_command(name: str, bundle: str, offset: int) -> int:
 @click.argument("name", metavar="LAKE")
 @click.option("--bundle", metavar="NAME", help="Only of bundles whose name ends like this.")
 @click.option("--code", metavar="CODE", help="Only with this code.")
-def replay_command(name: str, bundle: str | None, code: str | None) -> int:
+@form_option
+def replay_command(name: str, bundle: str | None, code: str | None, form: str | None) -> int:
     """Judge again what was put aside; records among it go to LAKE, the rest stays.
 
     The search behind damage has no bound here, and a newer engine may know more. What was found is
@@ -121,6 +123,9 @@ def replay_command(name: str, bundle: str | None, code: str | None) -> int:
         and (bundle is None or place.bundle.endswith(bundle))
     ]
     done = replay(opened, chosen)
-    echo(f"{done.places:,} places judged again, {done.records:,} records found")
-    echo(f"quarantine   {done.left:,} of them hold no record")
+    words = (
+        f"{done.places:,} places judged again, {done.records:,} records found",
+        f"quarantine   {done.left:,} of them hold no record",
+    )
+    print_summary(form, asdict(done), words)
     return Exit.SOME_REJECTED if done.left else Exit.OK

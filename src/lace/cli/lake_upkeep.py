@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,9 +13,12 @@ from lace.cli.exitcodes import Exit
 from lace.cli.files import read_at_most
 from lace.cli.lake import Spark, open_lake, progress, read_program, spark_options
 from lace.cli.output import echo
-from lace.cli.render import chosen_form, form_option, print_entries
+from lace.cli.render import chosen_form, form_option, print_entries, print_summary
 from lace.ids import RecordHash, parse_record_hash
 from lace.limits import LAKE
+
+if TYPE_CHECKING:
+    from lace.lake.forget import Forgotten
 
 _SHOWN = 10
 _VERBS = {"merge": "merge", "tidy": "tidy", "remove": "remove", "checkpoint": "sum up"}
@@ -94,10 +99,11 @@ def maintain_command(
 @click.option(
     "--purge", is_flag=True, help="Remove older versions at once; nothing else may be at work."
 )
+@form_option
 @spark_options
 def forget_command(
     name: str, hashes: tuple[str, ...], select_text: str | None, hash_file: str | None,
-    purge: bool, spark: Spark,
+    purge: bool, form: str | None, spark: Spark,
 ) -> int:  # fmt: skip
     """Take records out of LAKE for good: by HASH, by rules, or by a file of hashes.
 
@@ -136,13 +142,17 @@ def forget_command(
             with select(opened.snapshot(), program, predicate=predicate) as chosen:
                 wanted |= {RecordHash(row[0]) for row in chosen.evaluation.rows(predicate)}
     done = forget(opened, wanted)
-    echo(f"{done.removed:,} records forgotten, {done.asked:,} hashes kept out")
     if purge:
         maintain(opened, retain_hours=0)
-    elif done.removed:
-        echo("older versions hold them until lace lake maintain removes those, after a week")
-    for bundle in done.bundles[:_SHOWN]:
-        echo(f"untouched: {bundle}")
-    if len(done.bundles) > _SHOWN:
-        echo(f"untouched: {len(done.bundles) - _SHOWN:,} more")
+    print_summary(form, asdict(done) | {"purged": purge}, _forgotten(done, purge=purge))
     return Exit.OK
+
+
+def _forgotten(done: Forgotten, *, purge: bool) -> Iterator[str]:
+    yield f"{done.removed:,} records forgotten, {done.asked:,} hashes kept out"
+    if done.removed and not purge:
+        yield "older versions hold them until lace lake maintain removes those, after a week"
+    for bundle in done.bundles[:_SHOWN]:
+        yield f"untouched: {bundle}"
+    if len(done.bundles) > _SHOWN:
+        yield f"untouched: {len(done.bundles) - _SHOWN:,} more"

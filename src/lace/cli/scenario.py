@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
@@ -13,7 +12,14 @@ from lace.cli.arguments import complete_scenarios
 from lace.cli.exitcodes import Exit
 from lace.cli.files import write_output
 from lace.cli.output import echo
-from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
+from lace.cli.render import (
+    chosen_form,
+    fitted_table,
+    form_option,
+    print_csv,
+    print_json,
+    words_option,
+)
 from lace.errors import Code, UsageError
 from lace.interlace import messages as m
 from lace.scenario.build import Built
@@ -63,7 +69,8 @@ def list_command(form: str | None) -> None:
 
 @scenario.command()
 @click.argument("name", metavar="NAME|FILE", shell_complete=complete_scenarios)
-def run(name: str) -> int:
+@words_option
+def run(name: str, form: str | None) -> int:
     """Tell what happens in a scenario, step by step, and check what it expects.
 
     \b
@@ -73,7 +80,7 @@ def run(name: str) -> int:
     built = _load(name)
     if built is None:
         return Exit.BAD_INPUT
-    talk = sys.stdout.isatty()
+    talk = chosen_form(form) == "table"
     if talk:
         click.secho(safe(built.scenario.title), bold=True)
         echo(textwrap.fill(" ".join(built.scenario.story.split()), 96))
@@ -83,7 +90,8 @@ def run(name: str) -> int:
 
 @scenario.command()
 @click.argument("names", nargs=-1, metavar="[NAME|FILE]...", shell_complete=complete_scenarios)
-def test(names: tuple[str, ...]) -> int:
+@words_option
+def test(names: tuple[str, ...], form: str | None) -> int:
     """Check that scenarios keep their word; all that come with Lace, unless some are named.
 
     \b
@@ -97,7 +105,7 @@ def test(names: tuple[str, ...]) -> int:
             failed += 1
             continue
         done = run_scenario(built)
-        _report(name, done)
+        _report(name, done, chosen_form(form))
         failed += not done.ok
     return Exit.BAD_INPUT if failed else Exit.OK
 
@@ -183,10 +191,10 @@ def _load(name: str) -> Built | None:
         return None
 
 
-def _report(name: str, done: Run) -> None:
+def _report(name: str, done: Run, form: str) -> None:
     good = sum(check.ok for check in done.checks)
     whole = len(done.checks)
-    if not sys.stdout.isatty():
+    if form == "json":
         failures = [
             {"code": str(Code.SCENARIO_FAILED), "detail": check.detail, "expect": check.text,
              "line": check.line}

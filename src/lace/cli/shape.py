@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from lace.api.handles import Lace, store_of
@@ -37,6 +37,22 @@ def whole_hash(local: Lace, text: str) -> str | None:
 
     None if the text is no hash; raises ``UsageError`` if none or several begin so.
     """
+    return hash_among(_stored(local), text)
+
+
+def _stored(local: Lace) -> Iterator[RecordHash]:
+    store = store_of(local)
+    after = StoreRecordId(0)
+    while batch := store.read(after, _BATCH):
+        yield from (stored.hash for stored in batch)
+        after = batch[-1].id
+
+
+def hash_among(hashes: Iterable[RecordHash], text: str, none: str = "no record here") -> str | None:
+    """Return the hash that a text means: itself, or the one of these that begins like it.
+
+    None if the text is no hash; raises ``UsageError`` if none or several begin so.
+    """
     if is_record_hash(text):
         return text
     if _TOO_SHORT.fullmatch(text):
@@ -48,16 +64,11 @@ def whole_hash(local: Lace, text: str) -> str | None:
     if not _SHORT_HASH.fullmatch(text):
         return None
     begin = text.removesuffix("…")
-    store = store_of(local)
-    found: list[RecordHash] = []
-    after = StoreRecordId(0)
-    while batch := store.read(after, _BATCH):
-        found += [stored.hash for stored in batch if stored.hash.startswith(begin)]
-        after = batch[-1].id
+    found = [hash for hash in hashes if hash.startswith(begin)]
     if len(found) == 1:
         return found[0]
     if not found:
-        raise UsageError(f"no record here begins with {shown(text)}", code=Code.ID_MALFORMED)
+        raise UsageError(f"{none} begins with {shown(text)}", code=Code.ID_MALFORMED)
     names = ", ".join(short_hashes(found).values()) if len(found) <= _HASHES_SHOWN else "many"
     raise UsageError(
         f"{shown(text)} may mean {len(found)} records: {names}",

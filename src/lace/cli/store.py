@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -15,16 +16,20 @@ from lace.cli.place import find, store_file
 from lace.cli.progress import ProgressLine
 from lace.cli.render import (
     chosen_form,
+    fitted_table,
     form_option,
     print_csv,
     print_entries,
     print_json,
-    words_option,
+    print_summary,
 )
+from lace.cli.shape import hash_among, short_hashes
+from lace.errors import Code, UsageError
 from lace.ids import RECORD_TYPES, RecordHash
 from lace.policy.own import evaluate_own
 from lace.recordstore.sqlite import SqliteStore
 from lace.settings import read_selector
+from lace.text import shown
 from lace.vocabulary import SELECT_HAVE
 
 _HASHES: Final = tuple(f"{letter}." for letter in RECORD_TYPES)  # how one begins
@@ -88,7 +93,7 @@ def info(file: str | None, form: str | None, where: str | None) -> None:
 
 @store.command()
 @_lace_argument
-@words_option
+@form_option
 @lace_option
 def check(file: str | None, form: str | None, where: str | None) -> int:
     """Check every page, every record and every fact in LACE; print what is wrong.
@@ -106,12 +111,18 @@ def check(file: str | None, form: str | None, where: str | None) -> int:
         ProgressLine("records checked") as line,
     ):
         count = opened.count()
-        for problem in opened.check(lambda number: line.tell(number, number / count)):
-            problems += 1
-            if chosen_form(form) == "json":
-                print_json({"problem": problem})
-            else:
+
+        def found() -> Iterator[str]:
+            nonlocal problems
+            for problem in opened.check(lambda number: line.tell(number, number / count)):
+                problems += 1
+                yield problem
+
+        if chosen_form(form) == "table":
+            for problem in found():
                 echo(problem)
+        else:
+            print_entries(form, ("problem",), ({"problem": problem} for problem in found()))
         echo(f"{opened.count()} records checked, {problems} problems", err=True)
     return Exit.SOME_REJECTED if problems else Exit.OK
 
@@ -122,7 +133,7 @@ def check(file: str | None, form: str | None, where: str | None) -> int:
 @click.option(
     "--may-return", is_flag=True, help="Keep nothing of them: whoever has them may send them again."
 )
-@words_option
+@form_option
 @lace_option
 def forget(
     words: tuple[str, ...], yes: bool, may_return: bool, form: str | None, where: str | None
@@ -150,12 +161,9 @@ def forget(
         hashes = [RecordHash(row[0]) for row in rows]
         gone = opened.forget(hashes, for_good=not may_return) if yes else len(rows)
         left = opened.count() if yes else opened.count() - gone
-    if chosen_form(form) == "json":
-        print_json({"forgotten": yes, "left": left, "records": gone})
-    elif yes:
-        echo(f"{gone} records forgotten, {left} left")
-    else:
-        echo(f"{gone} of {gone + left} records would be forgotten; add --yes")
+    would = f"{gone} of {gone + left} records would be forgotten; add --yes"
+    said = (f"{gone} records forgotten, {left} left" if yes else would,)
+    print_summary(form, {"forgotten": yes, "left": left, "records": gone}, said)
 
 
 @store.command()
@@ -165,7 +173,8 @@ def forget(
 def forgotten(file: str | None, form: str | None, where: str | None) -> None:
     """Print the hashes of what LACE has forgotten for good, sorted.
 
-    Without LACE it is that of --lace, else the one you are in.
+    Without LACE it is that of --lace, else the one you are in. In a table they are short: as much
+    of one as is shown will do for lace store remember.
 
     \b
     Example:
@@ -173,19 +182,24 @@ def forgotten(file: str | None, form: str | None, where: str | None) -> None:
       lace store forgotten notes.lace
     """
     with SqliteStore(_meant(file, where), read_only=True) as opened:
-        print_entries(form, ("hash",), ({"hash": hash} for hash in opened.all_kept_out()))
+        hashes = opened.all_kept_out()
+    if chosen_form(form) != "table":
+        print_entries(form, ("hash",), ({"hash": hash} for hash in hashes))
+    elif hashes:
+        short = short_hashes(hashes)
+        fitted_table(("Hash",), [(short[hash],) for hash in hashes], whole=("Hash",))
 
 
 @store.command()
 @click.argument("words", nargs=-1, metavar="[LACE] [HASH]...")
 @click.option("--all", "everything", is_flag=True, help="All that was forgotten for good.")
-@words_option
+@form_option
 @lace_option
 def remember(words: tuple[str, ...], everything: bool, form: str | None, where: str | None) -> int:
     """Let records come back to LACE that it has forgotten for good; nothing is fetched.
 
-    Without LACE it is that of --lace, else the one you are in. A peer that has the records sends
-    them with the next exchange, if your selector asks for them.
+    Without LACE it is that of --lace, else the one you are in. A HASH may be its beginning. A peer
+    that has the records sends them with the next exchange, if your selector asks for them.
 
     \b
     Example:
@@ -197,11 +211,20 @@ def remember(words: tuple[str, ...], everything: bool, form: str | None, where: 
     if bool(hashes) == everything:
         raise click.UsageError("give hashes, or --all")
     with SqliteStore(_meant(file, where), create=False) as opened:
-        chosen = opened.all_kept_out() if everything else [RecordHash(hash) for hash in hashes]
+        held = opened.all_kept_out()
+        chosen = held if everything else [_forgotten_hash(held, hash) for hash in hashes]
         back = opened.remember(chosen)
         left = len(opened.all_kept_out())
-    if chosen_form(form) == "json":
-        print_json({"forgotten": left, "remembered": back})
-    else:
-        echo(f"{back} may come back, {left} are still forgotten")
+    said = (f"{back} may come back, {left} are still forgotten",)
+    print_summary(form, {"forgotten": left, "remembered": back}, said)
     return Exit.OK if back == len(set(chosen)) else Exit.NOT_FOUND
+
+
+def _forgotten_hash(held: list[RecordHash], text: str) -> RecordHash:
+    found = hash_among(held, text, "nothing that was forgotten here")
+    if found is None:
+        raise UsageError(
+            f"{shown(text)} is no hash", code=Code.ID_MALFORMED,
+            hint="lace store forgotten lists those that may come back.",
+        )  # fmt: skip
+    return RecordHash(found)

@@ -54,7 +54,9 @@ def test_forget_asks_before_it_does(path: Path) -> None:
         assert store.count() == 3
 
 
-def test_what_is_forgotten_comes_back_only_if_it_may(path: Path, tmp_path: Path) -> None:
+def test_what_is_forgotten_comes_back_only_if_it_may(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with SqliteStore(path) as store:
         everything = b"".join(store.load(s.hash).raw for s in store.read(StoreRecordId(0), 9))  # type: ignore[union-attr]
     (tmp_path / "all.records").write_bytes(everything)
@@ -69,9 +71,16 @@ def test_what_is_forgotten_comes_back_only_if_it_may(path: Path, tmp_path: Path)
         0,
         b"0 new, 3 here already, 3 forgotten here for good\n",
     )
-    for words, code in ((("S.x",), 6), ((), 2), ((listed[0], "--all"), 2)):
+    here = json.loads(lace("list", "--lace", path, "--all").stdout.splitlines()[0])["hash"]
+    for words, code in (
+        (("S.x",), 2), (("P.zzzzz",), 2), ((here,), 6), ((), 2), ((listed[0], "--all"), 2),
+        ((listed[0], "none"), 2),
+    ):  # fmt: skip
         assert lace("store", "remember", path, *words).returncode == code
-    done = lace("store", "remember", path, listed[0], "--table")
+    monkeypatch.setenv("COLUMNS", "40")
+    head, short, *_ = lace("store", "forgotten", path, "--table").stdout.decode().splitlines()
+    assert (head, len(short), listed[0].startswith(short)) == ("Hash", 10, True)
+    done = lace("store", "remember", path, short, "--table")
     assert done.stdout == b"1 may come back, 2 are still forgotten\n"
     done = lace("import", tmp_path / "all.records", "--lace", path)
     assert done.stderr == b"1 new, 3 here already, 2 forgotten here for good\n"

@@ -36,16 +36,44 @@ CASES: dict[str, tuple[str, tuple[str, ...]]] = {
     "store forgotten": ("store forgotten ../other", ("S.",)),
     "store info": ("store info .", ("records      6",)),
 }
+#: One object, which a terminal gets in words.
+WORDS = {"store check", "store forget", "store remember"}
+#: What happened one after another, and proofs: neither fits into rows.
+STORIES = {"follow", "scenario run", "scenario test", "sync", "why", "why-not"}
+#: Reports for people, also in a pipe: there they are read in the log of a build or of a service.
+WORDS_IN_A_PIPE = {"check", "lake run", "lake stream", "policy audit"}
+#: What they print is what they make: a file, a text, facts, a picture, a server's log.
+MADE = {
+    "completion", "demo", "export", "fmt", "help", "lake demo", "lake quarantine show",
+    "lake select", "lake serve", "lake summarize", "lake why", "policy show", "record verify",
+    "serve", "workbench",
+}  # fmt: skip
+#: They print one hash, verifier or link, and nothing else, so that a script can take it.
+ONE_WORD = {
+    "add", "invite", "key new", "key rotate", "key show", "keyring new", "keyring show",
+    "record make", "record seal", "room admit", "room remove",
+}  # fmt: skip
+#: They print nothing; what is to be said stands on standard error.
+SILENT = {
+    "backup", "contact add", "contact remove", "import", "init", "join", "keyring backup",
+    "keyring passphrase", "keyring remove", "keyring rename", "keyring restore", "restore",
+    "room new", "scenario picture",
+}  # fmt: skip
 #: These need Spark; their tables are words, or printed by the same function.
 LAKE = {
     "lake doctor",
+    "lake export",
+    "lake forget",
+    "lake index",
     "lake info",
     "lake ingest",
     "lake maintain",
     "lake quarantine list",
+    "lake quarantine replay",
     "lake reconcile",
     "lake shell",
     "lake sql",
+    "lake sync",
 }
 
 
@@ -103,19 +131,39 @@ def test_every_table_fits(
     assert b"no room for" not in done.stderr
 
 
-def commands_with_tables(command: click.Command, name: str = "") -> Iterator[str]:
+def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
     if isinstance(command, click.Group):
         context = click.Context(command)
         for below in command.list_commands(context):
             found = command.get_command(context, below)
             assert found is not None
-            yield from commands_with_tables(found, f"{name} {below}".strip())
-    elif any("--csv" in option.opts for option in command.params):
-        yield name
+            yield from commands(found, f"{name} {below}".strip())
+    else:
+        yield name, command
+
+
+def forms(command: click.Command) -> frozenset[str]:
+    options = {option for parameter in command.params for option in parameter.opts}
+    return frozenset(options & {"--json", "--table", "--csv"})
 
 
 def test_no_table_was_left_out() -> None:
-    assert set(commands_with_tables(root)) == set(CASES) | LAKE
+    tables = {name for name, command in commands(root) if "--csv" in forms(command)}
+    assert tables == set(CASES) | WORDS | LAKE
+
+
+def test_every_command_has_all_forms_or_a_reason_for_fewer() -> None:
+    """A new command has --json, --table and --csv, or stands where it is said why not."""
+    less = STORIES | WORDS_IN_A_PIPE | MADE | ONE_WORD | SILENT
+    found = {name: forms(one) for name, one in commands(root) if not name.startswith("plumb ")}
+    for name, has in found.items():
+        wanted = {"--json", "--table", "--csv"}
+        if name in less:
+            wanted -= {"--csv"}
+            wanted -= {"--table"} if name not in STORIES else set()
+            wanted -= {"--json"} if name not in STORIES | WORDS_IN_A_PIPE else set()
+        assert has == wanted, name
+    assert less <= found.keys()
 
 
 def test_a_table_of_many_columns_says_what_it_has_no_room_for(
