@@ -523,7 +523,7 @@ class Code(StrEnum):
     INTERLACE_SIGNER = (
         "interlace.signer",
         "A signer was named without proof, or another one was proven.",
-        "Name a signer only with its proof on this connection.",
+        "Check whom you expect; name a signer only with its proof on this connection.",
     )
     INTERLACE_FORMAT = (
         "interlace.format",

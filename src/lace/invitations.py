@@ -29,6 +29,11 @@ _SUM_BYTES: Final = 6
 _ROOM: Final = ("removed", "places", "reads", "delegation", "roles")
 
 
+def is_invitation(text: str) -> bool:
+    """Whether a text is meant to be an invitation; whether it can be used, ``read`` finds out."""
+    return text.startswith(_BEGIN)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
     """Where to meet whom, about what."""

@@ -33,7 +33,8 @@ def as_module(policy: Policy) -> PolicyModule:
             code=Code.INPUT_TYPE,
             hint="Give a place such as //group//app//, rules, or lace.room(…).",
         )
-    return selector(policy) if policy.startswith("//") else module_from_text(policy)
+    is_place = policy.startswith("//") or "(" not in policy  # rules have parentheses
+    return selector(policy) if is_place else module_from_text(policy)
 
 
 def policy_of(lace: Lace, policy: Policy | None) -> PolicyModule:

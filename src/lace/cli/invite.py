@@ -15,7 +15,7 @@ from lace.cli.output import echo
 from lace.cli.place import find
 from lace.cli.room import room_lines, sentences
 from lace.errors import Code, UsageError
-from lace.invitations import Invitation
+from lace.invitations import Invitation, is_invitation
 from lace.keyring import is_key_name
 from lace.limits import FIXED
 from lace.settings import FILE, nothing_selects
@@ -57,10 +57,10 @@ def invite(address: str, key_text: str | None, where: str | None) -> None:
 
 @click.command()
 @click.argument("path")
-@click.argument("invitation", metavar="INVITATION|-")
+@click.argument("invitation", metavar="INVITATION|-", required=False)
 @key_option("The key that signs what is added.")
 @click.option("--as", "peer", default="host", show_default=True, help="What to call the peer here.")
-def join(path: str, invitation: str, key_text: str | None, peer: str) -> None:
+def join(path: str, invitation: str | None, key_text: str | None, peer: str) -> None:
     """Make a lace in the folder PATH as INVITATION says; - reads it from standard input.
 
     It writes lace.toml: what belongs, the room with its choices, and the peer that sent it. Look at
@@ -71,6 +71,11 @@ def join(path: str, invitation: str, key_text: str | None, peer: str) -> None:
       lace join notes lace-invitation-1.… --key bob
       lace sync --lace notes
     """
+    if invitation is None:
+        missing = "PATH, a new folder," if is_invitation(path) else "the invitation"
+        raise click.UsageError(f"{missing} is missing: lace join PATH INVITATION")
+    if is_invitation(path):
+        path, invitation = invitation, path  # the line comes to mind first
     if not is_key_name(peer):
         raise UsageError(f"{peer} cannot be the name of a peer", code=Code.INPUT_KEY)
     text = (

@@ -102,7 +102,11 @@ def get(
         asked = address if hash is None else f"////{hash}"
         found = blocking.get(_target(local, settings, peer_text, key_text), asked)
     if found is None:
-        echo(f"nothing is at {address}; lace list shows what is here", err=True)
+        if peer_text is None:
+            echo(f"nothing is at {address}; lace list shows what is here", err=True)
+        else:
+            echo(f"the peer shows nothing at {address}: it has it not, or shows it to others; "
+                 "--key says who asks", err=True)  # fmt: skip
         return Exit.NOT_FOUND
     if only_data and output == "-" and _is_text(found.data):
         write_text(found.data)

@@ -162,7 +162,8 @@ def forget(
         gone = opened.forget(hashes, for_good=not may_return) if yes else len(rows)
         left = opened.count() if yes else opened.count() - gone
     would = f"{gone} of {gone + left} records would be forgotten; add --yes"
-    said = (f"{gone} records forgotten, {left} left" if yes else would,)
+    done = f"{gone} record{'' if gone == 1 else 's'} forgotten, {left} left"
+    said = (done if yes else would,)
     print_summary(form, {"forgotten": yes, "left": left, "records": gone}, said)
 
 

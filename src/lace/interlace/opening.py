@@ -154,7 +154,9 @@ class Opening:
         side = self._side
         theirs = parse_hello(facts)
         if side.expected_peer is not None and self.proven != side.expected_peer:
-            raise ProtocolError("another peer than the expected one", code=Code.INTERLACE_SIGNER)
+            found = "proved no key" if self.proven is None else f"is {self.proven}"
+            detail = f"the peer {found}, and {side.expected_peer} was expected"
+            raise ProtocolError(detail, code=Code.INTERLACE_SIGNER)
         self._hellos = self._hello.tai, theirs.tai
         agreed = negotiate(self._hello, theirs, self.plan, self.proven, side.limits)
         self._check_start(agreed.start)

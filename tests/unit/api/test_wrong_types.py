@@ -25,6 +25,10 @@ WRONG: list[tuple[Call, str]] = [
     (lambda h: blocking.get(h, None), "an address is text, not a NoneType"),  # type: ignore[arg-type]
     (lambda h: blocking.history(h, 5), "a place is text, not an int"),  # type: ignore[arg-type]
     (lambda h: blocking.history(h, "//g//a//1", limit=-1), "limit is -1"),
+    (
+        lambda h: blocking.list(h, "notes"),
+        "'notes' is not a selector: 'notes' does not begin with //",
+    ),
     (lambda _: lace.connect(5), "address is text, not an int"),  # type: ignore[arg-type]
     (lambda h: blocking.admit(h, KEY, room=ROOM), "a member is text, not a SigningKey"),  # type: ignore[arg-type]
     (lambda h: blocking.remove(h, "bob", room=ROOM), "'bob' is no verifier"),

@@ -141,8 +141,16 @@ def test_one_line_is_enough_to_join_and_meet(home: Path) -> None:
         assert len(json.loads(ok("sync", "--lace", "bob", cwd=home).splitlines()[0])["hash"]) > 40
     assert lace("join", "bob", line.strip(), cwd=home).returncode == 2  # it is there already
     assert lace("join", "x", line[:-9], cwd=home).returncode == 2
+    for words, said in (
+        ((line.strip(),), b"PATH, a new folder, is"),
+        (("x",), b"the invitation is"),
+    ):
+        alone = lace("join", *words, cwd=home)
+        assert (alone.returncode, said + b" missing: lace join PATH" in alone.stderr) == (2, True)
     assert lace("join", "x", line, "--as", "a b", cwd=home).returncode == 2
     assert not (home / "x").exists()
+    assert lace("join", line.strip(), "other", cwd=home).returncode == 0  # in either order
+    assert (home / "other").is_dir()
 
 
 def test_rules_travel_with_an_invitation(home: Path) -> None:

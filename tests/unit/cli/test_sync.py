@@ -115,7 +115,8 @@ def test_a_peer_can_be_asked_without_storing_anything(home: Path) -> None:
         assert [type(end).__name__ for end in ends(host, 1)] == ["Closed"]
         got = lace("get", "//g//notes//n/1", "--raw", "--from", address, cwd=home)
         assert got.stdout == theirs[1].raw
-        assert lace("get", "//g//notes//n/9", "--from", address, cwd=home).returncode == 6
+        none = lace("get", "//g//notes//n/9", "--from", address, cwd=home)
+        assert (none.returncode, b"the peer shows nothing at //g//" in none.stderr) == (6, True)
         key = lace("list", PLACE, "--from", address, "--key", "alice", cwd=home)
         assert key.returncode == 0, key.stderr
         assert ends(host, 4)[-1].result.peer == demo_key("alice").verifier
@@ -188,6 +189,8 @@ def test_what_ends_early_ends_with_4_and_says_what_to_do(home: Path) -> None:
         other = demo_key("mallory").verifier
         wrong = lace("sync", address, "--expect", other, cwd=home / "alice")
         assert wrong.returncode == Exit.ABORTED
+        assert f"{demo_key('bob').verifier}, and {other} was expected".encode() in wrong.stderr
+        assert b"Check whom you expect" in wrong.stderr
         nothing = Host(store_of(notes(1)), selector("//g//other//"), stays=False)
     with hosting(nothing) as address:  # the server's policy has no notes: nothing moves
         assert lace("sync", address, cwd=home / "alice").returncode == 0
