@@ -481,7 +481,6 @@ def test_a_file_of_ones_own_survives_reloading_and_can_be_left_and_found_again(
         expect(page.locator(".story h2")).to_have_text("Embargo")
         page.select_option("#scenario", "mine")
         expect(page.locator(".story h2")).to_have_text("Mine, again")
-        page.goto("about:blank")  # a page asks its server for the icon again and again
 
 
 def test_a_toml_file_is_opened_and_one_that_is_too_large_is_refused(
@@ -738,6 +737,23 @@ def test_what_a_strangers_link_carries_is_shown_before_it_is_copied_and_runs_not
     )
     subprocess.run([sys.executable, "test_copied.py"], cwd=tmp_path, check=True)
     assert {path.name for path in tmp_path.iterdir()} == {"x-touch-owned.toml", "test_copied.py"}
+
+
+def test_a_strangers_text_does_not_turn_or_hide_other_text(page: Page, link: str) -> None:
+    toml = library()["notes-room"].read_text(encoding="utf-8")
+    toml = toml.replace('title = "Notes room"', 'title = "Notes\\u202e room"')
+    toml = toml.replace('Title = "Bob hello"', 'Title = "Bob\\u2066\\u200b hello"')
+    toml = toml.replace('title = "Bob"', 'title = "B\\u202eob"')
+    assert toml.count("\\u2") == 4
+    open_page(page, link, f"#z={page_packed(page, link, 'turned', toml)}&tab=scenario")
+    expect(page.locator(".story h2")).to_have_text("Notes· room")
+    page.keyboard.press("End")
+    for text in ("B·ob", "Bob·· hello"):
+        expect(page.locator("body")).to_contain_text(text)
+    shown = page.locator("#app").inner_text()
+    assert not {"\u202e", "\u2066", "\u200b"} & set(shown)
+    page.locator("#tab-scenario").click()
+    assert typed(page) == toml  # what is run and passed on stays as it is
 
 
 def page_packed(page: Page, link: str, name: str, toml: str) -> str:
@@ -1249,6 +1265,18 @@ def test_long_names_stay_on_a_small_screen(page: Page, tmp_path: Path) -> None:
             page.locator(f"#tab-{tab}").click()
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= 390, tab
+
+
+def test_stepping_asks_for_nothing(page: Page, exported: str) -> None:
+    """Not even for the icon, although the address changes with each step."""
+    page.goto(exported)
+    page.wait_for_selector("html[data-ready]")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    is_at(page, 5)
+    assert [url for url in asked if not url.startswith("data:")] == []
 
 
 def test_nothing_comes_from_outside(page: Page, link: str, faults: list[str]) -> None:

@@ -155,9 +155,7 @@ class Workbench:
                     return Response(content, headers=SECURITY, media_type="application/json")
             return PlainTextResponse("not here\n", status_code=404, headers=SECURITY)
         media = _TYPES.get(file.suffix, "application/octet-stream")
-        # A browser asks for the icon whenever the address changes, which is at each step.
-        kept = {"Cache-Control": "private, max-age=3600"} if file.suffix == ".svg" else {}
-        return FileResponse(file, headers=SECURITY | kept, media_type=media)
+        return FileResponse(file, headers=SECURITY, media_type=media)
 
     async def _session(self, socket: WebSocket) -> None:
         gate = self.gate

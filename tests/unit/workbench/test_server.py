@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import httpx
 import pytest
@@ -258,10 +258,15 @@ def test_the_page_names_nothing_outside() -> None:
             assert [a for a in addresses if not a.startswith("http://www.w3.org/")] == [], path
 
 
-def test_the_icon_is_kept_and_a_file_that_cannot_run_is_there(
-    client: httpx.Client, tmp_path: Path
-) -> None:
-    assert "max-age" in client.get("/icon.svg").headers["Cache-Control"]
+def test_the_icon_lies_in_the_page_and_is_the_same() -> None:
+    page = (STATIC / "index.html").read_text("utf-8")
+    found = re.search(r'rel="icon"[^>]*href="data:image/svg\+xml,([^"]+)"', page)
+    assert found is not None
+    icon = (STATIC / "icon.svg").read_text("utf-8").replace('"', "'")
+    assert "".join(unquote(found[1]).split()) == "".join(icon.split())
+
+
+def test_a_file_that_cannot_run_is_there(client: httpx.Client, tmp_path: Path) -> None:
     assert client.get("/app.js").headers["Cache-Control"] == "no-cache"
     broken = tmp_path / "not mine.toml"
     broken.write_text("x = 1\n", encoding="utf-8")

@@ -1,5 +1,6 @@
 // Everything the page knows, in one place. What is shown follows from it; nothing else is kept.
 // @ts-check
+import { showUnseen } from "./unseen.js";
 import { batch, computed, effect, signal } from "./vendor/preact.js";
 
 /** @typedef {import("./types.js").Recording} Recording */
@@ -398,6 +399,7 @@ export const sharedText = signal(/** @type {string|null} */ (null));
 /** Show a recording from its start, or from where ``at`` says; a step of null is the last one.
  * @param {Recording} made @param {{scene?: number, step?: number|null}} [at] */
 export function show(made, at = {}) {
+  showUnseen(made);
   const same = made.scenario.name === recording.value?.scenario.name;
   batch(() => {
     if (!same) {
