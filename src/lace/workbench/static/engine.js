@@ -100,7 +100,7 @@ function lose() {
   state.engine.value = "gone";
   for (const resolve of waiting.values()) {
     resolve(problem("The engine is gone.",
-      "It is looked for; if lace workbench was stopped, start it again."));
+      "It is looked for; if lace workbench was stopped, start it again and open its new link."));
   }
   waiting.clear();
 }
@@ -168,7 +168,7 @@ export function outdate() {
 }
 
 /** Open a scenario by name. "here" is for one that is shown already: wherever somebody is in it by
- * the time the answer comes, they stay there. Nobody is told of what goes wrong if nobody "asked".
+ * the time the answer comes, they stay there. If nobody "asked", no notice is made or taken away.
  * @param {string} name @param {{scene?: number, step?: number|null}|"here"} [at]
  * @param {boolean} [asked] */
 export async function open(name, at, asked = true) {
@@ -179,10 +179,12 @@ export async function open(name, at, asked = true) {
     const answer = await ask({ do: "open", name });
     titleShown = title;
     state.engine.value = "ready";
-    if (!asked && answer.type !== "recording") return false;
-    if (at !== "here") return take(answer, at);
-    if (state.recording.value?.scenario.name !== name) return true; // somebody has left it
-    return take(answer, { scene: state.sceneNumber.value, step: state.step.value });
+    const left = at === "here" && state.recording.value?.scenario.name !== name;
+    const place = at === "here" ? { scene: state.sceneNumber.value, step: state.step.value } : at;
+    if (left) return true;
+    if (asked) return take(answer, place);
+    if (answer.type === "recording") state.show(answer.recording, place);
+    return answer.type === "recording";
   }
   const made = await recorded(name);
   if (made === null) {

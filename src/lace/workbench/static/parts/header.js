@@ -85,7 +85,7 @@ function EngineState() {
     ready: ["●", "engine ready", "Everything can be changed and run again."],
     running: ["◍", "running", "The engine is at work."],
     gone: ["✕", "engine gone", "The engine does not answer and is looked for. If lace workbench "
-      + "was stopped, start it again."],
+      + "was stopped, start it again and open its new link."],
   };
   const [icon, word, title] = words[/** @type {keyof typeof words} */ (state.engine.value)];
   const made = state.recording.value?.engine;
