@@ -14,7 +14,8 @@ import click
 
 from lace import tai
 from lace.cli.files import name_and_value, read_key
-from lace.cli.names import verifiers_by_name, warn_of_demo
+from lace.cli.names import key_names, verifiers_by_name, warn_of_demo
+from lace.cli.output import echo
 from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
 from lace.dates import read_instant
@@ -145,6 +146,16 @@ def is_address(text: str) -> bool:
 def read_fields(entries: tuple[str, ...]) -> dict[str, str]:
     """Return what --field narrows by."""
     return dict(map(name_and_value, entries))
+
+
+def read_parameters(entries: tuple[str, ...]) -> dict[str, str]:
+    """Return what --set gives names in braces; say of what is a name here that it stays text."""
+    given = read_fields(entries)
+    for verifier, name in key_names().items() if given else ():
+        if name in given.values():
+            echo(f"{name} is a name here, and rules take it for text: {verifier} is whom it means",
+                 err=True)  # fmt: skip
+    return given
 
 
 def read_signing_key(text: str, *, warns: bool = True) -> SigningKey:

@@ -12,7 +12,7 @@ import click
 from lace.api.handles import open as open_lace
 from lace.cli.arguments import (
     key_option,
-    read_fields,
+    read_parameters,
     read_signing_key,
     read_verifier,
     select_option,
@@ -67,7 +67,7 @@ def init(
     table = []
     if room is not None:
         table = ["", "[room]", f"authority = {quoted(read_verifier(room, '--room'))}"]
-    values = read_fields(assigned)
+    values = read_parameters(assigned)
     if values:
         table += ["", "[parameters]"]
         table += [f"{quoted(name)} = {quoted(value)}" for name, value in values.items()]

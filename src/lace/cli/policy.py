@@ -10,6 +10,7 @@ from lace.cli.arguments import (
     expose_option,
     field_option,
     read_fields,
+    read_parameters,
     read_verifier,
     set_option,
 )
@@ -65,7 +66,7 @@ def show(
         verifier = read_verifier(authority, "--room")
         module = read_room(selector_text, verifier, choices).module
     else:
-        given = read_fields(assigned)
+        given = read_parameters(assigned)
         module = read_selector(selector_text, fields=read_fields(fields), parameters=given)
     if support is not None:
         module = with_support(module, support)

@@ -18,7 +18,7 @@ from lace.cli.arguments import (
     complete_scenarios,
     expose_option,
     lace_option,
-    read_fields,
+    read_parameters,
     read_time,
     read_verifier,
     set_option,
@@ -115,7 +115,7 @@ def try_command(
             world = _of_scenario(scenario, viewer, exposed, stack)
         else:
             world = _of_lace(find(where), viewer, peer_text, exposed, stack)
-        given = world.names | read_fields(assigned)
+        given = world.names | read_parameters(assigned)
         module = read_selector(rules, parameters=given)
         theirs = world.theirs
         if their_text is not None:

@@ -146,6 +146,21 @@ def test_parameters_fill_constants_and_nothing_else() -> None:
     assert "{a}" not in api.module_from_text(everywhere, a="v").text
 
 
+def test_a_value_that_is_a_name_here_is_told_to_be_text(home: Path) -> None:
+    (home / "of.lacegram").write_text(
+        "SelectHave(P) :- Have(P), Field(P,'Signed-By',_,'{owner}').\n"
+        "SelectAdvertised(P,S) :- AdvertisedField(P,S,'Signed-By',_,'{owner}').\n"
+    )
+    words = ("of.lacegram", "--lace", "ann", "--set")
+    rows, told = tried(*words, "owner=ann", cwd=home)
+    assert not any(row["allowed"] for row in rows)
+    verifier = lace("keyring", "show", "ann", cwd=home).stdout.decode().strip()
+    assert f"rules take it for text: {verifier} is whom it means" in told
+    rows, told = tried(*words, f"owner={verifier}", cwd=home)
+    assert rows[0]["allowed"]
+    assert "text" not in told
+
+
 def test_settings_have_parameters(home: Path) -> None:
     done = lace(
         "init", "p", "--select", "r.lacegram", "--set", f"owner={ANN}", "--key", "ann", cwd=home
