@@ -17,6 +17,7 @@ from small_limits import hold_to
 
 from lace.crypto.keys import demo_key
 from lace.errors import UsageError
+from lace.limits import FIXED
 from lace.record import build_plex, seal
 from lace.recordstore.sqlite import SqliteStore
 from lace.serving import answering_port, watching
@@ -84,7 +85,10 @@ def test_a_token_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
     made = read_token(place, make=True)
     assert read_token(place, make=True) == read_token(place) == made
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
-    for text in ("", "short", "two words that are long", "x" * 500):
+    for text in ("x" * FIXED.least_token_characters, "x" * FIXED.token_characters):
+        place.write_text(f"{text}\n")
+        assert read_token(place) == text
+    for text in ("", "x" * 15, "two words that are long", "x" * 201, "x" * 500):
         place.write_text(text)
         with pytest.raises(UsageError, match="holds no token"):
             read_token(place)

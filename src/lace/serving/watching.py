@@ -185,7 +185,7 @@ def read_token(path: Path, *, make: bool = False) -> str:
             f"cannot read the token in {path}: {error.strerror}", code=Code.INPUT_FILE
         ) from None
     if (
-        not FIXED.least_token_characters <= len(token) < FIXED.token_characters
+        not FIXED.least_token_characters <= len(token) <= FIXED.token_characters
         or not token.isprintable()
         or " " in token
     ):
