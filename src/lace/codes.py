@@ -292,8 +292,8 @@ class Code(StrEnum):
     )
     LACEGRAM_ONE_LINE = (
         "lacegram.one-line",
-        "In core text a rule stands on one line.",
-        "Join the lines, or use the authoring form.",
+        "In canonical text a rule stands on one line.",
+        "Send the output of 'lace plumb lacegram canon'.",
     )
     LACEGRAM_TWO_RULES = (
         "lacegram.two-rules",
@@ -407,13 +407,13 @@ class Code(StrEnum):
     )
     LACEGRAM_UNKNOWN_PREDICATE = (
         "lacegram.unknown-predicate",
-        "A predicate is used that no rule defines and no profile supplies.",
+        "A predicate is used that no rule defines, and that Lace gives no facts for.",
         "It is always empty unless base facts are given for it; check the spelling.",
     )
     LACEGRAM_UNBOUNDED = (
         "lacegram.unbounded",
         "A negation is not bounded by record or runtime facts.",
-        "Bound it with an explicit universe, for example Have(P).",
+        "Add a positive atom that says which values are meant, for example Have(P).",
     )
     POLICY_FACET = (
         "policy.facet",
@@ -463,7 +463,7 @@ class Code(StrEnum):
     POLICY_SELECTOR = (
         "policy.selector",
         "The text is not a selector.",
-        "Give a coordinate, a prefix, a hash address, or rules that define both facets.",
+        "Give a coordinate, a prefix, a hash address, or rules of SelectHave and SelectAdvertised.",
     )
     POLICY_PARAMETER = (
         "policy.parameter",
@@ -488,7 +488,7 @@ class Code(StrEnum):
     INTERLACE_PHASE = (
         "interlace.phase",
         "Something came in a phase that it does not belong to.",
-        "Setup, hello, advertisements, requests and transfer follow each other.",
+        "The peer does not follow the protocol; lace help phases says what has a place where.",
     )
     INTERLACE_DRIVER = (
         "interlace.driver",
@@ -508,7 +508,7 @@ class Code(StrEnum):
     INTERLACE_LISTING = (
         "interlace.listing",
         "A listing is not what its summary promised.",
-        "The peer lied or changed its mind; start again from negotiation.",
+        "The peer lied, or its records changed meanwhile; connect again.",
     )
     INTERLACE_HELLO = (
         "interlace.hello",
@@ -604,7 +604,7 @@ class Code(StrEnum):
     ILTP_RESOURCE_SIZE = (
         "iltp.resource-size",
         "A resource is larger than the limit.",
-        "Make the selector shorter, or raise lacegram_bytes.",
+        "Make the selector shorter, or raise peer_lacegram_bytes.",
     )
     ILTP_TRUNCATED = (
         "iltp.truncated",
@@ -624,7 +624,7 @@ class Code(StrEnum):
     ILTP_COMPRESSION = (
         "iltp.compression",
         "Compressed bytes cannot be inflated.",
-        "Switch compression off on one side, and report it.",
+        "Report it: the peer packs lines in a way that it must not.",
     )
     ADDRESS_MALFORMED = (
         "address.malformed",

@@ -27,12 +27,12 @@ class Limits:
 
     # Rules (spec 030)
     base_facts: int = 1 << 24
-    """Most base facts in one snapshot, runtime facts not counted. In an exchange: most facts of
-    visible records that a peer's rules look at."""
+    """Most facts that one evaluation begins with, without runtime facts. In an exchange: most facts
+    of visible records that a peer's rules look at."""
     advertised_facts: int = 1 << 23
     """Most facts that a peer may have advertised at a time."""
     runtime_facts: int = 1 << 20
-    """Most runtime facts in one snapshot."""
+    """Most runtime facts that one evaluation begins with."""
     derived_facts: int = 1 << 22
     """Most facts that one derived predicate may have."""
     rules: int = 1024
@@ -40,7 +40,7 @@ class Limits:
     body_atoms: int = 128
     """Most atoms in the body of one rule."""
     iterations: int = 10_000
-    """Most rounds until a stratum reaches its fixed point."""
+    """Most rounds in which rules that build on each other are applied until nothing follows."""
     arity: int = 16
     """Most values in one fact."""
     value_bytes: int = 1024
@@ -57,19 +57,20 @@ class Limits:
 
     # Rules of a peer, beside those above (decision L62)
     peer_work: int = 1_000_000
-    """Work that the rules of a peer may always do, if `work` is not less."""
+    """Work that the rules of a peer may do whatever they see; never more than `work`."""
     peer_work_per_fact: int = 100
-    """And so much more for each fact that they see."""
+    """Work that they may do beside that for each fact that they see."""
     peer_lacegram_bytes: int = 64 * 1024
-    """Longest text of rules."""
+    """Longest text of a peer's rules."""
     peer_atoms: int = 4096
-    """Most body atoms of all rules together."""
+    """Most body atoms of all rules of a peer together."""
     peer_joins: int = 32
-    """Most joins in one rule: derived predicates, and records or advertisements."""
+    """Most joins in one rule of a peer. Each atom of a derived predicate is a join, and so are all
+    atoms together that speak of one record or advertisement."""
     peer_variables: int = 64
-    """Most variables in one rule."""
+    """Most variables in one rule of a peer."""
     peer_products: int = 3
-    """Most parts of one rule that share no variable, so that their facts are multiplied."""
+    """Most parts of one rule of a peer that share no variable: their facts are multiplied."""
 
     # Exchanges (spec 050); the names are those on the wire
     max_fact_block_size: int = 64 * MIB
@@ -164,21 +165,22 @@ class FixedLimits:
     facts_file_bytes: int = 1024 * MIB
     """Largest file of facts that a plumbing command reads."""
     journal_bytes: int = 256 * MIB
-    """So long a journal becomes, and no longer."""
+    """Longest journal; nothing more is written to it then."""
     journal_prefix: int = 3
-    """Characters of a standard partition that a journal may speak of: more take too much memory."""
+    """Longest prefix that a journal may give to the partitions of its tables, which is 2 in every
+    real exchange: each character more takes 64 times the memory."""
     invitation_bytes: int = 64 * 1024
     """Longest invitation."""
     included_files: int = 64
     """Most files that one text of rules may include."""
     delegation: int = 8
-    """So far at most can the right to admit be handed on in a room."""
+    """Most times that the right to admit members can be handed on in a room."""
     sealing_kib: int = MIB
-    """Most memory, in KiB, that a sealed file may demand from whoever opens it."""
+    """Most memory, in KiB, that it may take to open a sealed keyring."""
     sealing_passes: int = 16
-    """Most passes over that memory."""
+    """Most passes over that memory (Argon2)."""
     sealing_lanes: int = 16
-    """Most parts of that memory."""
+    """Most parts of that memory (lanes of Argon2)."""
 
     kit_file_bytes: int = 64 * MIB
     """Largest file of test vectors."""
@@ -198,9 +200,9 @@ class FixedLimits:
     """Most connections at a time that have asked for nothing yet, where plain requests are
     answered; a further one takes the place of the oldest."""
     token_characters: int = 200
-    """Longest token."""
+    """Longest token that opens `lace serve --watch`."""
     least_token_characters: int = 16
-    """Shortest token."""
+    """Shortest such token."""
 
     # What peers say, beside what `Limits` says
     hello_bytes: int = MIB
@@ -248,7 +250,7 @@ class FixedLimits:
     audited_records: int = 2000
     """Most records that an audit of rules tries out."""
     audited_baits: int = 20
-    """Most hidden values that an audit tries to bait rules with."""
+    """Most values of hidden records that an audit tries to find out, as rules of a peer could."""
     projection_faults: int = 1000
     """Most values that a projection reports as not of their type."""
     deliveries: int = 20_000
@@ -292,9 +294,9 @@ class LakeLimits:
     manifest_bytes: int = 256 * MIB
     """Largest list of the files of one ingest."""
     peer_joins: int = 128
-    """Most joins in all rules of a peer that Spark is asked with."""
+    """Most joins in all rules of a peer that Spark evaluates."""
     peer_adverts: int = 200_000
-    """Most advertisements, in other words than the lake's, that rules for Spark look at."""
+    """Most advertisements that are not the same as the lake's own, and that Spark looks at."""
     supporting_records: int = 200_000
     """Most records that rules may look at beside the one in question."""
     links: int = 64

@@ -204,7 +204,7 @@ class _Parser:
         def take(match: re.Match[str]) -> str:
             at = match.start() + len(match.group()) - len(match.group().lstrip())
             if self._form == "core":
-                self._report(at, Code.LACEGRAM_COMMENT, "comments are not part of core text")
+                self._report(at, Code.LACEGRAM_COMMENT, "comments are not part of canonical text")
             elif match["note"]:
                 self._note(at, match["rest"])
             return " " * len(match.group())

@@ -19,16 +19,19 @@ if TYPE_CHECKING:
 
 STREAM_METRICS: Final = {
     "lace_lake_records": ("gauge", "Records in the lake."),
-    "lace_lake_version": ("gauge", "The version of the records that is the newest."),
+    "lace_lake_version": ("gauge", "The newest version of the lake's records."),
     "lace_lake_batches_total": ("counter", "Batches that were committed."),
-    "lace_lake_rows_total": ("counter", "What was read of bundles, by what became of it."),
+    "lace_lake_rows_total": (
+        "counter",
+        "Records that were read from bundles, by what became of them (outcome).",
+    ),
     "lace_lake_batch_seconds": ("gauge", "How long the last batch took."),
     "lace_lake_batch_time_seconds": ("gauge", "When the last batch was committed, in Unix time."),
 }
 RUN_METRICS: Final = {
     "lace_lake_step_seconds": ("gauge", "How long each step of the last run took."),
     "lace_lake_step_changed": ("gauge", "Whether each step changed anything: 1 or 0."),
-    "lace_lake_step_put_aside": ("gauge", "How many places each step put aside."),
+    "lace_lake_step_put_aside": ("gauge", "How many records each step put aside."),
     "lace_lake_run_failed": ("gauge", "Whether the last run ended before its last step: 1 or 0."),
     "lace_lake_run_time_seconds": ("gauge", "When the last run ended, in Unix time."),
 }

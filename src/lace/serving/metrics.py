@@ -15,14 +15,17 @@ from lace.serving.answering_port import Answer, answer_at
 _TYPE: Final = "text/plain; version=0.0.4"
 
 METRICS: Final = {
-    "lace_connections": ("gauge", "Connections that stand."),
-    "lace_memory_bytes": ("gauge", "Bytes that connections hold: what waits, facts, and tables."),
+    "lace_connections": ("gauge", "Connections that are open."),
+    "lace_memory_bytes": (
+        "gauge",
+        "Memory of all connections, in bytes: data that waits, facts, tables of what is offered.",
+    ),
     "lace_store_records": ("gauge", "Records in the store."),
-    "lace_connections_total": ("counter", "Connections that were taken."),
+    "lace_connections_total": ("counter", "Connections that were accepted."),
     "lace_refused_total": ("counter", "Connections that were turned away."),
-    "lace_ended_total": ("counter", "Exchanges that ended, by how."),
-    "lace_bytes_received_total": ("counter", "Bytes of peers."),
-    "lace_bytes_sent_total": ("counter", "Bytes to peers."),
+    "lace_ended_total": ("counter", "Exchanges that ended, by how they ended (how, code)."),
+    "lace_bytes_received_total": ("counter", "Bytes that came from peers."),
+    "lace_bytes_sent_total": ("counter", "Bytes that were sent to peers."),
     "lace_records_saved_total": ("counter", "Records of peers that were stored."),
     "lace_records_rejected_total": ("counter", "Records of peers that were not valid."),
     "lace_records_refused_total": ("counter", "Valid records of peers that no quota had room for."),
@@ -32,8 +35,11 @@ METRICS: Final = {
     ),
     "lace_fixed_points_total": ("counter", "Fixed points that were reached."),
     "lace_rules_waiting": ("gauge", "Evaluations of peers' rules that wait for a process."),
-    "lace_rules_evaluated": ("gauge", "Evaluations of peers' rules that a process began with."),
-    "lace_rules_stopped": ("gauge", "Processes that were ended over rules of a peer."),
+    "lace_rules_evaluated": ("gauge", "Evaluations of peers' rules that were begun."),
+    "lace_rules_stopped": (
+        "gauge",
+        "Processes that were ended because rules of a peer took too much time or memory.",
+    ),
     "lace_watch_failures_total": (
         "counter",
         "Times that a look at the store or at memory failed; each is soon repeated.",
