@@ -107,6 +107,8 @@ def test_numbers_are_those_of_the_code() -> None:
         ("exchange.md", f"up to {choices.list_at_once:,} where it has"),
         ("exchange.md", f"requests up to {choices.request_at_once:,} at once"),
         ("exchange.md", f"both tables have {choices.sketch_from} advertisements"),
+        ("exchange.md", f"asks for {sketch._FIRST_CELLS} cells first"),
+        ("exchange.md", f"up to {choices.tell_at_once:,} advertisements with a table"),
         ("exchange.md", f"at most {sketching._CELLS_AT_ONCE} in one fact"),
         ("exchange.md", f"at most {sketching._ITEMS_AT_ONCE} in one fact"),
         ("exchange.md", f"There are {sketch.MOST_CELLS:,} cells in {sketch._BLOCKS} blocks"),
