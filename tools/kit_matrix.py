@@ -12,11 +12,13 @@ from click.testing import CliRunner
 
 from lace.cli.plumbing import plumb
 from lace.driving.client import Client
-from lace.kit.cases import SHOWN, Case, read_vectors, seeded, store_of
+from lace.driving.exchange import Exchange
+from lace.interlace import messages as m
+from lace.kit.cases import CHANGED, SELECTOR, SHOWN, Case, read_vectors, seeded, store_of
 from lace.kit.courses import COURSES, Course, play
 from lace.kit.hostile import Attacker
 from lace.kit.misbehaviours import kinds
-from lace.kit.playing import Finding, Player
+from lace.kit.playing import Finding, Player, connection_of
 from lace.selectors import selector
 from lace.serving.grants import symmetric_policy
 from lace.serving.server import Server
@@ -70,14 +72,45 @@ async def connecting(case: Case) -> list[Finding]:
     return found
 
 
+async def changing(course: Course, index: int) -> list[Finding]:
+    """Return what is found of a side that changes its selector when it is told."""
+    part = course.case(1 - index).parts[index]
+    assert part.changed is not None
+    modules = {SELECTOR: part.module, CHANGED: part.changed}
+    running: list[tuple[Exchange, asyncio.Task[object]]] = []
+
+    async def streams() -> ByteStream:
+        one, other = memory_streams()
+        store = store_of(part.records)
+        connection = connection_of(part, index, store, one, str(AT), 10, open=True)
+        exchange = Exchange(one, connection)
+        running.append((exchange, asyncio.create_task(exchange.run())))
+        return other
+
+    def tell(name: str) -> None:
+        running[0][0].give(m.OperandChanged(modules[name]))
+
+    played = play(course, 1 - index, streams, lambda: str(AT), tell=tell)
+    found = [finding async for finding in played]
+    await running[0][1]
+    return found
+
+
+def untold(name: str) -> None:
+    raise AssertionError(f"nobody changes to {name} here")
+
+
 async def staying_server(course: Course) -> list[Finding]:
     """Return what is found of a server in a course."""
+    if course.changed is not None:
+        return await changing(course, 0)
     part = course.case(1).parts[0]
     rules = symmetric_policy(part.module, SHOWN)
     server = Server(store_of(part.records), rules, key=part.key, log=lambda _: None)
     await server.start()
     address = await server.listen(parse_address("tcp:127.0.0.1:0"))
-    playing = play(course, 1, lambda: connect(parse_address(address)), lambda: address)
+    dial = lambda: connect(parse_address(address))  # noqa: E731
+    playing = play(course, 1, dial, lambda: address, tell=untold)
     found = [finding async for finding in playing]
     await server.shut_down()
     return found
@@ -85,6 +118,8 @@ async def staying_server(course: Course) -> list[Finding]:
 
 async def staying_client(course: Course) -> list[Finding]:
     """Return what is found of a client in a course."""
+    if course.changed is not None:
+        return await changing(course, 1)
     part = course.case(0).parts[1]
     client = Client(store=store_of(part.records), module=part.module, exposure=SHOWN, key=part.key)
     stays = course.name != "cursors"
@@ -95,7 +130,7 @@ async def staying_client(course: Course) -> list[Finding]:
         syncing.append(asyncio.create_task(client.over(one, AT, stays=stays).run()))
         return other
 
-    found = [finding async for finding in play(course, 0, streams, lambda: str(AT))]
+    found = [finding async for finding in play(course, 0, streams, lambda: str(AT), tell=untold)]
     await asyncio.gather(*syncing)
     return found
 

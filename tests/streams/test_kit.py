@@ -20,6 +20,7 @@ from meeting import within
 from servers import Process, process, served
 from wires import OPEN
 
+import lace as package
 from lace.answering.store import StoreAnswers
 from lace.cli.plumbing import plumb
 from lace.driving.client import Client, new_nonce
@@ -28,7 +29,7 @@ from lace.errors import UsageError
 from lace.interlace import messages as m
 from lace.interlace import reconcile
 from lace.interlace.machine import Side
-from lace.interlace.phases import Phase
+from lace.interlace.phases import Occasion, Phase, Phases
 from lace.interlace.summary import (
     Summary,
     is_prefix,
@@ -277,7 +278,47 @@ async def course_server(course: Course, *, forgets: bool = False) -> list[Findin
             return await connect(running[-1].address)
 
         at = lambda: str(running[-1].address)  # noqa: E731
-        return [found async for found in play(course, 1, streams, at, patience=2)]
+        played = play(course, 1, streams, at, patience=2, tell=untold)
+        return [found async for found in played]
+
+
+def untold(name: str) -> None:
+    raise AssertionError(f"nobody changes to {name} here")
+
+
+async def course_changing(
+    course: Course, index: int, *, twist: hostile._Twist | None = None, changes: bool = True
+) -> list[Finding]:
+    """Play a course with a side that takes another selector when it is told to."""
+    part = course.case(1 - index).parts[index]
+    assert part.changed is not None
+    modules = {"selector.lacegram": part.module, "changed.lacegram": part.changed}
+    running: list[tuple[Exchange, asyncio.Task[Any]]] = []
+
+    async def streams() -> ByteStream:
+        one, other = memory_streams()
+        endpoint = Endpoint(
+            accepting=index == 0, nonce=new_nonce(), addresses=("tcp:kit:1",), key=part.key
+        )
+        binding = hostile._Twisted(endpoint, twist or hostile._Twist(None))
+        store = store_of(part.records)
+        connection = hostile._Connection(
+            binding.side(part.module, Side(index=index, module=part.module, open=True)),
+            lambda side: StoreAnswers.of(store, side, SHOWN),
+            binding=binding,
+        )
+        exchange = Exchange(one, connection)
+        running.append((exchange, asyncio.create_task(exchange.run())))
+        return other
+
+    def tell(name: str) -> None:
+        if changes:
+            running[0][0].give(m.OperandChanged(modules[name]))
+
+    played = play(course, 1 - index, streams, lambda: "tcp:kit:1", patience=2, tell=tell)
+    found = [finding async for finding in played]
+    await running[0][1]
+    return found
 
 
 async def course_client(
@@ -308,13 +349,13 @@ async def course_client(
         tasks.append(asyncio.create_task(Exchange(one, connection).run()))
         return other
 
-    playing = play(course, 0, streams, lambda: "tcp:kit:1", patience=2, tick=tick)
+    playing = play(course, 0, streams, lambda: "tcp:kit:1", patience=2, tick=tick, tell=untold)
     found = [finding async for finding in playing]
     await asyncio.gather(*tasks)
     return found
 
 
-@pytest.mark.parametrize("name", [name for name in COURSES if name != "ticks"])
+@pytest.mark.parametrize("name", [name for name in COURSES if name not in {"ticks", "change"}])
 def test_courses_in_both_roles(name: str) -> None:
     course = COURSES[name]
     for found in (
@@ -374,6 +415,33 @@ def test_a_second_hello_without_its_signer_is_noticed() -> None:
     found = within(course_client(COURSES["set-up"], twist=Second(kind)))
     assert {"set up again", "plan", "end"} <= wrong(found)
     assert found[-1]["code"] == "interlace.signer"
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_side_that_begins_a_set_up_when_it_is_told(index: int) -> None:
+    found = within(course_changing(COURSES["change"], index))
+    assert [finding for finding in found if not finding["ok"]] == []
+    assert [finding["check"] for finding in found].count("set up again") == 2
+
+
+def test_a_side_that_never_begins_a_set_up_is_noticed() -> None:
+    found = within(course_changing(COURSES["change"], 1, changes=False))
+    assert wrong(found) >= {"set up again", "plan", "received"}
+
+
+def test_a_side_that_cannot_pass_over_a_phase_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kit itself begins no set-up in this course, so that only the other side is broken."""
+    whole = Phases.move
+
+    def forgetful(self: Phases, occasion: Occasion, *, own: bool = False) -> Phase:
+        phase = whole(self, occasion, own=own)
+        self.passing_over = False
+        return phase
+
+    monkeypatch.setattr(Phases, "move", forgetful)
+    found = within(course_changing(COURSES["change"], 1))
+    assert [finding["ok"] for finding in found[:2]] == [True, True]
+    assert wrong(found) >= {"set up again", "end"}
 
 
 def test_a_side_that_never_ticks_is_noticed() -> None:
@@ -456,6 +524,41 @@ def test_a_course_by_command(tmp_path: Path) -> None:
         assert not running.events("failed")
     assert done.returncode == 0, done.stdout
     assert {line["check"] for line in objects(done.stdout)} >= {"set up again", "received"}
+
+
+def test_an_application_changes_its_selector_when_the_kit_says_so(tmp_path: Path) -> None:
+    prepared = ("plumb", "peer", "--course", "change", "--listen", "--prepare", "case")
+    assert lace(*prepared, cwd=tmp_path).returncode == 0
+    case = tmp_path / "case"
+    key = package.SigningKey.from_secret_text((case / "secret.key").read_text().strip())
+    rules = {path.name: path.read_text() for path in case.glob("*.lacegram")}
+    assert rules.keys() == {"selector.lacegram", "changed.lacegram"}
+    address = "tcp:127.0.0.1:0"
+    command = [sys.executable, "-m", "lace", "plumb", "peer", address, "--course", "change"]
+    with subprocess.Popen(
+        [*command, "--listen"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    ) as kit:
+        told = kit.stderr
+        assert told is not None
+
+        async def work() -> list[str]:
+            heard = []
+            at = (await asyncio.to_thread(told.readline)).decode().removeprefix("listening at ")
+            part = COURSES["change"].case(0).parts[1]
+            with package.open(records=part.records, key=key) as local:
+                async with package.open_interlace(
+                    local, at.strip(), rules["selector.lacegram"], reconnect=False
+                ) as live:
+                    while line := (await asyncio.to_thread(told.readline)).decode().strip():
+                        heard.append(line)
+                        live.change(rules[line.removeprefix("now: ")])
+            return heard
+
+        assert within(work()) == ["now: changed.lacegram", "now: selector.lacegram"]
+        assert kit.stdout is not None
+        found = objects(kit.stdout.read())
+    assert kit.returncode == 0, found
+    assert {finding["ok"] for finding in found} == {True}
 
 
 def test_what_cannot_be_played_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

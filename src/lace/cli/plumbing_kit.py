@@ -89,7 +89,9 @@ def peer(
 
     A course goes on after the first fixed point: records come later, selectors change, time
     passes, or several contacts begin from memory. The other side has to let anyone write, and to
-    stay for as long as the kit does.
+    stay for as long as the kit does. In the course change it also has to go on with another
+    selector whenever a line on standard error says so (now: changed.lacegram); give it time by
+    --patience if that is done by hand.
 
     \b
     Example:
@@ -183,7 +185,8 @@ async def _play_course(course: Course, mine: int, address: Address, patience: in
 
     fine = True
     async with _streams(address, listens=mine == 0) as (streams, dialled):
-        async for finding in play(course, mine, streams, dialled, patience=patience):
+        tell = lambda name: echo(f"now: {name}", err=True)  # noqa: E731
+        async for finding in play(course, mine, streams, dialled, patience=patience, tell=tell):
             print_json(finding)
             fine = fine and finding["ok"]
     return Exit.OK if fine else Exit.BAD_INPUT

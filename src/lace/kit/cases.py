@@ -30,6 +30,10 @@ from lace.tai import Tai
 SHOWN: Final = Exposure(default="selected")
 """What a side lets its peer's rules see, on both sides of a case."""
 
+SELECTOR: Final = "selector.lacegram"
+CHANGED: Final = "changed.lacegram"
+"""Files that a side is given: what it selects, and what it is to select later on."""
+
 _FIRST: Final = 1_600_000_000
 _NOW: Final = Tai("1700000000:000000000")
 _TEXTS: Final = (
@@ -56,6 +60,8 @@ class Part:
     limits: Limits = DEFAULT_LIMITS
     coarse: bool = True
     packs: bool = False
+    changed: PolicyModule | None = None
+    """A selector that it is to go on with when it is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +273,10 @@ def prepare(case: Case, index: int, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "records.records").write_bytes(b"".join(r.raw for r in part.records))
-        (folder / "selector.lacegram").write_text(part.module.text, encoding="utf-8", newline="\n")
+        for name, module in ((SELECTOR, part.module), (CHANGED, part.changed)):
+            (folder / name).unlink(missing_ok=True)
+            if module is not None:
+                (folder / name).write_text(module.text, encoding="utf-8", newline="\n")
         secret = folder / "secret.key"
         secret.unlink(missing_ok=True)
         if part.key is not None:

@@ -1,7 +1,8 @@
 """What happens in exchanges that stay, or begin from memory: one course for each such thing.
 
-A course is a case, and what the kit does while it is played. The other side only has to serve or to
-stay connected: whatever it has to do follows from what it hears.
+A course is a case, and what the kit does while it is played. The other side has to serve, or to
+stay connected. What else it has to do follows from what it hears, but for one course: there the kit
+says when the other side is to change its selector.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lace.crypto.keys import demo_key
 from lace.driving.connection import Connection
 from lace.driving.exchange import Exchange
 from lace.interlace import messages as m
-from lace.kit.cases import Case, Part, hashes, store_of
+from lace.kit.cases import CHANGED, SELECTOR, Case, Part, hashes, store_of
 from lace.kit.playing import Finding, Tapped, connection_of, ended_well, received, tidy
 from lace.policy.module import PolicyModule, module_from_text
 from lace.record import Record, build_plex
@@ -59,6 +60,8 @@ class Playing:
     """Makes or takes the next connection."""
     dialled: Callable[[], str]
     patience: int
+    tell: Callable[[str], None]
+    """Says to whoever runs the other side which selector it is to go on with now."""
     tick: int = NS_PER_SECOND
     """What the kit offers as the time between ticks, in nanoseconds."""
     store: MemoryStore = field(init=False)
@@ -197,6 +200,32 @@ async def _set_up(playing: Playing) -> AsyncIterator[Finding]:
     yield await staying.close()
 
 
+async def _change(playing: Playing) -> AsyncIterator[Finding]:
+    staying = await playing.stay()
+    yield _check("fixed point", await staying.until(lambda: len(staying.plans) == 1))
+    late = "it began no set-up, or none that led to a fixed point"
+    playing.tell(CHANGED)
+    yield _check("set up again", await staying.until(lambda: len(staying.plans) == 2), late)
+    # As if both had begun at once: the kit begins a loop before it looks at the other's module.
+    new = _note("n/later")
+
+    async def begin() -> None:
+        playing.store.save([new])
+        staying.exchange.give(m.Woken())
+        await staying.stream.says()
+
+    staying.stream.before_module = begin
+    playing.tell(SELECTOR)
+    yield _check("set up again", await staying.until(lambda: len(staying.plans) == 3), late)
+    plans = staying.plans
+    yield _check("plan", len(plans) == 3 and plans[0] == plans[2] != plans[1])
+    taken = await staying.until(lambda: staying.is_advertised(new))
+    yield _check("taken later", taken, "what the kit stored meanwhile was not taken")
+    expected = playing.case.stores[playing.index] | {str(new.hash)}
+    yield received(expected, hashes(playing.store))
+    yield await staying.close()
+
+
 async def _ticks(playing: Playing) -> AsyncIterator[Finding]:
     staying = await playing.stay()
     yield _check("fixed point", await staying.until(lambda: len(staying.plans) == 1))
@@ -253,12 +282,14 @@ class Course:
     """Of the side that is tried, and of the kit."""
     play: Callable[[Playing], AsyncIterator[Finding]]
     keys: bool = True
+    changed: PolicyModule | None = None
+    """What the side that is tried changes to, when it is told."""
 
     def case(self, index: int) -> Case:
         """Return the case, with the kit on the side of this index."""
         tried = Part(
             module=self.modules[0], records=(*_BOTH, *_THEIRS),
-            key=demo_key("kit course tried") if self.keys else None,
+            key=demo_key("kit course tried") if self.keys else None, changed=self.changed,
         )  # fmt: skip
         kit = Part(
             module=self.modules[1], records=_BOTH[:10],
@@ -277,6 +308,8 @@ COURSES: Final = {
     for course in (
         Course("open", "records that come later, also from others", (_NOTES, _NOTES), _open),
         Course("set-up", "a second and a third set-up on one connection", (_NOTES, _FEW), _set_up),
+        Course("change", "a set-up that the other side begins, when it is told to", (_FEW, _NOTES),
+               _change, changed=_NOTES),
         Course("ticks", "a record that becomes due", (_DUE, _DUE), _ticks, keys=False),
         Course("cursors", "contacts that begin from memory, or not", (_NOTES, _NOTES), _cursors),
     )
@@ -291,11 +324,12 @@ async def play(
     *,
     patience: int = 10,
     tick: int = NS_PER_SECOND,
+    tell: Callable[[str], None],
 ) -> AsyncIterator[Finding]:
     """Play a course on the side of this index; yield what was found, right or not."""
     playing = Playing(
         case=course.case(index), index=index, streams=streams, dialled=dialled,
-        patience=patience, tick=tick,
+        patience=patience, tick=tick, tell=tell,
     )  # fmt: skip
     async for finding in course.play(playing):
         common = {"case": playing.case.name, "contact": playing.contacts}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -42,6 +43,9 @@ class Tapped:
         self.closing: str | None = None
         """What the peer said when it gave up."""
         self.malformed: str | None = None
+        self.before_module: Callable[[], Awaitable[None]] | None = None
+        """What is to be done once, before the next module that comes is looked at."""
+        self._said = asyncio.Event()
 
     @property
     def address(self) -> str:
@@ -74,10 +78,19 @@ class Tapped:
                             self.closing = word.decode("ascii", "replace")
                 case i.Malformed():
                     self.malformed = f"{item.detail}, at byte {item.offset}"
+                case i.Resource() if self.before_module is not None:
+                    do, self.before_module = self.before_module, None
+                    await do()
         return chunk
 
     async def write(self, data: bytes) -> None:
         await self._stream.write(data)
+        self._said.set()
+
+    async def says(self) -> None:
+        """Wait until this side has said something more."""
+        self._said.clear()
+        await self._said.wait()
 
     async def finish(self) -> None:
         await self._stream.finish()
