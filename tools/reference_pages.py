@@ -27,6 +27,7 @@ from lace.serving.metrics import METRICS
 from lace.vocabulary import EXPOSE, PLAIN, SELECTOR, VOCABULARY, Kind
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_EMPTY: Final = {"dict": "{}", "list": "[]", "tuple": "()"}
 
 
 def cell(text: str) -> str:
@@ -305,8 +306,7 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
     for part in node.body:
         if isinstance(part, ast.AnnAssign):
             name = ast.unparse(part.target)
-            default = f" = {ast.unparse(part.value)}" if part.value else ""
-            written = f"{name}: {ast.unparse(part.annotation)}{default}"
+            written = f"{name}: {ast.unparse(part.annotation)}{_default(part.value)}"
         elif isinstance(part, ast.Assign) and isinstance(part.value, ast.Constant):
             name = ast.unparse(part.targets[0])
             written = f"{name} = {ast.unparse(part.value)}"
@@ -325,6 +325,22 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
             rows.append(f"| `{cell(written)}` | {doc} |")
     if rows:
         yield from ("", "| Member | What it is |", "|---|---|", *rows)
+
+
+def _default(value: ast.expr | None) -> str:
+    """Return what a field is if it is not given, as one would write it, unless that is private."""
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "field":
+        given = {keyword.arg: keyword.value for keyword in value.keywords}
+        value = given.get("default")
+        made = given.get("default_factory")
+        if isinstance(made, ast.Lambda):
+            value = made.body
+        elif made is not None:
+            name = ast.unparse(made)
+            return f" = {_EMPTY.get(name, f'{name}()')}"
+    if value is None or (isinstance(value, ast.Name) and value.id.startswith("_")):
+        return ""
+    return f" = {ast.unparse(value)}"
 
 
 def _head(node: Definition) -> str:

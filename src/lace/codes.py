@@ -18,7 +18,9 @@ class Code(StrEnum):
     """The registry of stable codes: text, what it means, what to do about it."""
 
     meaning: str
+    """What it means."""
     fix: str
+    """What to do about it."""
 
     def __new__(cls, value: str, meaning: str, fix: str) -> Self:
         member = str.__new__(cls, value)

@@ -40,11 +40,13 @@ class Status(StrEnum):
     """What became of one record."""
 
     ACCEPTED = "accepted"
+    """It is valid, and new."""
     DUPLICATE = "duplicate"
+    """It is valid, and was here already."""
     REJECTED = "rejected"
-    NOT_AVAILABLE = "not-available"
-    DEFERRED = "deferred"
+    """It is not valid."""
     REFUSED = "refused"
+    """It is valid, and was not taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +54,17 @@ class Outcome(Generic[T]):
     """What became of one record; ``value`` is there exactly when it was accepted or a duplicate."""
 
     status: Status
+    """What became of it."""
     value: T | None = None
+    """The record, if there is one."""
     code: Code | None = None
+    """Why there is none, for programs."""
     detail: str = ""
+    """Why, in words."""
 
     @property
     def ok(self) -> bool:
+        """Whether there is a record."""
         return self.value is not None
 
     def unwrap(self) -> T:
@@ -69,7 +76,9 @@ class Outcome(Generic[T]):
 
 class Severity(StrEnum):
     ERROR = "error"
+    """It cannot be used so."""
     WARNING = "warning"
+    """It can be used, but is probably not what was meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +86,19 @@ class Diagnostic:
     """One problem in a text, with its place (1-based) and a hint."""
 
     code: Code
+    """What is wrong, for programs."""
     message: str
+    """What is wrong, in words."""
     line: int
+    """The line, from 1."""
     column: int
+    """The character in the line, from 1."""
     length: int = 1
+    """How many characters it is about."""
     severity: Severity = Severity.ERROR
+    """Whether it is an error, or only a warning."""
     hint: str = ""
+    """What to do about it."""
 
 
 class LaceError(Exception):
@@ -96,6 +112,7 @@ class LaceError(Exception):
         self.add_note(self.hint)  # a traceback shows it below the message
 
     def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON: code, detail and hint."""
         return {"code": str(self.code), "detail": self.message, "hint": self.hint}
 
 
@@ -154,6 +171,7 @@ class InterlaceAborted(LaceError):
         self.result = result
 
     def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON: code, detail, hint and blame."""
         return super().to_dict() | {"blame": str(self.blame)}
 
 
@@ -181,6 +199,7 @@ class LimitExceeded(LaceError):
         self.observed = observed
 
     def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON: also the limit, its value, and what was observed."""
         return super().to_dict() | {
             "limit": self.limit,
             "configured": self.configured,

@@ -39,6 +39,7 @@ class Invitation:
     """Where to meet whom, about what."""
 
     address: str
+    """Where the peer listens."""
     select: str
     """A place, or rules."""
     expect: str | None = None

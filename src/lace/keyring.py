@@ -60,12 +60,15 @@ class NamedKey:
     """A key with its name."""
 
     name: str
+    """Its name in the keyring."""
     key: SigningKey
+    """The key, with its secret."""
     demo: bool = False
     """Made from its name: known to everyone."""
 
     @property
     def verifier(self) -> Verifier:
+        """What others check its signatures by."""
         return self.key.verifier
 
 
@@ -74,8 +77,11 @@ class KnownKey:
     """What can be told of a key without its secret."""
 
     name: str
+    """Its name in the keyring."""
     verifier: Verifier
+    """What others check its signatures by."""
     demo: bool = False
+    """Made from its name: known to everyone."""
 
 
 def is_key_name(text: str) -> bool:

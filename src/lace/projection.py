@@ -44,8 +44,11 @@ class Fault:
     """A value that is not of the type that is declared for its column."""
 
     record: RecordHash
+    """The record that has the value."""
     column: str
+    """The column that it was to stand in."""
     detail: str
+    """What is wrong with it, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,9 @@ class Projection:
     """A table over records; rows never change, because records do not."""
 
     columns: tuple[str, ...]
+    """The names of the columns."""
     rows: tuple[tuple[Value, ...], ...]
+    """One row for each record, with a value for each column."""
     types: tuple[Type, ...] = ()
     """Of each column; text, and bytes for data, where nothing is declared."""
     faults: tuple[Fault, ...] = ()

@@ -143,10 +143,12 @@ class Room:
 
     @property
     def group(self) -> str:
+        """The Group of its place."""
         return self._place.group
 
     @property
     def app(self) -> str:
+        """The App of its place."""
         return self._place.app
 
     @property

@@ -29,6 +29,7 @@ class HashAddress:
     """One immutable record."""
 
     hash: LinkTarget
+    """The record that it names."""
 
     def __str__(self) -> str:
         return f"{_HASH_MARK}{self.hash}"
@@ -39,12 +40,17 @@ class VersionSelector:
     """Which versions at a coordinate; fields are filled from left to right, all filled is exact."""
 
     type: Literal["plex", "seal"] | None = None
+    """Plexes or Seals; None for both."""
     verifier: Verifier | None = None
+    """Who signed them."""
     tai: Tai | None = None
+    """Their time."""
     hash: LinkTarget | None = None
+    """The one version that is meant."""
 
     @property
     def is_exact(self) -> bool:
+        """Whether it names one version."""
         return self.hash is not None
 
     def selects(self, *, hash: RecordHash, tai: Tai, signed_by: Verifier | None) -> bool:
@@ -69,11 +75,16 @@ class Coordinate:
     """A place: Group, App and Name exactly, and optionally which versions there."""
 
     group: str
+    """The Group."""
     app: str
+    """The App."""
     name: str
+    """The Name."""
     selector: VersionSelector | None = None
+    """Which versions there; None for all."""
 
     def matches(self, group: str, app: str, name: str) -> bool:
+        """Return whether a place is this one."""
         return (group, app, name) == (self.group, self.app, self.name)
 
     def __str__(self) -> str:
@@ -85,11 +96,14 @@ class Prefix:
     """Selector input, not an address: everything under a Name, or under an App (A38)."""
 
     group: str
+    """The Group."""
     app: str
+    """The App."""
     name: str
     """Empty for a whole App with its sub-apps; otherwise it ends with a slash."""
 
     def matches(self, group: str, app: str, name: str) -> bool:
+        """Return whether a place lies under it."""
         if group != self.group:
             return False
         if self.name:

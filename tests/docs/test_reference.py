@@ -56,6 +56,14 @@ def test_every_built_in_and_predicate_is_there() -> None:
     assert "&lt;" not in page
 
 
+def test_every_member_of_the_api_says_what_it_is() -> None:
+    members = re.findall(r"^\| `(.+)` \| (.*) \|$", reference_pages.python_api(), re.MULTILINE)
+    assert len(members) > 400
+    assert [name for name, meaning in members if not meaning] == []
+    # A default is written as a caller would write it.
+    assert [name for name, _ in members if " = _" in name or "field(" in name] == []
+
+
 def test_every_metric_is_there() -> None:
     page = reference_pages.metrics()
     every = [*METRICS, *STREAM_METRICS, *RUN_METRICS]

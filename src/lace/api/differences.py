@@ -17,8 +17,11 @@ class Difference:
     """What only one of two has, oldest first, and how many records both have."""
 
     left: tuple[Record, ...]
+    """What only the first one has."""
     right: tuple[Record, ...]
+    """What only the second one has."""
     both: int
+    """How many records both have."""
 
     def __bool__(self) -> bool:
         """Whether there is a difference."""

@@ -19,6 +19,7 @@ class EventsMissed:
     """So many events came while nobody read; they are gone. What they told of has happened."""
 
     count: int
+    """How many."""
 
 
 class EventQueue(Generic[T]):

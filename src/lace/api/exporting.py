@@ -44,6 +44,7 @@ class Exported:
     """What was written, so far or in all."""
 
     records: int = 0
+    """How many were written."""
     of: int = 0
     """How many there are to write."""
 

@@ -43,10 +43,13 @@ class RecordKind:
     """A kind of record that an application has: where it belongs, and which fields it has."""
 
     group: str
+    """The Group of its records."""
     app: str
+    """The App of its records."""
     fields: tuple[str, ...] = ()
     """Indexed fields beyond the coordinate; others are refused."""
     required: tuple[str, ...] = ()
+    """Those fields that every record of the kind must have."""
     types: Mapping[str, Type] = field(default_factory=dict, hash=False)
     """What fields, and ``Data``, hold: text, bytes, int, decimal, datetime or json. A value that is
     not of its type is refused; ``lace.table`` and ``lace.Projection`` read by it."""
@@ -132,11 +135,14 @@ class Lace:
     key: SigningKey | None = None
     """Proven to peers, and signs what is added here."""
     limits: Limits = DEFAULT_LIMITS
+    """What its input and its peers are held to."""
     kinds: tuple[RecordKind, ...] = ()
+    """The kinds of records that the application has."""
     policy: PolicyModule | None = None
     """What belongs, where a call does not say it: the selector of the settings."""
     exposure: Exposure = _SELECTED
-    """What peers' rules may see, where a call does not say it."""
+    """What peers' rules may see, where a call does not say it; if nobody says it, what the own
+    selector selects."""
     peers: Mapping[str, Peer] = field(default_factory=dict)
     """Those of the settings, by name."""
     room: Room | None = None
@@ -153,6 +159,7 @@ class Lace:
 
     @property
     def verifier(self) -> Verifier | None:
+        """The verifier of its key; None if it has none."""
         return None if self.key is None else self.key.verifier
 
     def kind(self, app: str) -> RecordKind:
@@ -281,6 +288,7 @@ class Peer:
     """Another lace at an address; it is called when something is done with it."""
 
     address: Address
+    """Where it listens."""
     expected: Verifier | None = None
     """Whom it must prove to be."""
     trust: Path | None = None

@@ -72,7 +72,9 @@ class Refused:
     where: str
     """The line of a table, or the byte at which a record begins."""
     code: Code
+    """Why, for programs."""
     detail: str
+    """Why, in words."""
     content: str | bytes = b""
     """What stands there, if it can be read."""
 
@@ -89,14 +91,17 @@ class Imported:
     """What became of the content of a file, so far or in all."""
 
     new: int = 0
+    """Those that were stored."""
     present: int = 0
     """Those that were here already."""
     forgotten: int = 0
     """Those that were forgotten here for good, and are left out."""
     refused: int = 0
+    """Those that are not valid, or could not be read."""
     reasons: tuple[Refused, ...] = ()
     """Of what was refused, the first hundred."""
     bytes_read: int = 0
+    """How much of the file was read."""
 
     @property
     def read(self) -> int:

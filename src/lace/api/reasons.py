@@ -68,9 +68,11 @@ class Step:
     """One layer on a record's way."""
 
     name: str
+    """Which layer it is."""
     passed: bool | None
     """None if an earlier layer decided."""
     detail: str = ""
+    """What it found, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,18 +80,25 @@ class Explanation:
     """What decided about a record, and why."""
 
     record: RecordHash
+    """The record that was asked about."""
     question: Question
+    """What was asked."""
     steps: tuple[Step, ...]
+    """The layers on the record's way, in order."""
     proof: Proof | None = None
     """Why my own rules select it, if they do."""
     their_proof: Proof | None = None
+    """Why the rules of the other side select it, if they do."""
     refusals: tuple[FailedRule, ...] = ()
     """How far each rule of the layer in the way got."""
     module: PolicyModule
+    """The own selector."""
     their_module: PolicyModule
+    """The selector of the other side."""
 
     @property
     def allowed(self) -> bool:
+        """Whether nothing stands in the way."""
         return all(step.passed for step in self.steps)
 
     @property

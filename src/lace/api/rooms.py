@@ -43,7 +43,9 @@ class Membership:
     """Somebody whom the room's rules know, by one grant."""
 
     verifier: Verifier
+    """Who it is."""
     role: str
+    """What they may do, as one of the room's roles."""
     since: Tai
     """When the grant was made that counts now."""
     by: Verifier

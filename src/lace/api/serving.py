@@ -30,6 +30,7 @@ class ServerEvent:
     event: str
     """What: ``listening``, ``connected``, ``fixed-point``, ``closed`` and others."""
     tai: Tai
+    """When it happened."""
     connection: int | None
     """The number of the connection that it is about, if it is about one."""
     told: Mapping[str, Any]

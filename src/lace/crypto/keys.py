@@ -28,6 +28,7 @@ class SigningKey:
     __slots__ = ("_material", "_scalar", "_x", "verifier")
 
     verifier: Verifier
+    """What others check its signatures by."""
 
     def __init__(self, material: bytes) -> None:
         if len(material) != _SIZE:

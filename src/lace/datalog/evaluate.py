@@ -48,12 +48,17 @@ class Evaluation:
     """A program with all its facts. Made by ``evaluate``; kept up to date by ``maintain``."""
 
     program: RuleProgram
+    """What was evaluated."""
     source: FactSource
+    """The base facts."""
     limits: Limits
+    """What it is held to."""
     virtual: frozenset[Predicate]
     """Counted where they are needed and not stored."""
     relations: dict[RelationName, Relation] = field(default_factory=dict)
+    """What was derived, and the views of base facts."""
     meter: Meter = field(init=False)
+    """How much work was done."""
     _world: World = field(init=False)
     _values: dict[tuple[RelationName, tuple[int, ...], int], Values] = field(default_factory=dict)
     """Columns by others while everything is computed; see ``Relation.values``."""

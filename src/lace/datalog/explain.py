@@ -52,8 +52,11 @@ class Proof:
     """
 
     fact: str
+    """What is proven, as a fact line."""
     rule: RuleId | None = None
+    """The rule that derived it; None for a base fact."""
     because: tuple[Proof, ...] = ()
+    """The proofs of its premises."""
     conditions: tuple[str, ...] = ()
     """What else had to hold: negations, counts and tests, with the values they were about."""
     size: int = 1
@@ -68,6 +71,7 @@ class FailedRule:
     """How far a rule got towards a fact that does not hold."""
 
     id: RuleId
+    """The rule."""
     failed_atom: str
     """The first body atom that could not be satisfied, as written in the rule."""
     bindings: Binding
@@ -103,11 +107,13 @@ class Explainer:
     """Answers questions about one evaluation."""
 
     evaluation: Evaluation
+    """What the questions are about."""
     _found: dict[GroundFact, list[_Derivation]] = field(default_factory=dict)
 
     # --- why ---
 
     def holds(self, predicate: Predicate, row: Row) -> bool:
+        """Return whether a fact holds."""
         evaluation = self.evaluation
         if len(row) != predicate.arity:
             raise UsageError(f"{predicate} has no {len(row)} values", code=Code.FACT_ARITY)

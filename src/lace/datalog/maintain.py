@@ -38,7 +38,9 @@ class Maintained:
     """An evaluation over facts that come and go."""
 
     evaluation: Evaluation
+    """What follows from the facts at present."""
     source: MemorySource
+    """The base facts at present."""
 
     def __post_init__(self) -> None:
         self.evaluation.prepare()

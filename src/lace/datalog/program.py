@@ -150,8 +150,11 @@ class RuleProgram:
     """A checked lacegram, ready for any evaluator; immutable."""
 
     lacegram: Lacegram
+    """The rules that it was made from."""
     views: tuple[View, ...]
+    """Joins of base facts that the rules look at."""
     rules: tuple[CompiledRule, ...]
+    """The rules, in the order in which they are evaluated."""
     components: tuple[Component, ...]
     """Derived predicates in the order in which they become complete."""
     schema: Schema = NOTHING_KNOWN
@@ -159,10 +162,12 @@ class RuleProgram:
 
     @cached_property
     def derived(self) -> frozenset[Predicate]:
+        """The predicates that rules define."""
         return frozenset(rule.head for rule in self.rules)
 
     @cached_property
     def rules_of(self) -> dict[Predicate, tuple[CompiledRule, ...]]:
+        """The rules of each derived predicate."""
         rules: dict[Predicate, list[CompiledRule]] = {}
         for rule in self.rules:
             rules.setdefault(rule.head, []).append(rule)

@@ -359,17 +359,24 @@ class Ending(StrEnum):
     """How an exchange ends in order."""
 
     FIXED_POINT = "fixed point"
+    """There was nothing left to exchange."""
     ASKED = "asked to close"
+    """This side was asked to close."""
     PEER_CLOSED = "the peer closed"
+    """The peer closed, when it might."""
     LOOPS = "too many loops"
+    """The limit of loops was reached, and there was more to exchange."""
 
 
 class Blame(StrEnum):
     """Where the reason of an abort lies."""
 
     LOCAL = "local"
+    """On this side: its store, its rules, its limits."""
     REMOTE = "remote"
+    """At the peer: it said what it must not."""
     LINK = "link"
+    """Between the two: the connection broke, or was silent for too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,16 +386,25 @@ class InterlaceResult:
     link: bytes | None = None
     """The key of a link between two proven verifiers."""
     plan: PlanId | None = None
+    """The id of the plan; None if it ended before there was one."""
     peer: Verifier | None = None
+    """Whom the peer proved to be; None if it proved nothing."""
     received: tuple[str, ...] = ()
+    """The records that came and were stored."""
     rejected: tuple[str, ...] = ()
+    """The records that came and were not stored."""
     not_available: tuple[str, ...] = ()
+    """The records that were requested, and that the peer could not send."""
     sent: tuple[str, ...] = ()
+    """The records that were sent."""
     offered: int = 0
     """How many records the peer said that it could send, whether they were here already or not."""
     bytes_received: int = 0
+    """Bytes of the records that came."""
     bytes_sent: int = 0
+    """Bytes of the records that were sent."""
     loops: int = 0
+    """How many loops it took; those that only went on with a large transfer are not counted."""
     cursor_updated: bool = False
     """Whether what the peer advertises has changed."""
 
@@ -405,6 +421,7 @@ class RecordSaved:
     """A record of the peer was validated and stored."""
 
     hash: str
+    """The record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,6 +429,7 @@ class RecordDuplicate:
     """A record came that was here already."""
 
     hash: str
+    """The record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,8 +437,11 @@ class RecordRejected:
     """Bytes that claimed to be this record were not valid, or were refused; nothing was stored."""
 
     hash: str
+    """The record that the bytes claimed to be."""
     code: Code
+    """Why it was not stored, for programs."""
     detail: str
+    """Why, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,6 +449,7 @@ class FixedPoint:
     """Nothing more can be requested of the peer that it could send."""
 
     result: InterlaceResult
+    """What was done to get there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,8 +457,11 @@ class Closed:
     """The exchange ended in order; not a fixed point unless one was reported."""
 
     ending: Ending
+    """How it ended."""
     result: InterlaceResult
+    """What was done."""
     detail: str = ""
+    """More on why, if there is more to say."""
 
     @property
     def reason(self) -> str:
@@ -454,9 +479,13 @@ class Aborted:
     """The exchange ended early; what was stored stays stored."""
 
     code: Code
+    """Why, for programs."""
     detail: str
+    """Why, in words."""
     blame: Blame
+    """Where the reason lies."""
     result: InterlaceResult
+    """What was done before."""
 
 
 Event = RecordSaved | RecordDuplicate | RecordRejected | FixedPoint | Closed | Aborted

@@ -32,7 +32,9 @@ class Declassified:
     """A record that may be sent because of records that the peer cannot see."""
 
     record: str
+    """The record that may be sent."""
     hidden: tuple[str, ...]
+    """The records that allow it, and that the peer cannot see."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +42,11 @@ class Bait:
     """A hidden field value, and whether a bait rule of the peer could find it out."""
 
     field: str
+    """The name of the field."""
     value: str
+    """Its value in a hidden record."""
     learned: bool
+    """Whether a rule of the peer could find out that it is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +54,23 @@ class AuditReport:
     """Everything that this policy lets this peer learn from these records."""
 
     viewer: str
+    """The peer that the report is about."""
     advertised_fields: frozenset[str] | None
     """None for all fields."""
     records: int
+    """How many records are here."""
     visible: int
+    """How many of them the peer's rules can see."""
     visible_by_app: tuple[tuple[str, int], ...]
+    """The same for each App."""
     may_send: int
+    """How many records the peer may get."""
     declassified: tuple[Declassified, ...]
+    """Records that it may get because of others that it cannot see."""
     examined: int
     """How many sendable records were examined for declassification."""
     baits: tuple[Bait, ...]
+    """Hidden values that were tried."""
     hidden_matter: bool
     """Whether the peer's own rules answer differently when hidden records are taken away."""
 

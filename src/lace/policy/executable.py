@@ -64,14 +64,21 @@ class Verdict:
     """Why a record may be sent or requested, or which layer stands in its way."""
 
     record: str
+    """The record that was asked about."""
     layer: Layer
+    """Which layer decided."""
     detail: str
+    """What it found, in words."""
     mine: Proof | None = None
+    """Why the own rules select the record, if they do."""
     theirs: Proof | None = None
+    """Why the peer's rules select it, if they do."""
     refusals: tuple[FailedRule, ...] = ()
+    """How far each rule of the layer in the way got."""
 
     @property
     def allowed(self) -> bool:
+        """Whether nothing stands in the way."""
         return self.layer is Layer.ALLOWED
 
 
@@ -83,11 +90,15 @@ class ExchangePolicy:
     """One side's execution of an agreed plan."""
 
     plan: ExchangePlan
+    """What both sides agreed on."""
     index: int
     """Which operand is the local one."""
     source: LocalFacts
+    """The facts that are known here."""
     exposure: Exposure = field(default_factory=Exposure)
+    """What the peer's rules may see."""
     limits: Limits = DEFAULT_LIMITS
+    """What both sides' rules are held to."""
     foreign: Foreign | None = None
     """Where rules of the peer are evaluated that are not one's own, too; None for here.
 
@@ -145,18 +156,22 @@ class ExchangePolicy:
 
     @property
     def local(self) -> Operand:
+        """The operand of this side."""
         return self.plan.operands[self.index]
 
     @property
     def peer(self) -> Operand:
+        """The operand of the peer."""
         return self.plan.operands[1 - self.index]
 
     @property
     def may_send(self) -> Collection[Row]:
+        """What the peer may get, one row a record."""
         return self._lowered.rows(MAY_SEND)
 
     @property
     def may_request(self) -> Collection[Row]:
+        """What the peer may be asked for, one row a record."""
         return self._lowered.rows(MAY_REQUEST)
 
     @property

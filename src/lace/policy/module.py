@@ -74,12 +74,15 @@ class PolicyModule:
     """Rules that were checked under their facet; there is no other way to get one."""
 
     facet: Facet
+    """What the rules are for."""
     lacegram: Lacegram
+    """The rules."""
     views: tuple[PolicyModule, ...] = field(default=(), compare=False, repr=False)
     """The expose modules of what this selects, for whoever does not say what is exposed."""
 
     @cached_property
     def id(self) -> LacegramId:
+        """The id of the rules, by which peers name them."""
         return self.lacegram.id
 
     @cached_property
@@ -89,6 +92,7 @@ class PolicyModule:
 
     @cached_property
     def program(self) -> RuleProgram:
+        """The rules, ready to be evaluated."""
         return compile_program(self.lacegram)
 
     @cached_property

@@ -37,7 +37,9 @@ class Party:
     index: int
     """0 for the accepting side, 1 for the connecting side; it only breaks ties."""
     module: PolicyModule
+    """What that side selects."""
     nonce: str = ""
+    """A nonce that the label depends on; empty over streams."""
     verifier: Verifier | None = None
     """Proven, never merely claimed."""
 
@@ -61,17 +63,22 @@ class Operand:
     """A module with the origin that set-up gave it."""
 
     index: int
+    """0 for the accepting side, 1 for the connecting one."""
     module: PolicyModule
+    """What that side selects."""
     origin: Origin
+    """The label that both sides computed for it."""
     verifier: Verifier | None = None
     """Bound to the origin as metadata when it was proven."""
 
     @property
     def viewer(self) -> Viewer:
+        """Whom local policy takes it for: its proven verifier, else its label."""
         return Viewer(self.verifier or self.origin)
 
     @property
     def source_label(self) -> SourceLabel:
+        """Whom its advertisements name: its proven verifier, else its label."""
         return SourceLabel(self.verifier or self.origin)
 
 

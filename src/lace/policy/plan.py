@@ -28,7 +28,9 @@ class ExchangePlan:
     """Two selector operands and how they are lowered; equal on both sides."""
 
     operands: tuple[Operand, Operand]
+    """The modules of both sides, the accepting one first."""
     lowering: Lowering = STANDARD
+    """How two selections become permissions."""
 
     def __post_init__(self) -> None:
         if [operand.index for operand in self.operands] != [0, 1]:
@@ -102,6 +104,7 @@ class ExchangePlan:
 
     @cached_property
     def id(self) -> PlanId:
+        """The id that both sides compute, and compare in hello."""
         return plan_id(self.transcript.encode())
 
 

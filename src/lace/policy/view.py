@@ -117,9 +117,11 @@ class Exposure:
     """
 
     modules: tuple[PolicyModule, ...] = ()
+    """Rules that say what viewers may see."""
     default: Expose = "none"
     """What is seen when no module speaks of the viewer."""
     union: bool = False
+    """Whether modules that speak of a viewer add up, instead of each narrowing the view."""
 
     def __post_init__(self) -> None:
         if any(module.facet is not Facet.EXPOSE for module in self.modules):

@@ -30,15 +30,21 @@ class Check:
     """One rule, applied to these bytes."""
 
     rule: str
+    """What is demanded."""
     code: Code | None = None
     """Why it failed; None when it holds."""
     detail: str = ""
+    """What was found, in words."""
     expected: str = ""
+    """What should be there, where that can be said."""
     got: str = ""
+    """What is there instead."""
     offset: int = 0
+    """At which byte it stands."""
 
     @property
     def ok(self) -> bool:
+        """Whether the rule holds."""
         return self.code is None
 
 
@@ -47,9 +53,11 @@ class Inspection:
     """All checks that could be made, in order; reading stops at the first fault in the headers."""
 
     checks: tuple[Check, ...]
+    """What was checked, in order."""
 
     @property
     def fault(self) -> Check | None:
+        """The first check that failed; None if the record is valid."""
         return next((check for check in self.checks if not check.ok), None)
 
     @property

@@ -23,10 +23,14 @@ class Record:
     """Immutable, hash-named, valid. Two records are equal when their bytes are."""
 
     hash: RecordHash
+    """Its name: the type and the digest of its content."""
     raw: bytes
+    """All its bytes, as they are stored and sent."""
     parts: Parts
+    """The values of its headers, as they stand in the bytes."""
 
     type: ClassVar[Literal["B", "P", "S"]]
+    """B for a Blob, P for a Plex, S for a Seal."""
 
     @property
     def place(self) -> Coordinate | None:
@@ -55,6 +59,7 @@ class Record:
 
     @property
     def data_length(self) -> int:
+        """How many bytes of data it has."""
         return int(self.parts[-1])
 
     def __eq__(self, other: object) -> bool:
@@ -72,6 +77,7 @@ class Blob(Record):
     """Bytes and nothing else."""
 
     type = "B"
+    """Always B."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -146,6 +152,7 @@ class Plex(Versioned):
     """An unsigned version of a record at a coordinate."""
 
     type = "P"
+    """Always P."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -153,21 +160,26 @@ class Seal(Versioned):
     """A Plex with a verifier's signature over its digest."""
 
     type = "S"
+    """Always S."""
 
     @property
     def signed_by(self) -> Verifier:
+        """Who signed it."""
         return Verifier(f"V.{self.parts[1].decode()}.{SUFFIX}")
 
     @property
     def author(self) -> Verifier:
+        """Who signed it."""
         return self.signed_by
 
     @property
     def signature(self) -> Signature:
+        """The signature over the digest of its Plex."""
         return Signature(self.parts[2].decode())
 
     @property
     def plex_hash(self) -> RecordHash:
+        """The name of its Plex."""
         return _hash("P", self.parts[3])
 
     @property

@@ -27,7 +27,9 @@ class Frame:
     """The bytes between two boundaries, not yet validated."""
 
     offset: int
+    """At which byte it begins."""
     raw: bytes
+    """Its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,11 @@ class BrokenFrame:
     """Where no boundary can be found: the stream cannot be read any further."""
 
     offset: int
+    """At which byte it begins."""
     code: Code
+    """What is wrong, for programs."""
     detail: str
+    """What is wrong, in words."""
 
 
 class RecordSplitter:

@@ -47,9 +47,13 @@ class Quota:
     """Most that is taken, from one peer or from all together."""
 
     mib_per_day: int
+    """MiB of records in one day of TAI."""
     records_per_day: int
+    """Records in one day of TAI."""
     mib: int
+    """MiB of records in all."""
     records: int
+    """Records in all."""
 
 
 Selectors = PolicyModule | str | Iterable[PolicyModule | str]
@@ -114,6 +118,7 @@ class Grant:
             object.__setattr__(self, name, value)
 
     def speaks_of(self, peer: Verifier | None) -> bool:
+        """Return whether this is about a peer; None stands for one that has proven nothing."""
         if self.who == _ANYONE:
             return True
         return peer is not None and (self.who == _PROVEN or peer in self.who)

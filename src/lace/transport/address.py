@@ -28,10 +28,15 @@ _WILD: Final = frozenset(("0.0.0.0", "::"))  # noqa: S104 (they are recognised, 
 
 class Scheme(StrEnum):
     STDIO = "stdio"
+    """Standard input and output."""
     UNIX = "unix"
+    """A Unix socket."""
     TCP = "tcp"
+    """TCP."""
     WS = "ws"
+    """A WebSocket."""
     WSS = "wss"
+    """A WebSocket over TLS."""
 
 
 _PORTS: Final = {Scheme.TCP: 4790, Scheme.WS: 80, Scheme.WSS: 443}
@@ -42,9 +47,11 @@ class Address:
     """Where a stream leads to; ``str`` gives the canonical spelling."""
 
     scheme: Scheme
+    """What kind of stream it is."""
     host: str = ""
     """Without brackets, in lower case."""
     port: int = 0
+    """Of tcp, ws and wss."""
     path: str = ""
     """Of a Unix socket."""
 

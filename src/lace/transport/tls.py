@@ -26,7 +26,9 @@ class Certificate:
     """Where a server's certificate (with its chain) and its key are."""
 
     chain: Path
+    """The file of the certificate and its chain, as PEM."""
     key: Path
+    """The file of its private key, as PEM."""
 
 
 def server_context(certificate: Certificate) -> ssl.SSLContext:
