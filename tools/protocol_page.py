@@ -148,7 +148,7 @@ def _lines() -> Iterator[str]:
         meaning = _EVENTS.get(event) or " ".join(event.__doc__.split())
         yield f"| `{event.__name__}` | {with_} | {meaning} |"
     yield from ("", "| `result` has | Meaning |", "|---|---|")
-    yield from (f"| `{f.name}` | {_RESULTS[f.name]} |" for f in fields(m.InterlaceResult))
+    yield from (f"| `{name}` | {note} |" for name, note in notes_of(m.InterlaceResult))
     yield from (
         "",
         "## Log lines of a server",
@@ -167,20 +167,6 @@ _EVENTS: Final[dict[type, str]] = {
     m.RecordSaved: "A record of the peer was valid, and is stored.",
     m.RecordDuplicate: "A record of the peer was stored already.",
     m.RecordRejected: "A record of the peer was not stored: it is not valid, or no quota has room.",
-}
-_RESULTS: Final = {
-    "link": "The key of the link, if both sides proved a key.",
-    "plan": "The plan's id.",
-    "peer": "Whom the peer proved to be.",
-    "received": "Records that came and were stored.",
-    "rejected": "Records that came and were not.",
-    "not_available": "Records that were requested, and that the peer could not send.",
-    "sent": "Records that were sent.",
-    "offered": "How many records the peer advertises, whether they were here already or not.",
-    "bytes_received": "Bytes of records that came.",
-    "bytes_sent": "Bytes of records that were sent.",
-    "loops": "How many loops counted.",
-    "cursor_updated": "Whether what the peer advertises has changed.",
 }
 
 
