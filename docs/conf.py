@@ -6,6 +6,7 @@ site is read without a network, from a web server or straight from the disk.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from pygments.lexers.prolog import PrologLexer
@@ -19,6 +20,10 @@ nitpicky = True
 
 html_theme = "furo"
 html_title = "Lace"
+html_static_path = ["assets"]
+html_css_files = ["narrow.css"]
+html_favicon = "assets/lace.svg"
+html_search_scorer = str(Path(__file__).parent / "assets/search.js")
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False

@@ -72,6 +72,9 @@ def test_the_site_is_whole_and_needs_no_network(tmp_path: Path) -> None:
         assert f'<span class="caption-text">{section}</span>' in start
     assert "theme-toggle" in start
     assert "prefers-color-scheme:dark" in (tmp_path / "_static/styles/furo.css").read_text("utf-8")
+    assert 'href="_static/narrow.css' in start
+    assert 'href="_static/lace.svg"' in start
+    assert "concepts|howto" in (tmp_path / "_static/language_data.js").read_text(encoding="utf-8")
     words = (tmp_path / "searchindex.js").read_text(encoding="utf-8")
     assert '"interlac' in words or "interlac:" in words
 
