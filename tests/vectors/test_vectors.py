@@ -49,6 +49,19 @@ def by(key: str) -> Any:
     return lambda case: case[key] if isinstance(case, dict) else None
 
 
+def marked(cases: list[dict[str, Any]], key: str, shows: dict[str, tuple[str, ...]]) -> list[Any]:
+    """Return cases for pytest; each shows the requirements beside which its code or id stands."""
+    made = []
+    for case in cases:
+        known = {case[key], case.get("code")}
+        ids = [id for id, what in shows.items() if known & set(what)]
+        made.append(pytest.param(case, id=case[key], marks=[pytest.mark.req(*ids)] if ids else []))
+    assert {one for what in shows.values() for one in what} <= {
+        value for case in cases for value in (case[key], case.get("code"))
+    }, "a requirement is shown by a case that is not there"
+    return made
+
+
 @pytest.mark.req("006-B64-01")
 @pytest.mark.parametrize("case", load("b64a.json")["valid"], ids=by("hex"))
 def test_b64a_valid(case: dict[str, str]) -> None:
@@ -127,10 +140,18 @@ def test_valid_records(case: dict[str, Any]) -> None:
         assert sorted(fact_line(fact[0], fact[1:]) for fact in facts(record)) == case["facts"]
 
 
-@pytest.mark.req(
-    "010-REC-02", "010-REC-04", "010-REC-06", "010-REC-08", "010-REC-10", "010-REC-11", "010-REC-12"
-)
-@pytest.mark.parametrize("case", load("records-invalid.json"), ids=by("name"))
+INVALID_RECORDS = {
+    "010-REC-02": ("record.hash-mismatch", "record.markline"),
+    "010-REC-04": ("record.data-length",),
+    "010-REC-06": ("record.header-syntax", "record.header-control"),
+    "010-REC-08": ("record.header-too-long", "text.nfc"),
+    "010-REC-10": ("record.header-order", "record.header-reserved"),
+    "010-REC-11": ("tai.malformed",),
+    "010-REC-12": ("record.data-too-large",),
+}
+
+
+@pytest.mark.parametrize("case", marked(load("records-invalid.json"), "name", INVALID_RECORDS))
 def test_invalid_records(case: dict[str, str]) -> None:
     raw = raw_of(case)
     outcome = validate_record(raw)
@@ -151,8 +172,22 @@ def test_invalid_seals_may_hold_a_valid_plex() -> None:
     assert not isinstance(validate_record(raw).value, Seal)
 
 
-@pytest.mark.req("110-COO-01", "110-COO-02", "110-COO-03", "110-COO-04", "110-COO-11", "110-URC-01")
-@pytest.mark.parametrize("case", load("urc.json")["valid"], ids=by("text"))
+PUBLISHED = (
+    "//u//docs//index.html", "//u//ding//links/server-one", "//eu/lab//chat/message//room-7/1",
+    "//eu/lab//chat//message/room-7/1", "//eu/lab/research//forum//post/2026/06/14/1",
+)  # fmt: skip
+HASH = "////P.tyYEj0zIBrq7IDVBPzaErPIq5p03OhpTTm14ePsSz80.H3"
+VALID_PLACES = {
+    "110-COO-01": PUBLISHED[:2],
+    "110-COO-02": PUBLISHED[2:],
+    "110-COO-03": PUBLISHED[2:4],
+    "110-COO-04": PUBLISHED,
+    "110-URC-01": (PUBLISHED[0], HASH, "//g//a//k/|/plex"),
+}
+
+
+@pytest.mark.req("110-COO-11")
+@pytest.mark.parametrize("case", marked(load("urc.json")["valid"], "text", VALID_PLACES))
 def test_urc_valid(case: dict[str, Any]) -> None:
     parsed = parse_urc(case["text"])
     assert str(parsed) == case["text"]
@@ -170,8 +205,17 @@ def test_urc_valid(case: dict[str, Any]) -> None:
             assert getattr(selector, key) == value
 
 
-@pytest.mark.req("110-COO-06", "110-COO-07", "110-COO-08", "110-COO-09", "110-URC-04", "110-VER-05")
-@pytest.mark.parametrize("case", load("urc.json")["invalid"], ids=by("why"))
+INVALID_PLACES = {
+    "110-COO-06": ("urc.field", "text.empty"),
+    "110-COO-07": ("path.empty-segment",),
+    "110-COO-08": ("text.nfc", "text.control"),
+    "110-COO-09": ("path.reserved-segment",),
+    "110-URC-04": ("urc.hash",),
+    "110-VER-05": ("urc.selector",),
+}
+
+
+@pytest.mark.parametrize("case", marked(load("urc.json")["invalid"], "why", INVALID_PLACES))
 def test_urc_invalid(case: dict[str, str]) -> None:
     with pytest.raises(EncodingError) as caught:
         parse_urc(case["text"])
