@@ -106,7 +106,9 @@ ADVERTISED_FIELD: Final = _entry(
 
 # --- the exchange that runs (spec 040) ---
 
-HERE: Final = _entry(Kind.RUNTIME, "Here(verifier)", "This side uses the key of the verifier.")
+HERE: Final = _entry(
+    Kind.RUNTIME, "Here(verifier)", "This side has proven the key of the verifier to the peer."
+)
 PEER: Final = _entry(Kind.RUNTIME, "Peer(verifier)", "The peer proved the key of the verifier.")
 TRANSPORT: Final = _entry(
     Kind.RUNTIME, "Transport(name)", "The exchange runs over a transport of this name."
@@ -139,7 +141,7 @@ ALLOW_QUERY_RECORD: Final = _entry(
 # --- what is computed from them (spec 040) ---
 
 CAN_QUERY_RECORD: Final = _entry(
-    Kind.ENFORCEMENT, "CanQueryRecord(viewer,record)", "The viewer's query view shows the record."
+    Kind.ENFORCEMENT, "CanQueryRecord(viewer,record)", "Rules of the viewer can see the record."
 )
 MAY_SEND: Final = _entry(Kind.ENFORCEMENT, "MaySend(record)", "The peer may get the record.")
 MAY_REQUEST: Final = _entry(
