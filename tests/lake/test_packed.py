@@ -28,7 +28,7 @@ from lace.lake.packed import (
     run_number,
     write_changed,
 )
-from lace.lake.tables import local_frame
+from lace.lake.reading import local_frame
 from lace.limits import LAKE
 
 if TYPE_CHECKING:

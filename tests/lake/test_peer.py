@@ -34,8 +34,9 @@ from lace.lake.names import StagedNames
 from lace.lake.packed import PackedTable, pack
 from lace.lake.peer import LakeStore, Mirror, lake_answers
 from lace.lake.plan import PeerAdverts, PlanOverLake
+from lace.lake.reading import local_frame
 from lace.lake.serve import LakeHost
-from lace.lake.tables import Lake, local_frame
+from lace.lake.tables import Lake
 from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.origin import Operand, Origin
 from lace.policy.own import evaluate_own

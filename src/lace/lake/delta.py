@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -49,6 +49,15 @@ class DataFile:
     """Its path as the log spells it."""
 
 
+class Listed(NamedTuple):
+    """Where a file is, and all that a reader would otherwise ask its store about it."""
+
+    uri: str
+    size: int
+    modified: int
+    """In milliseconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableVersion:
     """What a table holds as of one commit."""
@@ -63,6 +72,13 @@ class TableVersion:
 
     def uris(self, files: Iterable[DataFile] | None = None) -> list[str]:
         return [f"{self.root}/{f.path}" for f in (self.files if files is None else files)]
+
+    def listed(self, files: Iterable[DataFile] | None = None) -> list[Listed]:
+        """Return the files as the log lists them."""
+        return [
+            Listed(f"{self.root}/{f.path}", f.size, f.modified)
+            for f in (self.files if files is None else files)
+        ]
 
     def added_since(self, older: TableVersion) -> list[DataFile]:
         """Return the files that an older version did not have."""

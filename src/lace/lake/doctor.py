@@ -195,7 +195,7 @@ def _try_out(options: SparkOptions, lake: str | None = None) -> Iterator[Finding
 
 def _jars(spark: SparkSession, lake: str) -> Finding:
     """Say whether Spark itself reaches the store of a lake."""
-    from lace.lake.tables import spark_reads
+    from lace.lake.reading import spark_reads
 
     if spark_reads(spark, lake):
         return Finding("jars", ok=True, detail="Spark reads the store itself")

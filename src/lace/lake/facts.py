@@ -19,9 +19,10 @@ from lace.datalog.program import Pattern, Slot, View
 from lace.datalog.source import Fact, Row
 from lace.errors import Code, LimitExceeded, UsageError
 from lace.lake.expressions import all_of, test_column
+from lace.lake.reading import local_frame
 from lace.lake.rows import PROMOTED
 from lace.lake.staging import STAGED_BYTES, Staging
-from lace.lake.tables import Snapshot, all_fields, local_frame
+from lace.lake.tables import Snapshot, all_fields
 from lace.limits import Limits
 from lace.vocabulary import ADVERTISEMENT_FACTS, FIELD, HAVE, RECORD_FACTS
 

@@ -287,7 +287,7 @@ def _put_aside(lake: Lake, draft: Draft, work: str, number: int, name: str) -> N
         if log.done(work) >= number:
             return
         rows = Rows(lake, draft, log, ASIDE, QUARANTINE_SCHEMA, ("bundle", "offset", "digest"))
-        kept, _ = rows.without(files, rows.known(files, before.uris()) if before.files else None)
+        kept, _ = rows.without(files, rows.known(files, before.listed()) if before.files else None)
         made = draft.publish(kept, log)
         note = {"ingest": name, "step": number}
         try:

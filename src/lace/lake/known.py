@@ -19,12 +19,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace.lake import prints
-from lace.lake.delta import DeltaLog
+from lace.lake.delta import DeltaLog, Listed
 from lace.lake.jobs import carried
 from lace.lake.places import filesystem
+from lace.lake.reading import read_files
 from lace.lake.rows import FORGOTTEN_SCHEMA, RECORDS_SCHEMA
 from lace.lake.session import parallelism
-from lace.lake.tables import Lake, Snapshot, read_files
+from lace.lake.tables import Lake, Snapshot
 from lace.lake.writing import RECORDS, Draft, Written, write_table, write_without
 from lace.limits import MIB
 
@@ -52,8 +53,8 @@ class Doubt:
 
     rows: dict[str, pa.Array]
     """Of each file of the draft with doubtful rows: which of its rows are."""
-    uris: list[str]
-    """The files of the lake, and of what it has forgotten, that may have some of them."""
+    files: list[Listed]
+    """Those of the lake, and of what it has forgotten, that may have some of them."""
 
     @property
     def count(self) -> int:
@@ -66,7 +67,7 @@ def without_known(
     """Return the files of what is new, and how many records are left out for which reason."""
     files = draft.of(RECORDS)
     places = dict(zip(draft.uris(files, lake.records_log), files, strict=True))
-    theirs = [*snapshot.version.uris(), *lake.forgotten_files()]
+    theirs = [*snapshot.version.listed(), *lake.forgotten_files()]
     many = lake.session is not None and snapshot.version.rows > SCANNED
     doubt = _doubt(lake, list(places), theirs, many)
     if not doubt.rows:
@@ -81,7 +82,8 @@ def without_known(
 # --- by prints ----------------------------------------------------------------------------------
 
 
-def _doubt(lake: Lake, mine: list[str], theirs: list[str], many: bool) -> Doubt:
+def _doubt(lake: Lake, mine: list[str], files: list[Listed], many: bool) -> Doubt:
+    theirs = [file.uri for file in files]
     total = sum(len(prints.read(lake.root, uri)) for uri in mine)
     parts = 1
     while parts < _PARTS and total > parts * PART_ROWS:
@@ -108,7 +110,7 @@ def _doubt(lake: Lake, mine: list[str], theirs: list[str], many: bool) -> Doubt:
     doubtful = pa.chunked_array(found).unique()
     rows = {uri: pc.is_in(prints.read(lake.root, uri), doubtful) for uri in mine}
     touched = {uri: rows for uri, rows in rows.items() if pc.any(rows).as_py()}
-    return Doubt(touched, [uri for uri in theirs if uri in uris])
+    return Doubt(touched, [file for file in files if file.uri in uris])
 
 
 def _part(root: str, uris: Sequence[str], part: int, parts: int) -> pa.Array:
@@ -196,9 +198,9 @@ def _joined(
     reasons = {REPEATED: keys.join(twice, "hash").where(place != F.col("first")).drop("first")}
     there = set(snapshot.version.uris())
     for reason, is_it in ((KNOWN, there.__contains__), (FORGOTTEN, lambda u: u not in there)):
-        uris = [uri for uri in doubt.uris if is_it(uri)]
-        if uris:
-            hashes = read_files(lake.spark, uris, FORGOTTEN_SCHEMA)
+        files = [file for file in doubt.files if is_it(file.uri)]
+        if files:
+            hashes = read_files(lake.spark, files, FORGOTTEN_SCHEMA)
             reasons[reason] = keys.join(hashes, "hash", "left_semi")
     parts = [frame.withColumn("known", F.lit(reason)) for reason, frame in reasons.items()]
     unwanted = reduce(lambda a, b: a.unionByName(b), parts)
@@ -218,18 +220,18 @@ class Rows:
     place: tuple[str, ...]
 
     def _read(self, files: Sequence[Written]) -> DataFrame:
-        return read_files(self.lake.spark, self.draft.uris(files, self.log), self.schema)
+        return read_files(self.lake.spark, self.draft.listed(files, self.log), self.schema)
 
     def keys(self, files: Sequence[Written], *more: str) -> DataFrame:
         """Return the places of all rows, with the file that each is in."""
         wanted = pa.schema([self.schema.field(name) for name in (*self.place, *more)])
-        uris = self.draft.uris(files, self.log)
-        return read_files(self.lake.spark, uris, wanted, with_file=True)
+        listed = self.draft.listed(files, self.log)
+        return read_files(self.lake.spark, listed, wanted, with_file=True)
 
-    def known(self, files: Sequence[Written], uris: list[str]) -> DataFrame:
+    def known(self, files: Sequence[Written], table: list[Listed]) -> DataFrame:
         """Return the places that are in files of the table already."""
         wanted = pa.schema([self.schema.field(name) for name in self.place])
-        there = read_files(self.lake.spark, uris, wanted)
+        there = read_files(self.lake.spark, table, wanted)
         found = self.keys(files).join(there, [*self.place], "left_semi")
         return found.withColumn("known", F.lit(KNOWN))
 

@@ -31,9 +31,10 @@ from lace.lake.maintain import RETAIN_HOURS, maintain
 from lace.lake.peersource import LiveSource
 from lace.lake.places import filesystem
 from lace.lake.placing import Where, plan
+from lace.lake.reading import read_files
 from lace.lake.select import select
 from lace.lake.stream import LakeStream
-from lace.lake.tables import Lake, Snapshot, read_files
+from lace.lake.tables import Lake, Snapshot
 from lace.limits import LAKE
 from lace.policy.module import PolicyModule
 from lace.projection import HASH, STANDARD
@@ -442,7 +443,7 @@ def _export(lake: Lake, export: Export, tables: Mapping[str, ProjectionTable]) -
         if export.projection is not None:
             log = projection_log(lake, tables[export.projection])
             there = log.version(version)
-            read_files(lake.spark, there.uris(), log.schema).write.parquet(draft)
+            read_files(lake.spark, there.listed(), log.schema).write.parquet(draft)
             wrote: dict[str, Any] = {"folder": f"{base}/version-{version}", "rows": there.rows}
         else:
             assert export.select is not None

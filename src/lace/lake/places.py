@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, Self, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from blake3 import blake3
 from pyarrow import fs
@@ -94,6 +94,14 @@ def spark_place(uri: str) -> str:
     return (
         f"{_SPARK_SCHEMES[scheme]}://{uri.partition('://')[2]}" if scheme in _SPARK_SCHEMES else uri
     )
+
+
+def spark_url(uri: str) -> str:
+    """Return an address as Spark spells it where it takes nothing but URLs."""
+    place = spark_place(uri)
+    scheme, _, rest = place.rpartition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme or 'file'}://{host}{slash}{quote(path)}"
 
 
 def file_info(uri: str) -> Any:

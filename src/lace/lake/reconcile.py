@@ -22,9 +22,10 @@ from lace.lake.bundle import is_database
 from lace.lake.export import export_bundles, export_to_store, validated
 from lace.lake.ingest import ingest, run_step
 from lace.lake.jobs import job
+from lace.lake.reading import read_files
 from lace.lake.rows import FORGOTTEN_SCHEMA
 from lace.lake.select import Selection, select
-from lace.lake.tables import Lake, read_files
+from lace.lake.tables import Lake
 from lace.lake.writing import write_found
 from lace.limits import DEFAULT_LIMITS
 from lace.recordstore.sqlite import SqliteStore

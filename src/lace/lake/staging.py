@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from lace.lake.delta import Listed
 from lace.lake.places import filesystem
-from lace.lake.tables import read_files
+from lace.lake.reading import read_files
 from lace.limits import MIB
 
 if TYPE_CHECKING:
@@ -45,8 +46,11 @@ class Staging:
         system, path = filesystem(self.folder)
         system.create_dir(path, recursive=True)
         self._made += 1
-        pq.write_table(table, f"{path}/{self._made}.parquet", filesystem=system, compression="zstd")
-        return read_files(spark, [f"{self.folder}/{self._made}.parquet"], table.schema)
+        name = f"{self._made}.parquet"
+        pq.write_table(table, f"{path}/{name}", filesystem=system, compression="zstd")
+        info = system.get_file_info(f"{path}/{name}")
+        made = Listed(f"{self.folder}/{name}", info.size, (info.mtime_ns or 0) // 1_000_000)
+        return read_files(spark, [made], table.schema)
 
     def written(self, frame: DataFrame) -> DataFrame:
         """Have the workers write a frame down, and return what they wrote."""

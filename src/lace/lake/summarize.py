@@ -28,8 +28,9 @@ from lace.interlace.summary import (
 )
 from lace.lake.delta import DATA, Conflict, DeltaLog, TableVersion
 from lace.lake.jobs import job
+from lace.lake.reading import read_files
 from lace.lake.rows import PROMOTED
-from lace.lake.tables import Lake, Snapshot, read_files
+from lace.lake.tables import Lake, Snapshot
 from lace.limits import LAKE
 from lace.policy.origin import SourceLabel
 
@@ -101,7 +102,7 @@ class SummaryTables:
         return DeltaLog(f"{self.lake.root}/summaries/{self.advertising.id}/partitions", PARTITIONS)
 
     def digest_frame(self) -> DataFrame:
-        return read_files(self.lake.spark, self.digests.version().uris(), DIGESTS)
+        return read_files(self.lake.spark, self.digests.version().listed(), DIGESTS)
 
 
 def summarize(
@@ -139,7 +140,7 @@ def _refresh_digests(
 ) -> tuple[int, DataFrame | None]:
     """Bring the digests up to date; return how many are new, and which prefixes they touch."""
     spark = tables.lake.spark
-    known = read_files(spark, before.uris(), DIGESTS)
+    known = read_files(spark, before.listed(), DIGESTS)
     fresh_hashes = (
         selected.join(known.select("hash"), "hash", "left_anti") if before.files else selected
     )
@@ -157,7 +158,7 @@ def _refresh_digests(
         files = [*new, *(log.files_in(f"{folder}/old") if is_replaced else ())]
         _commit(log, files, before, snapshot.version.number, is_replaced)
         length = tables.advertising.prefix_length
-        touched = read_files(spark, [f"{log.root}/{f.path}" for f in new], DIGESTS).select("hash")
+        touched = read_files(spark, before.listed(new), DIGESTS).select("hash")
         prefixes = touched.union(removed).select(_prefix(length)).distinct()
         return sum(file.rows for file in new), _held(prefixes)
     finally:
@@ -179,7 +180,7 @@ def _refresh_partitions(
     kept: DataFrame | None = None
     if touched is not None:
         rows = rows.join(F.broadcast(touched), "prefix", "left_semi")
-        kept = read_files(tables.lake.spark, before.uris(), PARTITIONS).join(
+        kept = read_files(tables.lake.spark, before.listed(), PARTITIONS).join(
             F.broadcast(touched), "prefix", "left_anti"
         )
     grouped = rows.groupBy("prefix").agg(F.collect_list("digest").alias("digests"))
@@ -217,7 +218,7 @@ def _belongs_to(log: DeltaLog, version: TableVersion) -> int | None:
 
 
 def _read_partitions(tables: SummaryTables) -> tuple[Summary, ...]:
-    frame = read_files(tables.lake.spark, tables.partitions.version().uris(), PARTITIONS)
+    frame = read_files(tables.lake.spark, tables.partitions.version().listed(), PARTITIONS)
     rows = frame.orderBy("prefix").collect()
     return tuple(Summary(row.prefix, row["count"], bytes(row.root)) for row in rows)
 

@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.sql import functions as F  # noqa: N812 (as everybody writes it)
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace.errors import Code, LakeError
 from lace.lake import prints
-from lace.lake.delta import DeltaLog, TableVersion
-from lace.lake.places import filesystem, scheme_of, spark_place
+from lace.lake.delta import DeltaLog, Listed, TableVersion
+from lace.lake.places import filesystem
+from lace.lake.reading import read_files
 from lace.lake.rows import FORGOTTEN_SCHEMA, PROMOTED, QUARANTINE_SCHEMA, RECORDS_SCHEMA
 from lace.record.facts import fields
 from lace.record.model import Record
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 FORMAT: Final = 1
 _MARKER: Final = "lake.json"
 _MARKER_BYTES: Final = 65536
-_ARROW_ROWS: Final = 4096
 TABLES: Final = ("records", "wide", "fields", "links", "embedded", "quarantine")
 NOT_WIDE: Final = ("raw", "bundle", "offset", "ingest")
 """Columns of the records that ``wide`` leaves out."""
@@ -88,14 +87,15 @@ class Lake:
         """The hashes of what the lake has forgotten; not there before anything was."""
         return DeltaLog(f"{self.root}/forgotten", FORGOTTEN_SCHEMA)
 
-    def forgotten_files(self) -> list[str]:
+    def forgotten_files(self) -> list[Listed]:
         """Return where the hashes of forgotten records are."""
         log = self.forgotten_log
-        return log.version().uris() if log.exists() else []
+        return log.version().listed() if log.exists() else []
 
     def forgotten(self, hashes: Collection[str]) -> set[str]:
         """Return those of some hashes that the lake has forgotten, and is not to have again."""
-        return _present(self.root, self.forgotten_files() if hashes else [], hashes)
+        files = self.forgotten_files() if hashes else []
+        return _present(self.root, [file.uri for file in files], hashes)
 
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the records as of a version (None: the newest)."""
@@ -106,7 +106,7 @@ class Lake:
 
         With a version of the records: what had been put aside by then.
         """
-        return read_files(self.spark, self.put_aside(version).uris(), QUARANTINE_SCHEMA)
+        return read_files(self.spark, self.put_aside(version).listed(), QUARANTINE_SCHEMA)
 
     def put_aside(self, version: int | None = None) -> TableVersion:
         """Return the version of the quarantine that belongs to one of the records."""
@@ -183,12 +183,12 @@ class Snapshot:
     @cached_property
     def records(self) -> DataFrame:
         """One row a record; see ``lace.lake.rows`` for the columns."""
-        return read_files(self.spark, self.version.uris(), RECORDS_SCHEMA)
+        return read_files(self.spark, self.version.listed(), RECORDS_SCHEMA)
 
     def columns(self, *names: str) -> DataFrame:
         """Return some columns of the records, and read no others."""
         schema = pa.schema([RECORDS_SCHEMA.field(name) for name in names])
-        return read_files(self.spark, self.version.uris(), schema)
+        return read_files(self.spark, self.version.listed(), schema)
 
     def added_since(self, older: Snapshot) -> Snapshot:
         """Return the records that came after an older version of the same lake."""
@@ -314,81 +314,6 @@ def all_fields() -> Column:
         for name, column in PROMOTED.items()
     ]  # fmt: skip
     return F.concat(F.array_compact(F.array(*promoted)), F.col("extras"))
-
-
-def read_files(
-    spark: SparkSession, uris: list[str], schema: pa.Schema, *, with_file: bool = False
-) -> DataFrame:
-    """Return the rows of Parquet files, with exactly the columns of a schema.
-
-    ``with_file`` adds a column ``file``: the name of the file that a row is in.
-    """
-    if not uris:
-        columns = [*schema, pa.field("file", pa.string())] if with_file else schema
-        return spark.createDataFrame([], from_arrow_schema(pa.schema(columns)))
-    if not spark_reads(spark, uris[0]):
-        return _read_by_arrow(spark, uris, schema, with_file)
-    frame = spark.read.schema(from_arrow_schema(schema)).parquet(*map(spark_place, uris))
-    if with_file:
-        name = F.element_at(F.split(F.col("_metadata.file_path"), "/"), -1)
-        frame = frame.select("*", name.alias("file"))
-    return frame
-
-
-def spark_reads(spark: SparkSession, uri: str) -> bool:
-    """Whether Spark itself knows the store of an address: for some it needs jars of its own."""
-    scheme = scheme_of(spark_place(uri))
-    if scheme in {"", "file"}:
-        return True
-    context = getattr(spark, "sparkContext", None)
-    if context is None:
-        return True  # elsewhere: whoever runs there knows
-    hadoop = context._jvm.org.apache.hadoop.fs.FileSystem  # noqa: SLF001
-    try:
-        hadoop.getFileSystemClass(scheme, context._jsc.hadoopConfiguration())  # noqa: SLF001
-    except Exception:  # noqa: BLE001 (there is no such class, in whatever words)
-        return False
-    return True
-
-
-def _read_by_arrow(
-    spark: SparkSession, uris: list[str], schema: pa.Schema, with_file: bool
-) -> DataFrame:
-    """Have the workers read files that Spark cannot reach; filters are not taken over."""
-    extra = [pa.field("file", pa.string())] if with_file else []
-    made = pa.schema([*schema, *extra])
-
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column("id").to_pylist():
-                uri = uris[number]
-                system, path = filesystem(uri)
-                with pq.ParquetFile(path, filesystem=system) as file:
-                    there = [name for name in schema.names if name in file.schema_arrow.names]
-                    for found in file.iter_batches(_ARROW_ROWS, columns=there):
-                        yield _fitted(found, made, uri.rpartition("/")[2])
-
-    count = len(uris)
-    return spark.range(0, count, 1, count).mapInArrow(work, from_arrow_schema(made))
-
-
-def _fitted(batch: pa.RecordBatch, schema: pa.Schema, file: str) -> pa.RecordBatch:
-    columns = [
-        batch.column(field.name).cast(field.type)
-        if field.name in batch.schema.names
-        else pa.repeat(file, batch.num_rows)
-        if field.name == "file"
-        else pa.nulls(batch.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=schema.names)
-
-
-def local_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Return rows that are held here as a DataFrame."""
-    if not table.num_rows:
-        return spark.createDataFrame([], from_arrow_schema(table.schema))
-    return spark.createDataFrame(cast("Any", table))
 
 
 def _absolute(root: str) -> Any:

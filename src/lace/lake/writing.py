@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace.errors import Code, LakeError
 from lace.lake import prints
-from lace.lake.delta import DATA, DataFile, DeltaLog
+from lace.lake.delta import DATA, DataFile, DeltaLog, Listed
 from lace.lake.jobs import carried
 from lace.lake.places import filesystem
 from lace.lake.rows import FORGOTTEN_SCHEMA, QUARANTINE_SCHEMA, RECORDS_SCHEMA, as_records, times
@@ -331,6 +331,11 @@ class Draft:
             f"{self.folder}/{file.name}" if file.name in there else f"{log.root}/{DATA}/{file.name}"
             for file in files
         ]
+
+    def listed(self, files: Sequence[Written], log: DeltaLog) -> list[Listed]:
+        """Return files as a listing, where they are at the moment."""
+        uris = self.uris(files, log)
+        return [Listed(uri, f.size, f.modified) for uri, f in zip(uris, files, strict=True)]
 
     def publish(self, files: Sequence[Written], log: DeltaLog) -> list[DataFile]:
         """Move files to where their table has them; a commit makes them part of it."""
