@@ -6,7 +6,7 @@ import asyncio
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -367,9 +367,9 @@ def test_a_large_lake_follows_what_changed(
     check(meet(lake, store, module, link)[0])
     made: list[int] = []
 
-    def counted(frame: DataFrame, folder: str, records: int, standard: int) -> PackedTable:
+    def counted(frame: DataFrame, folder: str, records: int, *more: Any) -> PackedTable:
         made.append(records)
-        return pack(frame, folder, records, standard)
+        return pack(frame, folder, records, *more)
 
     monkeypatch.setattr(sendable, "pack", counted)
     check(meet(lake, store, module, link)[0])

@@ -18,6 +18,7 @@ from lace.datalog.ast import Predicate
 from lace.datalog.evaluate import evaluate
 from lace.datalog.explain import Explainer, Proof
 from lace.datalog.program import RuleProgram
+from lace.datalog.source import Fact
 from lace.errors import Code, LaceError, LimitExceeded
 from lace.lake import evaluate as evaluate_module
 from lace.lake.evaluate import LAKE_LIMITS, evaluate_on_spark
@@ -28,7 +29,8 @@ from lace.lake.placing import Placement, Where, lines, plan
 from lace.lake.plan import PlanOverLake
 from lace.lake.select import explain, select
 from lace.lake.tables import Lake, Snapshot
-from lace.policy.module import PolicyModule
+from lace.policy.lowering import ENCRYPTED, STANDARD, Lowering
+from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.origin import Operand, Origin
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
@@ -360,6 +362,83 @@ def test_what_an_evaluation_keeps_is_given_back(snapshot: Snapshot) -> None:
         assert chosen.records().count()
         assert persistent(spark) - before
     assert persistent(spark) <= before
+
+
+LOWERINGS = {
+    "standard": STANDARD,
+    "encrypted": ENCRYPTED,
+    "a record apart": Lowering(
+        "apart", f"MaySend(P) :- o0_SelectHave(P), o1_SelectHave(P), P != '{RECORDS[31].hash}'."
+    ),
+    "any other": Lowering(
+        "other",
+        "Any() :- o0_SelectHave(P), o1_SelectHave(P).\n"
+        "MaySend(P) :- o0_SelectHave(P), o1_SelectHave(P), Any().",
+    ),
+}
+
+
+def planned(
+    snapshot: Snapshot, names: tuple[str, str], exposure: Exposure, lowering: Lowering,
+    *runtime: Fact,
+) -> PlanOverLake:  # fmt: skip
+    left, right = (
+        Operand(index=index, module=MODULES[name], origin=Origin(f"O.{index}"))
+        for index, name in enumerate(names)
+    )
+    plan = ExchangePlan((left, right), lowering)
+    return PlanOverLake(snapshot=snapshot, plan=plan, index=0, exposure=exposure, runtime=runtime)
+
+
+ENCRYPTED_HERE = ("TransportEncrypted",)
+SOME = module_from_text("AllowQueryRecord('O.1',P) :- Have(P), Field(P,'Tag',_,_).", Facet.EXPOSE)
+PLANS = {
+    **{
+        " and ".join(names): (names, Exposure(default="selected"), STANDARD)
+        for names in [("a whole app", "a field"), ("a room", "a room"), ("support", "a name prefix"),
+                      ("delegation", "a field")]
+    },
+    **{
+        f"to a peer that sees {default}": (("a room", "a field"), Exposure(default=default), STANDARD)
+        for default in ("everything", "none")
+    },
+    "to a peer that sees some": (("a room", "a field"), Exposure(modules=(SOME,)), STANDARD),
+    **{
+        f"{name}": (("a whole app", "a field"), Exposure(default="selected"), lowering)
+        for name, lowering in LOWERINGS.items()
+    },
+}  # fmt: skip
+
+
+@pytest.mark.req("040-LOW-01", "040-LOW-04", "040-LOW-06")
+@pytest.mark.parametrize("name", PLANS)
+def test_what_may_be_sent_is_the_same_with_joins_and_without(
+    snapshot: Snapshot, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, exposure, lowering = PLANS[name]
+    for runtime in ((), (ENCRYPTED_HERE,)):
+        found = []
+        for is_joined in (False, True):
+            with monkeypatch.context() as patched:
+                if is_joined:
+                    patched.setattr(PlanOverLake, "_visible_rows", lambda *_: None)
+                over = planned(snapshot, names, exposure, lowering, *runtime)
+                found.append(sorted(row.hash for row in over.may_send().select("hash").collect()))
+                over.close()
+        assert found[0] == found[1]
+        nothing = name == "to a peer that sees none" or (name == "encrypted" and not runtime)
+        assert bool(found[0]) != nothing
+
+
+@pytest.mark.parametrize("names", [("a whole app", "a field"), ("a room", "a room")])
+def test_where_one_look_decides_nothing_is_joined(
+    snapshot: Snapshot, names: tuple[str, str]
+) -> None:
+    over = planned(snapshot, names, Exposure(default="selected"), STANDARD)
+    found = over.may_send()
+    assert found.count()
+    assert "Join" not in found._jdf.queryExecution().toString()
+    over.close()
 
 
 def test_a_plan_is_a_value_and_nothing_runs_before_it_is_asked_for(snapshot: Snapshot) -> None:

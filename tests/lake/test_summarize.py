@@ -9,18 +9,21 @@ import pytest
 from rooms import AUTHORITY, PREFIX, room_records, write_bundle
 
 from lace.datalog.evaluate import evaluate
-from lace.errors import LakeError
+from lace.errors import LakeError, Outcome, Status
 from lace.interlace.advertise import Advertisement, advertise
 from lace.interlace.partition import Partitions
 from lace.interlace.summary import Summary
 from lace.lake.delta import DeltaLog
 from lace.lake.ingest import ingest
+from lace.lake.rows import RowBatch
 from lace.lake.select import select
 from lace.lake.summarize import (
     Advertising,
     Summaries,
     SummaryTables,
+    advertised_columns,
     advertisements,
+    digest_pairs,
     digests,
     summarize,
 )
@@ -150,3 +153,25 @@ def test_a_lake_without_records_has_no_summaries(spark: SparkSession, tmp_path: 
     assert made.partitions == ()
     with pytest.raises(LakeError):
         Advertising(selection=MODULE.id, source=SOURCE, prefix_length=20)
+
+
+@pytest.mark.parametrize("schema", [None, frozenset(("Tag", "TAI")), frozenset(("Tag", "Nope"))])
+def test_pairs_of_digests_are_those_of_both_sides_in_any_part_of_a_batch(
+    schema: frozenset[str] | None,
+) -> None:
+    batch = RowBatch("x")
+    for record in RECORDS:
+        batch.add(0, record.raw, Outcome(Status.ACCEPTED, record))
+    rows = batch.take()
+    sides = [Advertising(selection="x", source=source, schema=schema) for source in ("V.a", SOURCE)]
+    pairs = digest_pairs(*sides)
+    for start, length in ((0, 200), (17, 60), (199, 1), (5, 0)):
+        some = rows.slice(start, length).select(advertised_columns(sides[0]))
+        expected = [
+            b"".join(
+                advertise(r.hash, SourceLabel(side.source), fields(r), schema).digest()
+                for side in sides
+            )
+            for r in RECORDS[start : start + length]
+        ]
+        assert pairs(some).to_pylist() == expected

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark import StorageLevel
+from pyspark.sql import functions as F  # noqa: N812
 
 from lace.datalog.ast import Predicate
 from lace.datalog.canonical import canonical_lacegram
@@ -33,7 +34,7 @@ from lace.limits import DEFAULT_LIMITS, Limits
 from lace.rules import MemorySource, compile_program
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 LAKE_LIMITS: Final = replace(
     DEFAULT_LIMITS, base_facts=1 << 36, derived_facts=1 << 34, work=1 << 42
@@ -59,6 +60,8 @@ class LakeEvaluation:
     _here: list[CompiledRule] = field(default_factory=list)
     """Rules that the in-process engine takes, with all that they need known here."""
     _here_done: frozenset[Predicate] = frozenset()
+    _conditions: dict[Predicate, Column] = field(default_factory=dict)
+    """By which condition on wide rows a predicate chooses records, where it does."""
     _persisted: list[DataFrame] = field(default_factory=list)
     plan: tuple[Step, ...] = field(init=False)
     """Where each part runs, in order."""
@@ -97,6 +100,14 @@ class LakeEvaluation:
         """Return the facts of a derived predicate, each once, in columns c0, c1, …"""
         self._run()
         return self._frame(predicate)
+
+    def condition(self, predicate: Predicate) -> Column | None:
+        """Return by which condition on the wide rows of its facts a predicate has records.
+
+        None if that takes more than a look at a row.
+        """
+        self._run()
+        return self._conditions.get(predicate)
 
     def rows(self, predicate: Predicate) -> Collection[Row]:
         """Return the facts of a derived predicate, brought here."""
@@ -210,12 +221,14 @@ class LakeEvaluation:
             return
         (predicate,) = component.predicates
         one_pass = OnePass(self.program, self.facts, self._rows_here)
-        passed, others = one_pass.split(rules)
-        if passed is not None and not others:
-            self._frames[predicate] = passed
-        else:
-            heads = [self._lowering.heads(rule) for rule in others]
-            self._frames[predicate] = _union([*heads, *filter(None, [passed])]).distinct()
+        condition, others = one_pass.split(rules)
+        frames = [self._lowering.heads(rule) for rule in others]
+        if condition is not None:
+            passed = self.facts.records.where(condition)
+            frames.append(passed.select(F.col("hash").alias("c0")))
+        self._frames[predicate] = _union(frames).distinct() if others else frames[0]
+        if condition is not None and not others:
+            self._conditions[predicate] = condition
         if step.is_used:
             self._settle(predicate)
 

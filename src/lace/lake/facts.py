@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from lace import vocabulary
@@ -27,7 +28,7 @@ from lace.limits import Limits
 from lace.vocabulary import ADVERTISEMENT_FACTS, FIELD, HAVE, RECORD_FACTS
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 EMPTY_COLUMN: Final = "c_"
 """What a frame of facts without values has, because Spark knows no rows without columns."""
@@ -143,6 +144,15 @@ class GivenFacts:
         _check_base(sum(map(len, self.rows.values())), limits)
 
 
+def chosen(records: DataFrame, by: DataFrame | Column | None) -> DataFrame:
+    """Return some of wide rows: those with hashes of a frame, those of a condition, or all."""
+    if by is None:
+        return records
+    if isinstance(by, Column):
+        return records.where(by)
+    return records.join(by, "hash", "left_semi")
+
+
 @dataclass(frozen=True)
 class Adopted:
     """Records of the lake that a peer advertises in the same words as the lake would."""
@@ -157,14 +167,15 @@ class Adopted:
 class LakeFacts:
     """The facts of a lake's records, and given ones of other predicates beside them.
 
-    ``visible`` (hashes, in one column ``hash``) leaves only the record facts of these records: this
-    is how a query view looks in a lake, and all that the rules of a peer ever get.
+    ``visible`` (hashes in one column ``hash``, or a condition on wide rows) leaves only the record
+    facts of these records: this is how a query view looks in a lake, and all that the rules of a
+    peer ever get.
     """
 
     snapshot: Snapshot
     given: Iterable[Fact] | GivenFacts = ()
     """``GivenFacts`` can be shared: what one evaluation sent to Spark is there for the next."""
-    visible: DataFrame | None = None
+    visible: DataFrame | Column | None = None
     adopted: Adopted | None = None
     spark: SparkSession = field(init=False)
 
@@ -180,9 +191,7 @@ class LakeFacts:
 
     @property
     def records(self) -> DataFrame:
-        if self.visible is None:
-            return self.snapshot.records
-        return self.snapshot.records.join(self.visible, "hash", "left_semi")
+        return chosen(self.snapshot.records, self.visible)
 
     @property
     def root(self) -> str | None:

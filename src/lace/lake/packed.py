@@ -9,21 +9,24 @@ is never changed: a table in which little changed is another index, with most pl
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import fs
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from lace import b64a
+from lace import b64a, collector
 from lace.errors import Code, LakeError, StoreError
 from lace.interlace.partition import (
     GROUP,
@@ -50,6 +53,11 @@ _LIKE: Final = (1 << 32) - 1
 _KEY: Final = 33
 _DIGEST: Final = 32
 _COLUMNS: Final = 2
+_PAYLOAD: Final = len("S.")
+_CHARACTERS: Final = 43
+"""Of a hash, behind its letter."""
+_PIECES_BYTES: Final = 16 * MIB
+"""Entries that a task holds before it hands them on."""
 _NO_RUN: Final = ROW.pack(0, 0, 0, 0, EMPTY, EMPTY)
 _HELD_BYTES: Final = 8 * MIB
 _RECORDS_OF_TASK: Final = 250_000
@@ -63,6 +71,7 @@ _WRITTEN: Final = pa.schema([
     ("run", pa.int64()), ("file", pa.string()), ("start", pa.int64()), ("bytes", pa.int64()),
     ("records", pa.int64()), ("root", pa.binary()), ("expected", pa.binary()),
 ])  # fmt: skip
+_PIECES: Final = pa.schema([("part", pa.int32()), ("entries", pa.binary())])
 _CELLS: Final = pa.schema([("cells", pa.binary())])
 _FOUND: Final = pa.schema([("name", pa.binary()), ("hash", pa.string())])
 _UNPACKED: Final = pa.schema([("hash", pa.string()), ("digest", pa.binary())])
@@ -316,16 +325,35 @@ class _TableNames:
 # --- writing ---
 
 
-def pack(digests: DataFrame, folder: str, records: int, standard: int) -> PackedTable:
-    """Have the workers write a table of hashes with two digests each, about so many of them."""
+Digests = Callable[[pa.RecordBatch], pa.Array]
+"""Makes the digests of the rows of a batch, two for each, one after the other."""
 
-    def run(entries: list[tuple[bytes, bytes]]) -> tuple[bytes, bytes, bytes]:
-        entries.sort()
-        leaves = [[leaf[at : at + _DIGEST] for _, leaf in entries] for at in (0, _DIGEST)]
-        data = b"".join([part for entry in entries for part in entry])
-        return data, merkle_root(leaves[0]), merkle_root(leaves[1])
 
-    return _packed(digests.select("hash", "digest"), folder, records, standard, run)
+def pack(
+    rows: DataFrame,
+    folder: str,
+    records: int,
+    standard: int,
+    digests: Digests = lambda batch: batch.column("digest"),
+    known: DataFrame | None = None,
+) -> PackedTable:
+    """Have the workers write a table of hashes with two digests each, about so many of them.
+
+    ``known`` are more rows, whose digests are in their column ``digest``.
+    """
+    tasks = _tasks_for(rows.sparkSession, records)
+    pieces = _pieces(rows, digests, tasks, standard)
+    if known is not None:
+        pieces = pieces.union(_pieces(known, lambda batch: batch.column("digest"), tasks, standard))
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        entries = b"".join(
+            piece for batch in batches for piece in batch.column("entries").to_pylist()
+        )
+        with carried():
+            yield from _write_runs(_cut_runs(_in_order(entries), standard), folder)
+
+    return _written(pieces.repartitionById(tasks, "part"), work, folder, standard)
 
 
 def pack_records(raws: DataFrame, folder: str, records: int, standard: int) -> PackedTable:
@@ -361,6 +389,114 @@ def _key(hash: str) -> bytes:
     return b64a.decode_trusted(hash[2:-3].encode("ascii")) + hash[:1].encode("ascii")
 
 
+# --- entries in bulk ---
+
+
+def _pieces(rows: DataFrame, digests: Digests, tasks: int, standard: int) -> DataFrame:
+    """Have the workers make entries of rows: many in one piece, each piece for one task.
+
+    Spark moves a few large values then, and no rows.
+    """
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with carried(), collector.paused():
+            held: dict[int, list[bytes]] = {}
+            size = 0
+            for batch in batches:
+                entries = _in_order(_entries(batch.column("hash"), digests(batch)))
+                size += len(entries)
+                for part, piece in _cut_parts(entries, tasks, standard):
+                    held.setdefault(part, []).append(piece)
+                if size >= _PIECES_BYTES:
+                    yield _as_pieces(held)
+                    held, size = {}, 0
+            yield _as_pieces(held)
+
+    return rows.mapInArrow(work, from_arrow_schema(_PIECES))
+
+
+def _as_pieces(held: Mapping[int, Sequence[bytes]]) -> pa.RecordBatch:
+    pieces = [b"".join(some) for some in held.values()]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(held.keys(), pa.int32()), pa.array(pieces, pa.binary())], schema=_PIECES
+    )
+
+
+def _entries(hashes: pa.Array, digests: pa.Array) -> bytes:
+    """Return the entries of records, one after another."""
+    hashes = hashes.cast(pa.binary())
+    payloads = pc.binary_slice(hashes, _PAYLOAD, _PAYLOAD + _CHARACTERS)
+    # With one character more than it needs, a hash becomes a whole number of bytes, the last of
+    # them for nothing: so all hashes are decoded at once.
+    padded = pc.binary_join_element_wise(payloads, b64a.ALPHABET[:1], b"")
+    decoded = _fixed(b64a.decode_trusted(_content(padded, _CHARACTERS + 1)), _KEY)
+    names = pc.binary_slice(decoded, 0, _DIGEST).cast(pa.binary())
+    letters = pc.binary_slice(hashes, 0, 1)
+    made = pc.binary_join_element_wise(names, letters, digests.cast(pa.binary()), b"")
+    return _content(made, entry_size(_COLUMNS))
+
+
+def _content(values: pa.Array, width: int) -> bytes:
+    """Return values of one width, one after another; raise if one has another width."""
+    if not len(values):
+        return b""
+    fixed = values.cast(pa.binary(width))
+    data: bytes = fixed.buffers()[1].slice(fixed.offset * width, len(fixed) * width).to_pybytes()
+    return data
+
+
+def _fixed(content: bytes, width: int) -> pa.Array:
+    return pa.Array.from_buffers(
+        pa.binary(width), len(content) // width, [None, pa.py_buffer(content)]
+    )
+
+
+def _in_order(entries: bytes) -> bytes:
+    """Return entries sorted by hash."""
+    size = entry_size(_COLUMNS)
+    values = _fixed(entries, size)
+    return _content(values.take(pc.array_sort_indices(values)), size)
+
+
+def _cut_parts(entries: bytes, tasks: int, standard: int) -> Iterator[tuple[int, bytes]]:
+    """Yield what of sorted entries each task is to have."""
+    return _cut(entries, lambda run: run * tasks >> 6 * standard, standard)
+
+
+def _cut_runs(entries: bytes, standard: int) -> Iterator[_Run]:
+    """Yield the runs that sorted entries make up."""
+    size = entry_size(_COLUMNS)
+    for number, run in _cut(entries, lambda run: run, standard):
+        starts = range(_KEY, len(run), size)
+        first = merkle_root([run[at : at + _DIGEST] for at in starts])
+        last = merkle_root([run[at + _DIGEST : at + 2 * _DIGEST] for at in starts])
+        yield number, run, len(starts), first, last
+
+
+def _cut(
+    entries: bytes, number: Callable[[int], int], standard: int
+) -> Iterator[tuple[int, bytes]]:
+    """Yield sorted entries in pieces, with a number that grows with their standard partition."""
+    size = entry_size(_COLUMNS)
+    places = range(0, len(entries), size)
+
+    def number_at(place: int) -> int:
+        return number(int.from_bytes(entries[place : place + 3], "big") >> 24 - 6 * standard)
+
+    at = 0
+    while at < len(places):
+        found = number_at(places[at])
+        end = bisect_right(places, found, lo=at, key=number_at)
+        yield found, entries[at * size : end * size]
+        at = end
+
+
+# --- files of runs ---
+
+_Run = tuple[int, bytes, int, bytes, bytes]
+"""Its number, its bytes, how many records it has, both roots."""
+
+
 def _packed(
     rows: DataFrame,
     folder: str,
@@ -368,9 +504,6 @@ def _packed(
     standard: int,
     run: Callable[[list[tuple[bytes, bytes]]], tuple[bytes, bytes, bytes]],
 ) -> PackedTable:
-    spark = rows.sparkSession
-    system, path = filesystem(folder)
-    system.create_dir(path, recursive=True)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: dict[int, list[tuple[bytes, bytes]]] = {}
@@ -380,35 +513,61 @@ def _packed(
                 key = _key(hash)
                 number = int.from_bytes(key[:3], "big") >> 24 - 6 * standard
                 found.setdefault(number, []).append((key, value))
-        if not found:
-            return
-        # A task may run twice; only one of them is heard, and the other one's file is tidied away.
-        name, at, written = f"{uuid4().hex}.runs", 0, []
-        system, path = filesystem(f"{folder}/{name}")
-        with carried(), system.open_output_stream(path) as file:
-            for number in sorted(found):
-                entries = found.pop(number)
-                data, root, expected = run(entries)
-                file.write(data)
-                written.append((number, name, at, len(data), len(entries), root, expected))
-                at += len(data)
-        arrays = [
-            pa.array(column, of.type)
-            for column, of in zip(zip(*written, strict=True), _WRITTEN, strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_WRITTEN)
+        with carried():
+            yield from _write_runs(runs(found), folder)
 
-    tasks = max(_tasks(spark), -(-records // _RECORDS_OF_TASK))
-    prefix = F.substring(rows.columns[0], len("S.") + 1, standard)
-    written = rows.repartition(tasks, prefix).mapInArrow(work, from_arrow_schema(_WRITTEN))
+    def runs(found: dict[int, list[tuple[bytes, bytes]]]) -> Iterator[_Run]:
+        for number in sorted(found):
+            entries = found.pop(number)
+            data, root, expected = run(entries)
+            yield number, data, len(entries), root, expected
+
+    prefix = F.substring(rows.columns[0], _PAYLOAD + 1, standard)
+    parts = rows.repartition(_tasks_for(rows.sparkSession, records), prefix)
+    return _written(parts, work, folder, standard)
+
+
+def _write_runs(runs: Iterator[_Run], folder: str) -> Iterator[pa.RecordBatch]:
+    """Write runs into one file; yield where they are."""
+    first = next(runs, None)
+    if first is None:
+        return
+    # A task may run twice; only one of them is heard, and the other one's file is tidied away.
+    name, at, written = f"{uuid4().hex}.runs", 0, []
+    system, path = filesystem(f"{folder}/{name}")
+    with system.open_output_stream(path) as file:
+        for number, data, count, root, expected in chain([first], runs):
+            file.write(data)
+            written.append((number, name, at, len(data), count, root, expected))
+            at += len(data)
+    arrays = [
+        pa.array(column, of.type)
+        for column, of in zip(zip(*written, strict=True), _WRITTEN, strict=True)
+    ]
+    yield pa.RecordBatch.from_arrays(arrays, schema=_WRITTEN)
+
+
+def _tasks_for(spark: SparkSession, records: int) -> int:
+    return max(_tasks(spark), -(-records // _RECORDS_OF_TASK))
+
+
+def _written(
+    parts: DataFrame,
+    work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    folder: str,
+    standard: int,
+) -> PackedTable:
+    """Have the workers write runs, and return the table that they make up."""
+    system, path = filesystem(folder)
+    system.create_dir(path, recursive=True)
     places: list[bytes] = [_NO_RUN] * 64**standard
     files: dict[str, int] = {}
-    for row in written.toArrow().to_pylist():
+    for row in parts.mapInArrow(work, from_arrow_schema(_WRITTEN)).toArrow().to_pylist():
         file = files.setdefault(row["file"], len(files))
         places[row["run"]] = ROW.pack(
             file, row["start"], row["bytes"], row["records"], row["root"], row["expected"]
         )
-    return PackedTable(folder, tuple(files), b"".join(places), session=spark)
+    return PackedTable(folder, tuple(files), b"".join(places), session=parts.sparkSession)
 
 
 def write_changed(table: Partitions, base: PackedTable) -> PackedTable:

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812
 
-from lace.datalog.ast import Predicate
+from lace.datalog.ast import Atom, Predicate
+from lace.datalog.evaluate import evaluate
 from lace.datalog.program import RuleProgram
 from lace.datalog.source import Fact
 from lace.errors import LimitExceeded
 from lace.interlace.advertise import Advertisement
 from lace.lake.counting import RowMeter
 from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, evaluate_on_spark
-from lace.lake.facts import Adopted, FrameFacts, GivenFacts, LakeFacts
+from lace.lake.expressions import all_of
+from lace.lake.facts import Adopted, FrameFacts, GivenFacts, LakeFacts, chosen
 from lace.lake.jobs import job
 from lace.lake.names import StagedNames
 from lace.lake.placing import Placement, Where, decides_by_record, needed_predicates, plan
@@ -35,6 +37,7 @@ from lace.policy.mentions import Mentions
 from lace.policy.module import PolicyModule
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
+from lace.rules import MemorySource
 from lace.vocabulary import (
     ADVERTISEMENT_FACTS,
     ALLOW_QUERY_RECORD,
@@ -47,7 +50,7 @@ from lace.vocabulary import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,8 @@ class PlanOverLake:
     placement: Placement = field(default_factory=Placement)
     _kept: dict[str, DataFrame] = field(default_factory=dict)
     _evaluations: list[LakeEvaluation] = field(default_factory=list)
+    _selecting: LakeEvaluation | None = None
+    _peers: dict[Predicate, LakeEvaluation] = field(default_factory=dict)
     _given: GivenFacts | None = None
     _adopted: Adopted | None = None
     _staging: Staging = field(init=False)
@@ -96,6 +101,8 @@ class PlanOverLake:
         for evaluation in self._evaluations:
             evaluation.close()
         self._evaluations.clear()
+        self._selecting = None
+        self._peers.clear()
         self._given = self._adopted = None
         self._staging.close()
 
@@ -106,9 +113,13 @@ class PlanOverLake:
         return self._kept[name]
 
     def may_send(self) -> DataFrame:
-        """Return the hashes of the records that may be sent, in one column ``hash``."""
+        """Return the wide rows of the records that may be sent."""
         with job("what may be sent"):
-            return self._lowered(SELECT_HAVE, MAY_SEND)
+            found = self._by_condition()
+            return chosen(
+                self.snapshot.records,
+                self._lowered(SELECT_HAVE, MAY_SEND) if found is None else found,
+            )
 
     def may_request(self) -> set[str]:
         """Return the records that may be requested.
@@ -131,24 +142,82 @@ class PlanOverLake:
             mine = self._selected()
         else:
             mine = self._evaluate(local.module.program, facet, self._facts(None))
-        visible = self._keep("visible", lambda: self._visible(peer.viewer))
-        facts = self._facts(visible)
-        if peer.module.id == local.module.id:  # they may do what one's own may do
-            theirs = self._evaluate(peer.module.program, facet, facts)
-        else:
-            theirs = self._evaluate_theirs(peer.module, facet, facts)
+        visible: DataFrame | Column | None = self._visible_rows(peer.viewer)
+        if visible is None:
+            visible = self._keep("visible", lambda: self._visible(peer.viewer))
+        theirs = self._theirs(facet, self._facts(visible)).frame(facet)
         frames = {scoped(local.index, facet): mine, scoped(peer.index, facet): theirs}
         facets = FrameFacts(self.snapshot.spark, frames, self.runtime, self.snapshot.lake_root)
         found = self._evaluate(self.plan.lowering.program, enforced, facets)
         return found.select(F.col("c0").alias("hash"))
 
-    def _selected(self) -> DataFrame:
-        program = self.plan.operands[self.index].module.program
-        return self._keep(
-            "selected", lambda: self._evaluate(program, SELECT_HAVE, self._facts(None))
-        )
+    def _by_condition(self) -> Column | None:
+        """Return which wide rows may be sent, where one look at a row decides for both sides.
 
-    def _facts(self, visible: DataFrame | None) -> LakeFacts:
+        Then nothing is joined: the sets that rules choose are never made.
+        """
+        peer = self.plan.operands[1 - self.index]
+        visible = self._visible_rows(peer.viewer)
+        mine = self._own().condition(SELECT_HAVE)
+        if visible is None or mine is None:
+            return None
+        lets = self._lets_pass()
+        if lets is None:
+            return None
+        theirs = self._theirs(SELECT_HAVE, self._facts(visible)).condition(SELECT_HAVE)
+        return None if theirs is None else all_of([F.lit(lets), mine, visible, theirs])
+
+    def _visible_rows(self, viewer: str) -> Column | None:
+        """Return which wide rows the peer's rules may see, if one look at a row decides."""
+        if self._exposing(viewer):
+            return None
+        match self.exposure.default:
+            case "everything":
+                return F.lit(True)
+            case "selected":
+                return self._own().condition(SELECT_HAVE)
+        return F.lit(False)
+
+    def _lets_pass(self) -> bool | None:
+        """Return whether the lowering lets pass what both sides select; None: of some, not of all.
+
+        Where its rules ask nothing else about a record, one record stands for all of them.
+        """
+        program = self.plan.lowering.program
+        facets = [scoped(index, SELECT_HAVE) for index in (0, 1)]
+        for rule in program.rules_of[MAY_SEND]:
+            for part in rule.source.body:
+                if not isinstance(part, Atom) or part.predicate in program.derived:
+                    return None
+                if part.terms != (rule.source.head.terms if part.predicate in facets else ()):
+                    return None
+        record = "any"
+        facts = [(facet.name, record) for facet in facets]
+        made = evaluate(program, MemorySource([*facts, *self.runtime]), outputs=[MAY_SEND])
+        return (record,) in made.rows(MAY_SEND)
+
+    def _own(self) -> LakeEvaluation:
+        """Return what the local operand selects; evaluated once."""
+        if self._selecting is None:
+            program = self.plan.operands[self.index].module.program
+            self._selecting = self._evaluated(program, SELECT_HAVE, self._facts(None))
+        return self._selecting
+
+    def _selected(self) -> DataFrame:
+        return self._keep("selected", lambda: self._own().frame(SELECT_HAVE))
+
+    def _theirs(self, facet: Predicate, facts: LakeFacts) -> LakeEvaluation:
+        """Evaluate a facet of the peer's operand over what is visible to it, once."""
+        local, peer = self.plan.operands[self.index], self.plan.operands[1 - self.index]
+        if facet not in self._peers:
+            if peer.module.id == local.module.id:  # they may do what one's own may do
+                made = self._evaluated(peer.module.program, facet, facts)
+            else:
+                made = self._evaluate_theirs(peer.module, facet, facts)
+            self._peers[facet] = made
+        return self._peers[facet]
+
+    def _facts(self, visible: DataFrame | Column | None) -> LakeFacts:
         # Both operands look at the same facts: they go to Spark once for all of the plan.
         spark = self.snapshot.spark
         if self._given is None:
@@ -162,11 +231,7 @@ class PlanOverLake:
     def _visible(self, viewer: str) -> DataFrame:
         """Return the hashes of the records that the peer's rules may see (A18, G19)."""
         everything = self.snapshot.records.select("hash")
-        modules = [
-            module
-            for module in self.exposure.modules
-            if (viewers := module.viewers()) is None or viewer in viewers
-        ]
+        modules = self._exposing(viewer)
         if not modules:
             match self.exposure.default:
                 case "everything":
@@ -184,9 +249,17 @@ class PlanOverLake:
             return reduce(lambda a, b: a.union(b), sets).distinct()
         return reduce(lambda a, b: a.join(b, "hash", "left_semi"), sets)
 
+    def _exposing(self, viewer: str) -> list[PolicyModule]:
+        """Return the modules that say what a viewer sees; without any, the default says it."""
+        return [
+            module
+            for module in self.exposure.modules
+            if (viewers := module.viewers()) is None or viewer in viewers
+        ]
+
     def _evaluate_theirs(
         self, module: PolicyModule, facet: Predicate, facts: LakeFacts
-    ) -> DataFrame:
+    ) -> LakeEvaluation:
         """Evaluate rules of a peer, with as much work as what they see allows (L62)."""
         joins = joins_of(module.program, facet)
         if joins > LAKE.peer_joins:
@@ -201,7 +274,7 @@ class PlanOverLake:
             meter=RowMeter(allowed.work),
         )  # fmt: skip
         self._evaluations.append(made)
-        return made.frame(facet)
+        return made
 
     def _seen(self, module: PolicyModule, facts: LakeFacts) -> int:
         """Return how many facts the rules of a peer see, of those that they look at."""
@@ -216,11 +289,16 @@ class PlanOverLake:
     def _evaluate(
         self, program: RuleProgram, predicate: Predicate, facts: LakeFacts | FrameFacts
     ) -> DataFrame:
+        return self._evaluated(program, predicate, facts).frame(predicate)
+
+    def _evaluated(
+        self, program: RuleProgram, predicate: Predicate, facts: LakeFacts | FrameFacts
+    ) -> LakeEvaluation:
         made = evaluate_on_spark(
             program, facts, outputs=[predicate], limits=self.limits, placement=self.placement
         )
         self._evaluations.append(made)
-        return made.frame(predicate)
+        return made
 
 
 def joins_of(program: RuleProgram, facet: Predicate) -> int:

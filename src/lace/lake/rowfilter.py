@@ -19,7 +19,7 @@ from lace.lake.expressions import all_of, any_of, test_column
 from lace.lake.facts import FactFrames
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 _LISTED_VALUES: Final = 10_000
 
@@ -33,8 +33,8 @@ class OnePass:
     rows: Callable[[Relation], Collection[Row] | None]
     """The rows of a relation that is held here; None for others."""
 
-    def split(self, rules: Iterable[CompiledRule]) -> tuple[DataFrame | None, list[CompiledRule]]:
-        """Return what the rules of one pass derive, and the rules that need more than that."""
+    def split(self, rules: Iterable[CompiledRule]) -> tuple[Column | None, list[CompiledRule]]:
+        """Return by which condition rules of one pass choose records, and the other rules."""
         conditions: list[Column] = []
         others: list[CompiledRule] = []
         for rule in rules:
@@ -43,10 +43,7 @@ class OnePass:
                 others.append(rule)
             else:
                 conditions.append(condition)
-        if not conditions:
-            return None, others
-        found = self.facts.records.where(any_of(conditions))
-        return found.select(F.col("hash").alias("c0")), others
+        return any_of(conditions) if conditions else None, others
 
     def _condition(self, rule: CompiledRule) -> Column | None:
         """Return the condition that a rule is, or None if it is none."""

@@ -17,7 +17,7 @@ from lace.lake.moment import Guards, Moment
 from lace.lake.packed import PackedTable, pack, write_changed
 from lace.lake.plan import PeerAdverts, PlanOverLake
 from lace.lake.staging import Staging
-from lace.lake.summarize import Advertising, digest_pairs
+from lace.lake.summarize import Advertising, advertised_columns, digest_pairs
 from lace.lake.tables import Lake, Snapshot
 from lace.limits import Limits
 from lace.policy.plan import ExchangePlan
@@ -107,18 +107,15 @@ class Sendable:
             for i in (self.index, 1 - self.index)
         ]
         with job("what may be sent"):
-            sendable = over.may_send()
-            fresh = snapshot.records.join(sendable, "hash", "left_semi")
+            fresh = over.may_send()
             known: DataFrame | None = None
             if kept is not None and kept.count:
                 frame = kept.frame(spark)
-                here = snapshot.columns("hash").join(sendable, "hash", "left_semi")
-                known = frame.join(here, "hash", "left_semi")
+                known = frame.join(fresh.select("hash"), "hash", "left_semi")
                 fresh = fresh.join(frame.select("hash"), "hash", "left_anti")
-            made = digest_pairs(fresh, *sides)
-            everything = made if known is None else made.unionByName(known)
             rows, standard = snapshot.version.rows, self.parameters.standard_prefix
-            return pack(everything, self.kept.folder, rows, standard)
+            fresh = fresh.select(*advertised_columns(sides[0]))
+            return pack(fresh, self.kept.folder, rows, standard, digest_pairs(*sides), known)
 
     def over(self, snapshot: Snapshot, runtime: tuple[Fact, ...]) -> PlanOverLake:
         """Return the plan over a version, with what the peer advertises at the moment."""

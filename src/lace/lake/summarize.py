@@ -8,12 +8,15 @@ The bytes are those of ``lace.interlace``: the same functions make them, in the 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -235,17 +238,17 @@ def digests(records: DataFrame, advertising: Advertising) -> DataFrame:
     return _each(records, advertising, DIGESTS, lambda advert: advert.digest())
 
 
-def digest_pairs(records: DataFrame, mine: Advertising, theirs: Advertising) -> DataFrame:
-    """Return hash and two digests, one after the other: as this side and as the peer says it."""
+def digest_pairs(mine: Advertising, theirs: Advertising) -> Callable[[pa.RecordBatch], pa.Array]:
+    """Return what makes two digests of each row: as this side and as the peer says it.
+
+    The rows have the columns of ``advertised_columns``.
+    """
     labels = [SourceLabel(side.source) for side in (mine, theirs)]
 
-    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            made = digests_of(_described(batch, mine), labels)
-            values = [pa.array(list(made), pa.string()), pa.array(list(made.values()), pa.binary())]
-            yield pa.RecordBatch.from_arrays(values, schema=DIGESTS)
+    def pairs(batch: pa.RecordBatch) -> pa.Array:
+        return pa.array(digests_of(_described(batch, mine), labels).values(), pa.binary())
 
-    return records.select(*_columns(mine)).mapInArrow(each, from_arrow_schema(DIGESTS))
+    return pairs
 
 
 def advertisements(records: DataFrame, advertising: Advertising) -> DataFrame:
@@ -256,7 +259,7 @@ def advertisements(records: DataFrame, advertising: Advertising) -> DataFrame:
 def _each(
     records: DataFrame, advertising: Advertising, schema: pa.Schema, make: Callable[[Any], bytes]
 ) -> DataFrame:
-    needed = _columns(advertising)
+    needed = advertised_columns(advertising)
 
     def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -270,7 +273,7 @@ def _each(
 
 def adverts_here(records: DataFrame, advertising: Advertising) -> Iterator[Advertisement]:
     """Yield the advertisements of wide rows, brought here."""
-    return _adverts(records.select(*_columns(advertising)).toArrow(), advertising)
+    return _adverts(records.select(*advertised_columns(advertising)).toArrow(), advertising)
 
 
 def _promoted(advertising: Advertising) -> dict[str, str]:
@@ -278,7 +281,7 @@ def _promoted(advertising: Advertising) -> dict[str, str]:
     return {name: c for name, c in PROMOTED.items() if wanted is None or name in wanted}
 
 
-def _columns(advertising: Advertising) -> list[str]:
+def advertised_columns(advertising: Advertising) -> list[str]:
     """Return the columns that an advertisement is made of."""
     wanted = advertising.schema
     extras = ["extras"] if wanted is None or not wanted <= PROMOTED.keys() else []
@@ -295,20 +298,42 @@ def _described(
     rows: pa.RecordBatch | pa.Table, advertising: Advertising
 ) -> Iterator[tuple[str, tuple[FieldValue, ...]]]:
     """Yield hashes with what is advertised of them, in the order of an advertisement."""
-    schema = advertising.schema
-    promoted = [(n, rows.column(c).to_pylist()) for n, c in _promoted(advertising).items()]
-    extras = rows.column("extras").to_pylist() if "extras" in rows.schema.names else None
-    for number, record in enumerate(rows.column("hash").to_pylist()):
-        fields: list[FieldValue] = [
-            (name, 0, str(values[number]))
-            for name, values in promoted
-            if values[number] is not None
-        ]
-        if extras is not None:
-            more = ((e["name"], e["index"], e["value"]) for e in extras[number])
-            fields += [one for one in more if schema is None or one[0] in schema]
-        fields.sort(key=advert_order)
-        yield record, tuple(fields)
+    promoted = _promoted(advertising)
+    names, columns = list(promoted), [rows.column(c).to_pylist() for c in promoted.values()]
+    extras = _extras(rows, advertising.schema)
+    # Of many records the same is advertised: it is put in order once.
+    known: dict[tuple[object, ...], tuple[FieldValue, ...]] = {}
+    for record, *said in zip(rows.column("hash").to_pylist(), extras, *columns, strict=True):
+        key = tuple(said)
+        fields = known.get(key)
+        if fields is None:
+            more, *values = said
+            fields = known[key] = tuple(sorted(
+                (*((n, 0, str(v)) for n, v in zip(names, values, strict=True) if v is not None),
+                 *more),
+                key=advert_order,
+            ))  # fmt: skip
+        yield record, fields
+
+
+def _extras(
+    rows: pa.RecordBatch | pa.Table, schema: frozenset[str] | None
+) -> Sequence[tuple[FieldValue, ...]]:
+    """Return the other headers of each row that are advertised, in their order."""
+    made: list[tuple[FieldValue, ...]] = [()] * rows.num_rows
+    if "extras" not in rows.schema.names:
+        return made
+    lists = rows.column("extras")
+    if isinstance(lists, pa.ChunkedArray):
+        lists = lists.combine_chunks()
+    entries, parents = lists.flatten(), pc.list_parent_indices(lists)
+    if schema is not None:
+        wanted = pc.is_in(entries.field("name"), pa.array(sorted(schema), pa.string()))
+        entries, parents = entries.filter(wanted), parents.filter(wanted)
+    values = zip(*(entries.field(n).to_pylist() for n in ("name", "index", "value")), strict=True)
+    for row, fields in groupby(zip(parents.to_pylist(), values, strict=True), itemgetter(0)):
+        made[row] = tuple(field for _, field in fields)
+    return made
 
 
 def _roots(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
