@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
 from lace.crypto.native import digest, digests
@@ -65,32 +64,35 @@ def digests_of(
 ) -> dict[str, bytes]:
     """Return for each record the digests of its advertisements by some sources, one after another.
 
-    Fields come in the order of an advertisement. No advertisement is made for that: between what
-    the source has no part in, it stands in the same places for every source.
+    Fields come in the order of an advertisement. No advertisement is made for that: of many records
+    the same is said, and between it the record alone stands.
     """
-    begin = f"{_DOMAIN.decode()}Advertised("
-    labels = [f"',{quote(source)}" for source in sources]
-    known: dict[tuple[FieldValue, ...], list[str]] = {}
+    known: dict[tuple[FieldValue, ...], list[list[bytes]]] = {}
     texts: list[bytes] = []
     records: list[str] = []
     for record, fields in described:
-        parts = known.get(fields)
-        if parts is None:
-            parts = known[fields] = [begin, *_between(fields)]
-        subject = f"'{record}"
+        around = known.get(fields)
+        if around is None:
+            around = known[fields] = [_around(fields, source) for source in sources]
         records.append(record)
-        texts += [(subject + label).join(parts).encode() for label in labels]
-    found = iter(digests(texts))
-    return {record: b"".join(islice(found, len(labels))) for record in records}
+        name = record.encode()
+        texts += [name.join(parts) for parts in around]
+    found, each = digests(texts), len(sources)
+    return {r: b"".join(found[n * each : (n + 1) * each]) for n, r in enumerate(records)}
 
 
-def _between(fields: Sequence[FieldValue]) -> Iterator[str]:
-    """Yield what stands after each mention of record and source in an advertisement."""
-    before = ""
+def _around(fields: Sequence[FieldValue], source: SourceLabel) -> list[bytes]:
+    """Return what stands around each mention of the record in what an advertisement's digest is of.
+
+    It is that of ``Advertisement.canonical``, behind the domain.
+    """
+    label = f"',{quote(source)}"
+    parts = [f"{_DOMAIN.decode()}Advertised('"]
+    before = label
     for name, index, value in fields:
-        yield f"{before})\nAdvertisedField("
-        before = f",{quote(name)},'{index}',{quote(value)}"
-    yield f"{before})\n"
+        parts.append(f"{before})\nAdvertisedField('")
+        before = f"{label},{quote(name)},'{index}',{quote(value)}"
+    return [part.encode() for part in (*parts, f"{before})\n")]
 
 
 def advertise(

@@ -303,12 +303,12 @@ def _described(
     extras = _extras(rows, advertising.schema)
     # Of many records the same is advertised: it is put in order once.
     known: dict[tuple[object, ...], tuple[FieldValue, ...]] = {}
-    for record, *said in zip(rows.column("hash").to_pylist(), extras, *columns, strict=True):
-        key = tuple(said)
-        fields = known.get(key)
+    hashes = rows.column("hash").to_pylist()
+    for record, said in zip(hashes, zip(extras, *columns, strict=True), strict=True):
+        fields = known.get(said)
         if fields is None:
             more, *values = said
-            fields = known[key] = tuple(sorted(
+            fields = known[said] = tuple(sorted(
                 (*((n, 0, str(v)) for n, v in zip(names, values, strict=True) if v is not None),
                  *more),
                 key=advert_order,
