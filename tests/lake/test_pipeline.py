@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 import pyarrow.parquet as pq
 import pytest
@@ -294,6 +296,7 @@ def test_only_folders_are_streamed(
     assert "[lake.pipeline]" in err
     assert not (tmp_path / "x.lake").exists()
     assert run_lace(["lake", "run", str(file), "--checkpoint", "c"]) == 2
+    assert run_lace(["lake", "run", str(file), "--metrics", "0"]) == 2
 
 
 @pytest.mark.long
@@ -305,16 +308,23 @@ def test_the_command_goes_on_until_it_is_told_to_end(spark: SparkSession, home: 
     write_bundle(home / "incoming/a.records", RECORDS[:30])
     command = [
         sys.executable, "-m", "lace", "lake", "run", "--stream", "--interval", "1 second", "--json",
-        "--metrics-file", "run.prom",
+        "--metrics-file", "run.prom", "--metrics", "0",
     ]  # fmt: skip
     with (
         ThreadPoolExecutor(1) as pool,
-        subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE, text=True) as ran,
+        subprocess.Popen(
+            command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as ran,
     ):
         assert ran.stdout is not None
+        assert ran.stderr is not None
+        port = re.findall(r":(\d+)/metrics", pool.submit(ran.stderr.readline).result(120))[0]
         told = [json.loads(pool.submit(ran.stdout.readline).result(120)) for _ in range(2)]
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            numbers = answer.read().decode()
         ran.send_signal(signal.SIGTERM)
         assert ran.wait(120) == 0
     assert {entry["step"].split()[0] for entry in told} == {"source", "projection"}
     assert Lake.open(spark, str(home / "x.lake")).snapshot().version.rows == 30
     assert "lace_lake_run_failed 0\n" in (home / "run.prom").read_text()
+    assert 'lace_lake_step_changed{step="projection notes"} 1\n' in numbers

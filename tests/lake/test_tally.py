@@ -12,7 +12,7 @@ from lace.lake.ingest import StepResult
 from lace.lake.pipeline import Done
 from lace.lake.stream import Batch
 from lace.lake.tables import Lake
-from lace.lake.tally import RUN_METRICS, STREAM_METRICS, StreamTally, run_metrics
+from lace.lake.tally import RUN_METRICS, STREAM_METRICS, RunTally, StreamTally
 from lace.serving.metrics import Metrics, metrics_at
 
 
@@ -45,7 +45,12 @@ def test_batches_are_counted_and_answered(tmp_path: Path) -> None:
 
 def test_names_of_steps_cannot_break_a_line() -> None:
     done = Done(step='a "b" \\ \n', changed=True, read={}, wrote={}, put_aside=2)
-    text = run_metrics({done.step: (done, 1.5)}, failed=True)
+    tally = RunTally()
+    tally.take(done, 1.5)
+    assert "lace_lake_run_failed 0\n" in tally.metrics.text()
+    tally.tell(failed=True)
+    text = tally.metrics.text()
+    assert "lace_lake_run_failed 1\n" in text
     assert 'lace_lake_step_seconds{step="a \\"b\\" \\\\ \\n"} 1.5\n' in text
     assert {line.split("{")[0].split()[0] for line in text.splitlines() if line[0] != "#"} == set(
         RUN_METRICS

@@ -16,6 +16,7 @@ from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, progress, spark_options
 from lace.cli.output import echo
 from lace.cli.render import print_json
+from lace.serving.metrics import metrics_at
 
 if TYPE_CHECKING:
     from lace.lake.pipeline import Done
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
     help="Write numbers for Prometheus at the end, for a collector that reads files.",
 )
 @click.option(
+    "--metrics",
+    "metrics_port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="With --stream: answer Prometheus at http://127.0.0.1:PORT/metrics.",
+)
+@click.option(
     "--stream", "streams", is_flag=True, help="Go on, batch by batch, until SIGTERM or Ctrl-C."
 )
 @click.option("--interval", default="10 seconds", show_default=True, help="How often it looks.")
@@ -43,8 +51,8 @@ if TYPE_CHECKING:
 )
 @spark_options
 def run_command(
-    file: str, as_json: bool, check: bool, metrics_file: str | None, streams: bool, interval: str,
-    checkpoint: str | None, spark: Spark,
+    file: str, as_json: bool, check: bool, metrics_file: str | None, metrics_port: int | None,
+    streams: bool, interval: str, checkpoint: str | None, spark: Spark,
 ) -> int:  # fmt: skip
     """Run the pipeline that FILE describes: sources, projections, exports, upkeep.
 
@@ -54,7 +62,7 @@ def run_command(
 
     With --stream sources are folders alone, whose new bundles are taken in small batches. What
     follows from the lake follows after each of them; upkeep is done once an hour. It tells what
-    changed, and writes its numbers after each step. The same checkpoint goes on where it ended.
+    changed; its numbers are those after the last step. The same checkpoint goes on where it ended.
 
     \b
     Example:
@@ -66,20 +74,24 @@ def run_command(
     check_packages()
     from lace.lake.flow import flow, folders_of
     from lace.lake.pipeline import load, run, timed
-    from lace.lake.tally import run_metrics, write_metrics
+    from lace.lake.tally import RunTally, write_metrics
 
     if checkpoint is not None and not streams:
         raise click.UsageError("--checkpoint is that of --stream")
+    if metrics_port is not None and not streams:
+        raise click.UsageError(
+            "--metrics is for --stream; a run that ends has --metrics-file instead"
+        )
     pipeline = load(Path(file))
     folders = folders_of(pipeline) if streams else []
     if check:
         return Exit.OK
-    steps: dict[str, tuple[Done, float]] = {}
+    tally = RunTally()
     put_aside = 0
     failed = True
 
     def tell(done: Done, seconds: float) -> None:
-        steps[done.step] = done, seconds
+        tally.take(done, seconds)
         if as_json:
             print_json(done.to_json() | {"seconds": round(seconds, 3)})
         else:
@@ -87,13 +99,16 @@ def run_command(
         if streams:
             sys.stdout.flush()
             if metrics_file is not None:
-                write_metrics(run_metrics(steps, failed=False), Path(metrics_file))
+                write_metrics(tally.metrics.text(), Path(metrics_file))
 
     try:
         session = spark.open()
         with ExitStack() as stack:
             if streams:
                 stop = stack.enter_context(set_by_signals())
+                if metrics_port is not None:
+                    port = stack.enter_context(metrics_at(tally.metrics, metrics_port))
+                    echo(f"metrics at http://127.0.0.1:{port}/metrics", err=True)
                 echo(f"taking bundles from {', '.join(folders)}", err=True)
                 notes = checkpoint or f"{file}.checkpoint"
                 made = flow(pipeline, session, checkpoint=notes, interval=interval, stop=stop)
@@ -105,7 +120,8 @@ def run_command(
         failed = False
     finally:
         if metrics_file is not None:
-            write_metrics(run_metrics(steps, failed=failed), Path(metrics_file))
+            tally.tell(failed=failed)
+            write_metrics(tally.metrics.text(), Path(metrics_file))
     return Exit.SOME_REJECTED if put_aside else Exit.OK
 
 

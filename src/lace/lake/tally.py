@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -33,7 +32,10 @@ RUN_METRICS: Final = {
     "lace_lake_step_changed": ("gauge", "Whether each step changed anything: 1 or 0."),
     "lace_lake_step_put_aside": ("gauge", "How many records each step put aside."),
     "lace_lake_run_failed": ("gauge", "Whether the last run ended before its last step: 1 or 0."),
-    "lace_lake_run_time_seconds": ("gauge", "When the last run ended, in Unix time."),
+    "lace_lake_run_time_seconds": (
+        "gauge",
+        "When the last run ended, or its last step, in Unix time.",
+    ),
 }
 _OUTCOMES: Final = ("records", "duplicates", "repeated", "forgotten", "quarantined")
 
@@ -74,18 +76,31 @@ class StreamTally:
         }
 
 
-def run_metrics(steps: Mapping[str, tuple[Done, float]], *, failed: bool) -> str:
-    """Return the numbers of a run, with each step that was done and how long it took."""
-    values: dict[str, float] = {}
-    for name, (done, seconds) in steps.items():
-        label = {"step": name}
-        values[with_labels("lace_lake_step_seconds", label)] = round(seconds, 3)
-        values[with_labels("lace_lake_step_changed", label)] = int(done.changed)
-        values[with_labels("lace_lake_step_put_aside", label)] = done.put_aside
-    values["lace_lake_run_failed"] = int(failed)
-    values["lace_lake_run_time_seconds"] = unix_ms() // 1000
-    gauges = {name: (lambda value=value: value) for name, value in values.items()}
-    return Metrics(gauges=dict(gauges), known=RUN_METRICS).text()
+@dataclass(slots=True)
+class RunTally:
+    """Counts the steps of a run; each counts with how it ended last."""
+
+    metrics: Metrics = field(default_factory=lambda: Metrics(known=RUN_METRICS))
+    _steps: dict[str, tuple[Done, float]] = field(default_factory=dict)
+
+    def take(self, done: Done, seconds: float) -> None:
+        """Count a step that was done, and how long it took."""
+        self._steps[done.step] = done, seconds
+        self.tell(failed=False)
+
+    def tell(self, *, failed: bool) -> None:
+        """Bring the numbers up to date."""
+        values: dict[str, float] = {}
+        for name, (done, seconds) in self._steps.items():
+            label = {"step": name}
+            values[with_labels("lace_lake_step_seconds", label)] = round(seconds, 3)
+            values[with_labels("lace_lake_step_changed", label)] = int(done.changed)
+            values[with_labels("lace_lake_step_put_aside", label)] = done.put_aside
+        values["lace_lake_run_failed"] = int(failed)
+        values["lace_lake_run_time_seconds"] = unix_ms() // 1000
+        # All at once: another thread may be telling them.
+        gauges = {name: (lambda value=value: value) for name, value in values.items()}
+        self.metrics.gauges = dict(gauges)
 
 
 def write_metrics(text: str, path: Path) -> None:
