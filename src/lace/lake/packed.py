@@ -9,7 +9,6 @@ is never changed: a table in which little changed is another index, with most pl
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,24 +20,25 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import fs
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from lace import b64a, collector
+from lace import b64a
+from lace.crypto.native import digest
 from lace.errors import Code, LakeError, StoreError
 from lace.interlace.partition import (
     GROUP,
     Partitions,
     group_digest,
 )
-from lace.interlace.runs import entry_size, last_digests, run_items
+from lace.interlace.runs import DIGEST, KEY, entry_size, last_digests, run_items
 from lace.interlace.sketch import Names, Sketch, add_cells, item_names, whole_blocks
 from lace.interlace.summary import (
     EMPTY,
     merkle_root,
 )
+from lace.lake.entries import COLUMNS, PAYLOAD, Digests, Run, cut_runs, in_order, pieces
 from lace.lake.jobs import carried, job
 from lace.lake.places import filesystem
 from lace.limits import MIB
@@ -46,19 +46,14 @@ from lace.limits import MIB
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROW: Final = Struct(">IQII32s32s")
-"""The number of the file, where in it the run begins, how many bytes and records, both roots."""
+ROW: Final = Struct(">IQII32s32s16s")
+"""The number of the file, where in it the run begins, how many bytes and records, both roots, and
+what says whether the bytes are as they were written."""
 _LIKE: Final = (1 << 32) - 1
 """In place of a file: the run is that of another table, with its last digests."""
-_KEY: Final = 33
-_DIGEST: Final = 32
-_COLUMNS: Final = 2
-_PAYLOAD: Final = len("S.")
-_CHARACTERS: Final = 43
-"""Of a hash, behind its letter."""
-_PIECES_BYTES: Final = 16 * MIB
-"""Entries that a task holds before it hands them on."""
-_NO_RUN: Final = ROW.pack(0, 0, 0, 0, EMPTY, EMPTY)
+_CHECK: Final = 16
+_UNCHECKED: Final = bytes(_CHECK)
+_NO_RUN: Final = ROW.pack(0, 0, 0, 0, EMPTY, EMPTY, _UNCHECKED)
 _HELD_BYTES: Final = 8 * MIB
 _RECORDS_OF_TASK: Final = 250_000
 """So many records of a table are put in order by one task."""
@@ -70,8 +65,8 @@ _LEAST_CELLS: Final = 4096
 _WRITTEN: Final = pa.schema([
     ("run", pa.int64()), ("file", pa.string()), ("start", pa.int64()), ("bytes", pa.int64()),
     ("records", pa.int64()), ("root", pa.binary()), ("expected", pa.binary()),
+    ("check", pa.binary()),
 ])  # fmt: skip
-_PIECES: Final = pa.schema([("part", pa.int32()), ("entries", pa.binary())])
 _CELLS: Final = pa.schema([("cells", pa.binary())])
 _FOUND: Final = pa.schema([("name", pa.binary()), ("hash", pa.string())])
 _UNPACKED: Final = pa.schema([("hash", pa.string()), ("digest", pa.binary())])
@@ -85,7 +80,7 @@ class PackedTable:
     files: tuple[str, ...]
     rows: bytes = field(repr=False)
     """One for each standard partition."""
-    columns: int = _COLUMNS
+    columns: int = COLUMNS
     """How many digests each record has; 0 for a table of records."""
     like: PackedTable | None = None
     session: SparkSession | None = field(default=None, compare=False, repr=False)
@@ -144,13 +139,13 @@ class PackedTable:
         if found is not None:
             self._held.move_to_end(number)
             return found
-        file, start, size, _, root, _ = self._row(number)
+        file, start, size, _, _, _, check = self._row(number)
         if file == _LIKE:
             assert self.like is not None
             found = last_digests(self.like.run(number), self.like.columns)
         else:
             found = self._read(self.files[file], start, size) if size else b""
-            if self.columns and merkle_root(self._leaves(found)) != root:
+            if size and _check(found) != check:
                 raise self._damaged(self.files[file])
         self._held[number] = found
         while len(self._held) > 1 and sum(map(len, self._held.values())) > _HELD_BYTES:
@@ -158,22 +153,18 @@ class PackedTable:
         return found
 
     def expected(self) -> PackedTable | None:
-        if self.columns != _COLUMNS:
+        if self.columns != COLUMNS:
             return None
         rows = b"".join(
-            ROW.pack(_LIKE, 0, 0, count, expected, EMPTY)
-            for _, _, _, count, _, expected in ROW.iter_unpack(self.rows)
+            ROW.pack(_LIKE, 0, 0, count, expected, EMPTY, _UNCHECKED)
+            for _, _, _, count, _, expected, _ in ROW.iter_unpack(self.rows)
         )
         return PackedTable(self.folder, (), rows, 1, self, self.session)
 
     def names(self, key: bytes, column: int) -> Names:
         return _TableNames(self, key, column)
 
-    def _leaves(self, run: bytes) -> list[bytes]:
-        size = entry_size(self.columns)
-        return [run[at + _KEY : at + _KEY + _DIGEST] for at in range(0, len(run), size)]
-
-    def _row(self, number: int) -> tuple[int, int, int, int, bytes, bytes]:
+    def _row(self, number: int) -> tuple[int, int, int, int, bytes, bytes, bytes]:
         return ROW.unpack_from(self.rows, number * ROW.size)
 
     def _read(self, file: str, start: int, size: int) -> bytes:
@@ -218,7 +209,7 @@ class PackedTable:
             for number in numbers:
                 run = self.run(number)
                 items = run_items(run, self.columns, 0)
-                cut = [run[at + _KEY : at + size] for at in range(0, len(run), size)]
+                cut = [run[at + KEY : at + size] for at in range(0, len(run), size)]
                 yield pa.RecordBatch.from_arrays(
                     [pa.array([r for r, _ in items], pa.string()), pa.array(cut, pa.binary())],
                     schema=_UNPACKED,
@@ -325,10 +316,6 @@ class _TableNames:
 # --- writing ---
 
 
-Digests = Callable[[pa.RecordBatch], pa.Array]
-"""Makes the digests of the rows of a batch, two for each, one after the other."""
-
-
 def pack(
     rows: DataFrame,
     folder: str,
@@ -342,18 +329,18 @@ def pack(
     ``known`` are more rows, whose digests are in their column ``digest``.
     """
     tasks = _tasks_for(rows.sparkSession, records)
-    pieces = _pieces(rows, digests, tasks, standard)
+    made = pieces(rows, digests, tasks, standard)
     if known is not None:
-        pieces = pieces.union(_pieces(known, lambda batch: batch.column("digest"), tasks, standard))
+        made = made.union(pieces(known, lambda batch: batch.column("digest"), tasks, standard))
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         entries = b"".join(
             piece for batch in batches for piece in batch.column("entries").to_pylist()
         )
         with carried():
-            yield from _write_runs(_cut_runs(_in_order(entries), standard), folder)
+            yield from _write_runs(cut_runs(in_order(entries), standard), folder)
 
-    return _written(pieces.repartitionById(tasks, "part"), work, folder, standard)
+    return _written(made.repartitionById(tasks, "part"), work, folder, standard)
 
 
 def pack_records(raws: DataFrame, folder: str, records: int, standard: int) -> PackedTable:
@@ -372,12 +359,17 @@ def packed_record(run: bytes, hash: str) -> bytes | None:
     """Return the bytes of a record in a run of records."""
     wanted, at = _key(hash), 0
     while at < len(run):
-        size = int.from_bytes(run[at + _KEY : at + _KEY + 8], "big")
-        start = at + _KEY + 8
-        if run[at : at + _KEY] == wanted:
+        size = int.from_bytes(run[at + KEY : at + KEY + 8], "big")
+        start = at + KEY + 8
+        if run[at : at + KEY] == wanted:
             return run[start : start + size]
         at = start + size
     return None
+
+
+def _check(run: bytes) -> bytes:
+    """Return what says whether the bytes of a run are as they were written."""
+    return digest(run)[:_CHECK]
 
 
 def run_number(hash: str, standard: int) -> int:
@@ -389,112 +381,7 @@ def _key(hash: str) -> bytes:
     return b64a.decode_trusted(hash[2:-3].encode("ascii")) + hash[:1].encode("ascii")
 
 
-# --- entries in bulk ---
-
-
-def _pieces(rows: DataFrame, digests: Digests, tasks: int, standard: int) -> DataFrame:
-    """Have the workers make entries of rows: many in one piece, each piece for one task.
-
-    Spark moves a few large values then, and no rows.
-    """
-
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with carried(), collector.paused():
-            held: dict[int, list[bytes]] = {}
-            size = 0
-            for batch in batches:
-                entries = _in_order(_entries(batch.column("hash"), digests(batch)))
-                size += len(entries)
-                for part, piece in _cut_parts(entries, tasks, standard):
-                    held.setdefault(part, []).append(piece)
-                if size >= _PIECES_BYTES:
-                    yield _as_pieces(held)
-                    held, size = {}, 0
-            yield _as_pieces(held)
-
-    return rows.mapInArrow(work, from_arrow_schema(_PIECES))
-
-
-def _as_pieces(held: Mapping[int, Sequence[bytes]]) -> pa.RecordBatch:
-    pieces = [b"".join(some) for some in held.values()]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(held.keys(), pa.int32()), pa.array(pieces, pa.binary())], schema=_PIECES
-    )
-
-
-def _entries(hashes: pa.Array, digests: pa.Array) -> bytes:
-    """Return the entries of records, one after another."""
-    hashes = hashes.cast(pa.binary())
-    payloads = pc.binary_slice(hashes, _PAYLOAD, _PAYLOAD + _CHARACTERS)
-    # With one character more than it needs, a hash becomes a whole number of bytes, the last of
-    # them for nothing: so all hashes are decoded at once.
-    padded = pc.binary_join_element_wise(payloads, b64a.ALPHABET[:1], b"")
-    decoded = _fixed(b64a.decode_trusted(_content(padded, _CHARACTERS + 1)), _KEY)
-    names = pc.binary_slice(decoded, 0, _DIGEST).cast(pa.binary())
-    letters = pc.binary_slice(hashes, 0, 1)
-    made = pc.binary_join_element_wise(names, letters, digests.cast(pa.binary()), b"")
-    return _content(made, entry_size(_COLUMNS))
-
-
-def _content(values: pa.Array, width: int) -> bytes:
-    """Return values of one width, one after another; raise if one has another width."""
-    if not len(values):
-        return b""
-    fixed = values.cast(pa.binary(width))
-    data: bytes = fixed.buffers()[1].slice(fixed.offset * width, len(fixed) * width).to_pybytes()
-    return data
-
-
-def _fixed(content: bytes, width: int) -> pa.Array:
-    return pa.Array.from_buffers(
-        pa.binary(width), len(content) // width, [None, pa.py_buffer(content)]
-    )
-
-
-def _in_order(entries: bytes) -> bytes:
-    """Return entries sorted by hash."""
-    size = entry_size(_COLUMNS)
-    values = _fixed(entries, size)
-    return _content(values.take(pc.array_sort_indices(values)), size)
-
-
-def _cut_parts(entries: bytes, tasks: int, standard: int) -> Iterator[tuple[int, bytes]]:
-    """Yield what of sorted entries each task is to have."""
-    return _cut(entries, lambda run: run * tasks >> 6 * standard, standard)
-
-
-def _cut_runs(entries: bytes, standard: int) -> Iterator[_Run]:
-    """Yield the runs that sorted entries make up."""
-    size = entry_size(_COLUMNS)
-    for number, run in _cut(entries, lambda run: run, standard):
-        starts = range(_KEY, len(run), size)
-        first = merkle_root([run[at : at + _DIGEST] for at in starts])
-        last = merkle_root([run[at + _DIGEST : at + 2 * _DIGEST] for at in starts])
-        yield number, run, len(starts), first, last
-
-
-def _cut(
-    entries: bytes, number: Callable[[int], int], standard: int
-) -> Iterator[tuple[int, bytes]]:
-    """Yield sorted entries in pieces, with a number that grows with their standard partition."""
-    size = entry_size(_COLUMNS)
-    places = range(0, len(entries), size)
-
-    def number_at(place: int) -> int:
-        return number(int.from_bytes(entries[place : place + 3], "big") >> 24 - 6 * standard)
-
-    at = 0
-    while at < len(places):
-        found = number_at(places[at])
-        end = bisect_right(places, found, lo=at, key=number_at)
-        yield found, entries[at * size : end * size]
-        at = end
-
-
 # --- files of runs ---
-
-_Run = tuple[int, bytes, int, bytes, bytes]
-"""Its number, its bytes, how many records it has, both roots."""
 
 
 def _packed(
@@ -516,18 +403,18 @@ def _packed(
         with carried():
             yield from _write_runs(runs(found), folder)
 
-    def runs(found: dict[int, list[tuple[bytes, bytes]]]) -> Iterator[_Run]:
+    def runs(found: dict[int, list[tuple[bytes, bytes]]]) -> Iterator[Run]:
         for number in sorted(found):
             entries = found.pop(number)
             data, root, expected = run(entries)
             yield number, data, len(entries), root, expected
 
-    prefix = F.substring(rows.columns[0], _PAYLOAD + 1, standard)
+    prefix = F.substring(rows.columns[0], PAYLOAD + 1, standard)
     parts = rows.repartition(_tasks_for(rows.sparkSession, records), prefix)
     return _written(parts, work, folder, standard)
 
 
-def _write_runs(runs: Iterator[_Run], folder: str) -> Iterator[pa.RecordBatch]:
+def _write_runs(runs: Iterator[Run], folder: str) -> Iterator[pa.RecordBatch]:
     """Write runs into one file; yield where they are."""
     first = next(runs, None)
     if first is None:
@@ -538,7 +425,7 @@ def _write_runs(runs: Iterator[_Run], folder: str) -> Iterator[pa.RecordBatch]:
     with system.open_output_stream(path) as file:
         for number, data, count, root, expected in chain([first], runs):
             file.write(data)
-            written.append((number, name, at, len(data), count, root, expected))
+            written.append((number, name, at, len(data), count, root, expected, _check(data)))
             at += len(data)
     arrays = [
         pa.array(column, of.type)
@@ -565,8 +452,9 @@ def _written(
     for row in parts.mapInArrow(work, from_arrow_schema(_WRITTEN)).toArrow().to_pylist():
         file = files.setdefault(row["file"], len(files))
         places[row["run"]] = ROW.pack(
-            file, row["start"], row["bytes"], row["records"], row["root"], row["expected"]
-        )
+            file, row["start"], row["bytes"], row["records"], row["root"], row["expected"],
+            row["check"],
+        )  # fmt: skip
     return PackedTable(folder, tuple(files), b"".join(places), session=parts.sparkSession)
 
 
@@ -583,8 +471,9 @@ def write_changed(table: Partitions, base: PackedTable) -> PackedTable:
     for number in changed:
         run = table.run(number)
         count, root = table.root(number)
-        leaves = [leaf for _, leaf in run_items(run, base.columns, base.columns - 1)]
-        row = ROW.pack(len(base.files), at, len(run), count, root, merkle_root(leaves))
+        size = entry_size(base.columns)
+        last = merkle_root([run[end - DIGEST : end] for end in range(size, len(run) + 1, size)])
+        row = ROW.pack(len(base.files), at, len(run), count, root, last, _check(run))
         rows[number * ROW.size : (number + 1) * ROW.size] = row
         parts.append(run)
         at += len(run)
