@@ -18,7 +18,7 @@ from lace.interlace import messages as m
 from lace.lake import forget as forget_module
 from lace.lake import peer as peer_module
 from lace.lake.delta import DeltaLog
-from lace.lake.forget import forget
+from lace.lake.forget import all_forgotten, forget, remember
 from lace.lake.ingest import ingest
 from lace.lake.maintain import maintain
 from lace.lake.peer import LakeStore, Mirror
@@ -137,6 +137,42 @@ def test_an_exchange_does_not_bring_it_back(
         assert len(store.read(0, 10**6)) == len(RECORDS)  # type: ignore[arg-type]  # the peer keeps its own
 
 
+@pytest.mark.parametrize("mirrored", [0, 1000], ids=["spark", "mirror"])
+def test_what_is_remembered_comes_back(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mirrored: int
+) -> None:
+    """By an exchange over a link that was at rest, and by the bundles that had been read."""
+    monkeypatch.setattr(peer_module, "MIRRORED", mirrored)
+    lake = lake_of(spark, tmp_path / "lake")
+    module, exposure = selector(PREFIX), Exposure(default="selected")
+    assert remember(lake, GONE) == 0
+    with SqliteStore(tmp_path / "phone.db") as store, ThreadPoolExecutor(2) as worker:
+        store.save(RECORDS)
+        host = LakeHost(LakeStore(lake), module, exposure, worker=worker)
+
+        async def meet() -> m.Closed | m.Aborted:
+            async with host.at(parse_address("tcp:127.0.0.1:0")) as address:
+                guest = client(store, module=module, exposure=exposure, worker=worker)
+                return await guest.sync(parse_address(address))
+
+        forget(lake, GONE)
+        for _ in range(2):
+            assert isinstance(within(meet(), 240), m.Closed)
+            assert hashes(lake) == LEFT
+        assert remember(lake, GONE[:1]) == 1
+        assert remember(lake, GONE[:1]) == 0
+        assert isinstance(within(meet(), 240), m.Closed)
+        assert hashes(lake) == sorted([*LEFT, GONE[0]])
+    assert sorted(all_forgotten(lake)) == sorted(GONE[1:])
+    assert remember(lake, None) == 3
+    assert lake.remembered() == 2
+    bundles = [str(tmp_path / f"{number}.records") for number in range(2)]
+    done = ingest(lake, bundles)
+    assert (done.records, done.duplicates) == (3, len(RECORDS) - 3)
+    assert hashes(lake) == sorted(record.hash for record in RECORDS)
+    assert ingest(lake, bundles).steps == 0
+
+
 def test_a_mirror_forgets_too(spark: SparkSession, tmp_path: Path) -> None:
     lake = lake_of(spark, tmp_path / "lake")
     mirror = Mirror(LakeStore(lake))
@@ -183,3 +219,15 @@ def test_the_command(
     assert (code, told["removed"], told["asked"], told["purged"]) == (0, 3, 3, True)
     assert hashes(lake) == LEFT
     assert len(list((tmp_path / "x.lake/records/data").iterdir())) == 1
+    assert run(["lake", "forgotten", "x.lake"]) == 0
+    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert told == [{"hash": hash} for hash in sorted(GONE)]
+    for words, code, said in (
+        ((), 2, ""), (("--all", GONE[0]), 2, ""), (("nonsense",), 1, ""),
+        ((GONE[0], "--json"), 0, '{"forgotten":3,"remembered":1}'),
+        ((GONE[0], "--file", "hashes", "--table"), 6, "2 may come back, 1 are still forgotten"),
+        (("--all", "--table"), 0, "1 may come back, 0 are still forgotten"),
+        (("--all", "--table"), 0, "0 may come back, 0 are still forgotten"),
+    ):  # fmt: skip
+        assert run(["lake", "remember", "x.lake", *words]) == code
+        assert said in capfd.readouterr().out

@@ -49,6 +49,8 @@ _ELSEWHERE: Final = {
     "export": "lace.cli.lake_exchange:export_command",
     "reconcile": "lace.cli.lake_exchange:reconcile_command",
     "forget": "lace.cli.lake_upkeep:forget_command",
+    "forgotten": "lace.cli.lake_upkeep:forgotten_command",
+    "remember": "lace.cli.lake_upkeep:remember_command",
     "quarantine": "lace.cli.lake_quarantine:quarantine",
     "run": "lace.cli.lake_run:run_command",
     "shell": "lace.cli.lake_shell:shell_command",

@@ -1,4 +1,4 @@
-"""``lace lake maintain`` and ``forget``: what keeps a lake small, and what is to leave it."""
+"""``lace lake maintain``, ``forget`` and ``remember``: what keeps a lake small, what leaves it."""
 
 from __future__ import annotations
 
@@ -107,9 +107,9 @@ def forget_command(
 ) -> int:  # fmt: skip
     """Take records out of LAKE for good: by HASH, by rules, or by a file of hashes.
 
-    Their hashes are remembered, so that neither an ingest nor an exchange brings them back. Older
-    versions of the lake hold them until lace lake maintain removes those, a week later or with
-    --purge. The bundles that they came from are not touched.
+    Their hashes are kept, so that neither an ingest nor an exchange brings them back, until
+    lace lake remember lets them. Older versions of the lake hold them until lace lake maintain
+    removes those, a week later or with --purge. The bundles that they came from are not touched.
 
     \b
     Example:
@@ -125,10 +125,7 @@ def forget_command(
 
     if not hashes and select_text is None and hash_file is None:
         raise click.UsageError("give hashes, --select or --file")
-    wanted = {parse_record_hash(text) for text in hashes}
-    if hash_file is not None:
-        lines = read_at_most(hash_file, LAKE.hashes_file_bytes).decode("utf-8", "replace").split()
-        wanted |= {parse_record_hash(text) for text in lines}
+    wanted = _read_hashes(hashes, hash_file)
     if select_text is None:
         opened = Lake.open(None, name)
     else:
@@ -156,3 +153,70 @@ def _forgotten(done: Forgotten, *, purge: bool) -> Iterator[str]:
         yield f"untouched: {bundle}"
     if len(done.bundles) > _SHOWN:
         yield f"untouched: {len(done.bundles) - _SHOWN:,} more"
+
+
+def _read_hashes(hashes: tuple[str, ...], file: str | None) -> set[RecordHash]:
+    """Return the hashes that are given, and those of a file."""
+    lines: list[str] = []
+    if file is not None:
+        lines = read_at_most(file, LAKE.hashes_file_bytes).decode("utf-8", "replace").split()
+    return {parse_record_hash(text) for text in (*hashes, *lines)}
+
+
+@click.command("forgotten")
+@click.argument("name", metavar="LAKE")
+@form_option
+def forgotten_command(name: str, form: str | None) -> int:
+    """Print the hashes of what LAKE has forgotten, sorted.
+
+    \b
+    Example:
+      lace lake forgotten notes.lake
+    """
+    from lace.lake.session import check_packages
+
+    check_packages()
+    from lace.lake.forget import all_forgotten
+    from lace.lake.tables import Lake
+
+    opened = Lake.open(None, name)
+    hashes = ({"hash": hash} for hash in sorted(all_forgotten(opened)))
+    print_entries(form, ("hash",), hashes, whole=("hash",))
+    return Exit.OK
+
+
+@click.command("remember")
+@click.argument("name", metavar="LAKE")
+@click.argument("hashes", nargs=-1, metavar="[HASH...]")
+@click.option("--file", "hash_file", metavar="FILE", help="A file of hashes, one a line.")
+@click.option("--all", "everything", is_flag=True, help="All that was forgotten.")
+@form_option
+def remember_command(
+    name: str, hashes: tuple[str, ...], hash_file: str | None, everything: bool, form: str | None
+) -> int:
+    """Let records come back to LAKE that it has forgotten; nothing is fetched.
+
+    The next ingest reads bundles again that were read before. A peer that has the records sends
+    them with the next exchange, if the selector asks for them. Exit code 6 if one of the hashes was
+    not forgotten.
+
+    \b
+    Example:
+      lace lake remember notes.lake S.hash
+      lace lake remember notes.lake --all
+    """
+    from lace.lake.session import check_packages
+
+    check_packages()
+    from lace.lake.forget import all_forgotten, remember
+    from lace.lake.tables import Lake
+
+    if everything == bool(hashes or hash_file):
+        raise click.UsageError("give hashes, --file or --all")
+    wanted = None if everything else _read_hashes(hashes, hash_file)
+    opened = Lake.open(None, name)
+    back = remember(opened, wanted)
+    left = sum(1 for _ in all_forgotten(opened))
+    said = [f"{back:,} may come back, {left:,} are still forgotten"]
+    print_summary(form, {"forgotten": left, "remembered": back}, said)
+    return Exit.OK if wanted is None or back == len(wanted) else Exit.NOT_FOUND

@@ -137,7 +137,9 @@ class LakeAnswers:
         basis = basis_of(asked.plan, self.index, asked.schema, self.exposure, self.limits)
         standard = self.parameters.standard_prefix
         self._let_go()
-        kept = Kept.of(self.lake.root, basis + bytes([standard]), self.lake.session)
+        # What is let in again after it was forgotten was not asked for when links were kept.
+        basis += bytes([standard]) + self.lake.remembered().to_bytes(4, "big")
+        kept = Kept.of(self.lake.root, basis, self.lake.session)
         self._sendable = Sendable(
             self.lake, self.index, self.exposure, self.parameters, asked.plan, asked.schema, kept,
             self._peer_says, self._staging, self.limits,

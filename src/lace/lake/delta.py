@@ -231,8 +231,12 @@ class DeltaLog:
         expected: int,
         note: Mapping[str, Any],
         changes_data: bool = False,
+        done: Transaction | None = None,
     ) -> int:
-        """Put files in the place of others; raise ``Conflict`` if the table is not as expected."""
+        """Put files in the place of others; raise ``Conflict`` if the table is not as expected.
+
+        ``done`` says what the commit completes, as that of ``commit`` does.
+        """
         now = unix_ms()
         actions: list[AddAction | RemoveAction] = [
             RemoveAction(f.logged or f.path, changes_data, now, f.size) for f in old
@@ -242,7 +246,9 @@ class DeltaLog:
             for f in new
         ]
         properties = CommitProperties(
-            custom_metadata={_NOTE: json.dumps(dict(note), sort_keys=True)}, max_commit_retries=0
+            custom_metadata={_NOTE: json.dumps(dict(note), sort_keys=True)},
+            max_commit_retries=0,
+            app_transactions=None if done is None else [done],
         )
         with _errors(self.root):
             table = self._table(expected)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import Transaction
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace.errors import Code, LakeError
@@ -21,6 +22,7 @@ from lace.lake.delta import DATA, Conflict, DataFile, DeltaLog
 from lace.lake.jobs import carried, job
 from lace.lake.places import filesystem
 from lace.lake.rows import FORGOTTEN_SCHEMA
+from lace.lake.tables import REMEMBERING
 from lace.lake.writing import FORGOTTEN, RECORDS, Written, as_batches, new_file, written_of
 from lace.limits import LAKE
 
@@ -78,6 +80,67 @@ def forget(lake: Lake, hashes: Collection[str]) -> Forgotten:
             bundles=tuple(sorted(bundles)),
         )  # fmt: skip
     raise LakeError(f"{lake.root}: {_TRIES} tries to commit", code=Code.LAKE_CONFLICT)
+
+
+def remember(lake: Lake, hashes: Collection[str] | None) -> int:
+    """Let forgotten records come back, of None all; return how many these are. Nothing is fetched.
+
+    Bundles that were read are read again by the next ingest, and links of exchanges are looked at
+    from their beginning.
+    """
+    log = lake.forgotten_log
+    if not log.exists():
+        return 0
+    wanted = None if hashes is None else pa.array(sorted(hashes), pa.string())
+    for _ in range(_TRIES):
+        version = log.version()
+        old: list[DataFile] = []
+        new: list[Written] = []
+        for file in version.files:
+            left = _without_forgotten(log, file, wanted)
+            if left is not None:
+                old.append(file)
+                new += left
+        back = sum(file.rows for file in old) - sum(entry.rows for entry in new)
+        if not back:
+            return 0
+        try:
+            log.replace(
+                old, [entry.published() for entry in new], expected=version.number,
+                note={"remembered": back}, changes_data=True,
+                done=Transaction(REMEMBERING, log.done(REMEMBERING) + 1),
+            )  # fmt: skip
+        except Conflict:
+            log.drop(f"{DATA}/{entry.name}" for entry in new)
+            continue
+        return back
+    raise LakeError(f"{lake.root}: {_TRIES} tries to commit", code=Code.LAKE_CONFLICT)
+
+
+def _without_forgotten(
+    log: DeltaLog, file: DataFile, hashes: pa.Array | None
+) -> list[Written] | None:
+    """Write a file of forgotten hashes again without some, or all; None if it has none of them."""
+    column = _hashes_of(log, file)
+    gone = pa.array([True] * len(column)) if hashes is None else pc.is_in(column, hashes)
+    if not pc.any(gone).as_py():
+        return None
+    made = new_file(f"{log.root}/{DATA}", FORGOTTEN)
+    made.add(pa.table({"hash": column}, schema=FORGOTTEN_SCHEMA).filter(pc.invert(gone)))
+    return list(made.close())
+
+
+def all_forgotten(lake: Lake) -> Iterator[str]:
+    """Yield the hashes of what a lake has forgotten, in no order."""
+    log = lake.forgotten_log
+    for file in log.version().files if log.exists() else ():
+        yield from _hashes_of(log, file).to_pylist()
+
+
+def _hashes_of(log: DeltaLog, file: DataFile) -> pa.ChunkedArray:
+    system, root = filesystem(log.root)
+    table = pq.read_table(f"{root}/{file.path}", columns=["hash"], filesystem=system)
+    return table.column("hash")
 
 
 def _note(lake: Lake, hashes: set[str]) -> int:

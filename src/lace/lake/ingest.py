@@ -116,7 +116,8 @@ def ingest(
     found = [Input.of(bundle) for bundle in list_bundles(paths)]
     inputs = _fresh(lake, found, cut_bytes, report)
     steps = plan_steps(inputs or found, step_bytes, cut_bytes)
-    name = ingest_id(inputs or found, steps)
+    remembered = lake.remembered()
+    name = ingest_id(inputs or found, steps, remembered)
     now = lake.records_log.version().number
     if not inputs:
         _tidy(lake, _work(name), len(steps))
@@ -126,7 +127,7 @@ def ingest(
     _tidy(lake, _work(name), done)
     notes = Notes(lake.root, name)
     if done < len(steps):
-        notes.begin(inputs, len(steps), begun)
+        notes.begin(inputs, len(steps), begun, remembered)
     cores = parallelism(lake.spark)
     for number, step in enumerate(steps[done:], done + 1):
         report(f"step {number} of {len(steps)}: validating")
@@ -196,15 +197,17 @@ def digest_all(
     return [tuple(row["digests"]) for row in rows]
 
 
-def ingest_id(inputs: Sequence[Input], steps: Sequence[Sequence[Part]]) -> str:
+def ingest_id(inputs: Sequence[Input], steps: Sequence[Sequence[Part]], remembered: int = 0) -> str:
     """Return what identifies an ingest: its bundles as they lie there, and its steps.
 
+    It is another one after something forgotten was let in again.
     Steps are known by their numbers. Where the same bundles are cut into other steps it is another
     ingest, so that no number ever stands for two things.
     """
     entries = [[entry.bundle, entry.size, entry.modified] for entry in inputs]
     edges = [[step[0].bundle, step[0].start] for step in steps[1:]]
-    return encode(digest(_IDENTITY + json.dumps([entries, edges]).encode()))
+    since = [remembered] if remembered else []
+    return encode(digest(_IDENTITY + json.dumps([entries, edges, *since]).encode()))
 
 
 def _work(name: str) -> str:

@@ -65,7 +65,9 @@ def finished_inputs(
         for info in system.get_file_info(selector)
         if info.extension == "json" and "-" not in info.base_name
     ]
-    notes = [note for note in notes if "steps" in note]  # those of older engines have none
+    # Those of older engines have none. What was let in again may be in any bundle.
+    since = lake.remembered()
+    notes = [n for n in notes if "steps" in n and n.get("remembered", 0) == since]
     done = lake.records_log.all_done({work(note["ingest"]): note["steps"] for note in notes})
     found: dict[tuple[str, int], list[Finished]] = {}
     for note in notes:
@@ -99,10 +101,12 @@ class Notes:
     """Of the lake."""
     ingest: str
 
-    def begin(self, inputs: Sequence[Input], steps: int, begun: int) -> None:
+    def begin(self, inputs: Sequence[Input], steps: int, begun: int, remembered: int) -> None:
         """Write down what an ingest reads, before it reads it."""
         entries = [[entry.bundle, entry.size, "", entry.modified, begun] for entry in inputs]
-        content = {"ingest": self.ingest, "steps": steps, "inputs": entries}
+        content = {
+            "ingest": self.ingest, "steps": steps, "inputs": entries, "remembered": remembered,
+        }  # fmt: skip
         with suppress(FileNotFoundError):
             before = self._read("")
             content["inputs"] = before["inputs"]  # of a run that was broken off

@@ -122,6 +122,7 @@ class Mirror(MemoryStore):
         super().__init__()
         self._lake_records = records
         self._lake_as_of: Snapshot | None = None
+        self._lake_remembered = 0
 
     def refresh(self, snapshot: Snapshot) -> None:
         """Take in what has come to the lake since the last time."""
@@ -133,6 +134,10 @@ class Mirror(MemoryStore):
             there = snapshot.hashes()
             held = [entry.hash for entry in self.read(StoreRecordId(0), _EVERYTHING)]
             self.forget(hash for hash in held if hash not in there)
+        remembered = self._lake_records.lake.remembered()
+        if remembered != self._lake_remembered:
+            self._forgets += 1  # and nobody can tell which: exchanges look at everything again
+            self._lake_remembered = remembered
         self._lake_as_of = snapshot
 
     def kept_out(self, hashes: Collection[str]) -> set[str]:

@@ -38,6 +38,7 @@ FORMAT: Final = 1
 _MARKER: Final = "lake.json"
 _MARKER_BYTES: Final = 65536
 TABLES: Final = ("records", "wide", "fields", "links", "embedded", "quarantine")
+REMEMBERING: Final = "lace-remember"
 NOT_WIDE: Final = ("raw", "bundle", "offset", "ingest")
 """Columns of the records that ``wide`` leaves out."""
 
@@ -91,6 +92,14 @@ class Lake:
         """Return where the hashes of forgotten records are."""
         log = self.forgotten_log
         return log.version().listed() if log.exists() else []
+
+    def remembered(self) -> int:
+        """Return how often something forgotten was let in again.
+
+        What was decided before that may be decided otherwise now.
+        """
+        log = self.forgotten_log
+        return log.done(REMEMBERING) if log.exists() else 0
 
     def forgotten(self, hashes: Collection[str]) -> set[str]:
         """Return those of some hashes that the lake has forgotten, and is not to have again."""
