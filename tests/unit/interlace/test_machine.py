@@ -7,6 +7,7 @@ import random
 import forge
 import pytest
 from exchanges import AUTHORITY, BOB, EVE, NOTES, NOW, aborted, note, participant, result, stored
+from showing import showing
 
 from lace.codes import Code
 from lace.crypto import SigningKey
@@ -145,25 +146,25 @@ def replaced(old: bytes, new: bytes) -> object:
     return tamper
 
 
-def lie(old: bytes, new: bytes, code: Code, *ids: str) -> object:
-    """Return a case that shows these requirements."""
-    return pytest.param(old, new, code, id=str(code), marks=[pytest.mark.req(*ids)] if ids else [])
+LIES = {
+    "another index": (b"ExchangeOperand('0'", b"ExchangeOperand('1'", Code.POLICY_OPERAND),
+    "an origin not proven": (b"'Opq_", b"'V.alice", Code.POLICY_ORIGIN),
+    "another facet": (b"'selector'", b"'cache'", Code.POLICY_FACET),
+    "another plan": (b"HelloExchangePlan('E.", b"HelloExchangePlan('E.x", Code.INTERLACE_PLAN),
+    "another format": (b"RecordFormat('H3')", b"RecordFormat('H9')", Code.INTERLACE_FORMAT),
+    "an interval of words": (b"TickInterval('1", b"TickInterval('x", Code.INTERLACE_HELLO),
+    "no record": (b"Advertised('P", b"Advertised('X", Code.INTERLACE_BLOCK),
+}
+LIES_SHOW = {
+    "another index": "050-SET-03",
+    "an origin not proven": "050-HEL-05",
+    "another plan": "050-ERR-02 050-HEL-01",
+    "another format": "050-ERR-03 050-FMT-02",
+    "no record": "050-ERR-05",
+}
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "code"),
-    [
-        lie(b"ExchangeOperand('0'", b"ExchangeOperand('1'", Code.POLICY_OPERAND, "050-SET-03"),
-        lie(b"'Opq_", b"'V.alice", Code.POLICY_ORIGIN, "050-HEL-05"),
-        lie(b"'selector'", b"'cache'", Code.POLICY_FACET),
-        lie(b"HelloExchangePlan('E.", b"HelloExchangePlan('E.x", Code.INTERLACE_PLAN,
-            "050-ERR-02", "050-HEL-01"),
-        lie(b"HelloRecordFormat('H3')", b"HelloRecordFormat('H9')", Code.INTERLACE_FORMAT,
-            "050-ERR-03", "050-FMT-02"),
-        lie(b"HelloTickInterval('1", b"HelloTickInterval('x", Code.INTERLACE_HELLO),
-        lie(b"Advertised('P", b"Advertised('X", Code.INTERLACE_BLOCK, "050-ERR-05"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("old", "new", "code"), showing(LIES, LIES_SHOW))
 def test_lies_in_facts_end_the_exchange(old: bytes, new: bytes, code: Code) -> None:
     left, right = participant(0, [note(1)]), participant(1, [])
     interlace(left, right, NOW, replaced(old, new))  # type: ignore[arg-type]
