@@ -92,6 +92,7 @@ def test_a_link_that_leads_nowhere_would_be_seen(tmp_path: Path, text: str, part
     source = tmp_path / "docs"
     source.mkdir()
     shutil.copy(make_site.DOCS / "conf.py", source)
+    shutil.copytree(make_site.DOCS / "assets", source / "assets")
     (source / "index.md").write_text(text, encoding="utf-8")
     done = make_site.build(source, tmp_path / "site")
     assert done.returncode != 0
