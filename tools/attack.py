@@ -50,6 +50,8 @@ from lace.text import fact_line
 from lace.transport.address import Address, parse_address
 
 _RECORDS: Final = 1000
+_MOST: Final = 10
+_MOST_OF_A_LAKE: Final = 7
 _PATIENCE: Final = 30.0  # seconds that the honest peer waits at most
 _FIRST: Final = 300.0  # and the first time, before any attack: a lake has to make its table
 _REST: Final = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
@@ -411,7 +413,9 @@ def table(rows: list[list[str]]) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="for each attack")
-    parser.add_argument("--connections", type=int, default=10, help="of attackers at a time")
+    parser.add_argument(
+        "--connections", type=int, help="of attackers at a time  [default: 10, or 7]"
+    )
     parser.add_argument("--lake", type=int, metavar="N", help="attack a lake of N records")
     parser.add_argument("--only", choices=list(ATTACKS), action="append", help="leave out others")
     parser.add_argument("--stranger", nargs=2, metavar=("NAME", "ADDRESS"), help=argparse.SUPPRESS)
@@ -422,12 +426,14 @@ def main() -> int:
         sys.stdout.flush()
         os._exit(0)  # some may still wait for the server
     chosen = asked.only or list(ATTACKS)
+    # A lake turns away more than 8 from one machine, and the honest peer comes from the same one.
+    connections = asked.connections or (_MOST if asked.lake is None else _MOST_OF_A_LAKE)
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="lace-attack-") as folder:
         lake = None if asked.lake is None else make_lake(Path(folder), asked.lake)
         for name in chosen:
             print(f"{name} …", file=sys.stderr, flush=True)
-            outcomes.append(run(name, asked.connections, asked.seconds, Path(folder), lake))
+            outcomes.append(run(name, connections, asked.seconds, Path(folder), lake))
     quiet = [o for o in outcomes if o.name == "nothing" and o.waited]
     floor = statistics.median(quiet[0].waited) if quiet else 0.0
     for line in table([list(_COLUMNS), *(outcome.row(floor) for outcome in outcomes)]):
