@@ -34,8 +34,9 @@ from lace.lake.forget import forget
 from lace.lake.ingest import IngestResult, digest_all, ingest, run_step
 from lace.lake.maintain import maintain
 from lace.lake.noted import Notes, digests_of
-from lace.lake.parts import Input, Part, write_parts
+from lace.lake.parts import Input, Part, bundle_digest, read_part, write_parts
 from lace.lake.peer import LakeStore
+from lace.lake.places import Bytes
 from lace.lake.rows import QUARANTINE_SCHEMA, RECORD_COLUMNS, RECORDS_SCHEMA, as_records
 from lace.lake.source import read_segment, segment_batches
 from lace.lake.stream import LakeStream
@@ -629,6 +630,37 @@ def test_a_compressed_bundle_that_is_damaged_gives_what_it_can(
     assert RECORDS[299].hash in hashes(lake)
     codes = {row.code for row in lake.quarantine().collect()}
     assert "lake.compressed" in codes
+
+
+@pytest.mark.parametrize("cut", [0, 700], ids=["whole", "damaged"])
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_a_compressed_bundle_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, cut: int
+) -> None:
+    """What is damaged too: its digest is that of all its bytes."""
+    raw = b"".join(record.raw for record in RECORDS)
+    bundle = compressed(tmp_path / f"a.records.{ending}", raw)
+    data = bundle.read_bytes()
+    bundle.write_bytes(data[:2000] + bytes(cut) + data[2000 + cut :])
+    read: list[tuple[int, int]] = []
+    real = Bytes._direct
+
+    def direct(self: Bytes, at: int, length: int) -> bytes:
+        found = real(self, at, length)
+        if self.uri == str(bundle):
+            read.append((at, len(found)))
+        return found
+
+    monkeypatch.setattr(Bytes, "_direct", direct)
+    (tmp_path / "staged").mkdir()
+    part = Part(str(bundle), 0, len(data))
+    told = read_part(part, None, 4096, str(tmp_path / "staged"), "x")
+    blocks = [(at, min(4096, len(data) - at)) for at in range(0, len(data), 4096)]
+    assert sorted(read) == blocks
+    digests = bytes.fromhex(told.digests)
+    known = bundle_digest(digests[at : at + 32] for at in range(0, len(digests), 32))
+    assert known == digests_of(str(bundle), 4096)[0]
+    assert told.files
 
 
 def test_what_expands_without_end_is_cut_off(

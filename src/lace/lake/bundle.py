@@ -13,8 +13,9 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from io import RawIOBase
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -240,10 +241,11 @@ def _digest(bundle: str, size: int) -> str:
 
 
 @contextmanager
-def expanded(segment: Segment) -> Iterator[tuple[Segment, str]]:
+def expanded(segment: Segment, packed: Bytes | None = None) -> Iterator[tuple[Segment, str]]:
     """Give a segment as plain bytes while the block runs, and what is wrong with the rest.
 
     A compressed bundle becomes a file beside the worker: reading on behind damage needs to go back.
+    ``packed`` is what it is read from, once from the beginning to the end.
     """
     kind = compression(segment.bundle)
     if kind is None:
@@ -252,11 +254,11 @@ def expanded(segment: Segment) -> Iterator[tuple[Segment, str]]:
     with TemporaryDirectory(prefix="lace-bundle-") as folder:
         plain = Path(folder) / f"plain{SUFFIX}"
         fault = ""
-        system, path = filesystem(segment.bundle)
-        with plain.open("wb") as out, system.open_input_file(path) as file:
+        opened = Bytes(segment.bundle) if packed is None else nullcontext(packed)
+        with plain.open("wb") as out, opened as file:
             size = 0
             try:
-                with pa.CompressedInputStream(file, kind) as stream:
+                with pa.CompressedInputStream(_Forward(file), kind) as stream:
                     while chunk := stream.read(CHUNK):
                         size += len(chunk)
                         if size > EXPANDED_BYTES:
@@ -266,6 +268,22 @@ def expanded(segment: Segment) -> Iterator[tuple[Segment, str]]:
             except OSError as error:
                 fault = f"it cannot be decompressed: {error}"
         yield Segment(str(plain), 0, plain.stat().st_size, final=True), fault
+
+
+class _Forward(RawIOBase):
+    """A file that is read from its beginning to its end."""
+
+    def __init__(self, file: Bytes) -> None:
+        self._file, self._at = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(self._at, len(buffer))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 def cut(bundle: str, limits: Limits = DEFAULT_LIMITS, most: int = SEGMENT_BYTES) -> list[Segment]:

@@ -220,7 +220,11 @@ def read_part(part: Part, begin: int | None, block: int, folder: str, ingest: st
 
 
 def _read_compressed(part: Part, judge: Judge, block: int, folder: str, ingest: str) -> Told:
-    with expanded(Segment(part.bundle, 0, part.size, final=True)) as (plain, fault):
+    whole = Segment(part.bundle, 0, part.size, final=True)
+    with (
+        Bytes(part.bundle, range(-(-part.size // block)), block) as packed,
+        expanded(whole, packed) as (plain, fault),
+    ):
 
         def found() -> Iterator[Found]:
             with Bytes(plain.bundle) as file:
@@ -229,7 +233,7 @@ def _read_compressed(part: Part, judge: Judge, block: int, folder: str, ingest: 
                 yield compressed_fault(plain.end, fault)
 
         files = tuple(store_found(batches(part.bundle, found()), folder, ingest))
-    return Told(0, part.size, files, b"".join(blocks_of(part.bundle, block)).hex())
+        return Told(0, part.size, files, b"".join(packed.digests()).hex())
 
 
 # --- on the driver ------------------------------------------------------------------------------
