@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 from lace.answering.warm import WarmLinks
 from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
-from lace.driving.threads import Threads
 from lace.errors import Code, UsageError
 from lace.ids import Verifier, parse_verifier
 from lace.limits import DEFAULT_LIMITS, Limits
@@ -24,6 +23,7 @@ from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
 from lace.rooms import Room
 from lace.text import shown
+from lace.threads import Threads
 from lace.transport.address import Address, parse_address
 from lace.urc import path_fault
 from lace.values import DATA, Type, check_types, read_value

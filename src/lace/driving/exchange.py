@@ -26,13 +26,13 @@ from lace.driving.connection import Connection, Timer
 from lace.driving.pace import Pace
 from lace.driving.ratelimit import RateLimit
 from lace.driving.saving import Job, Storing
-from lace.driving.threads import Threads, do
 from lace.errors import Code, TransportError
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.foreign import Job as Errand
 from lace.stream.binding import WORKING, farewell
 from lace.tai import Tai
+from lace.threads import Threads, do
 from lace.transport.base import CHUNK, ByteStream
 
 Listen = Callable[[m.Event], None]

@@ -26,7 +26,6 @@ from lace.driving.connection import Connection
 from lace.driving.exchange import Exchange
 from lace.driving.journal import Journal, JournalFile
 from lace.driving.ratelimit import RateLimit
-from lace.driving.threads import Threads
 from lace.errors import Code, LaceError, TransportError
 from lace.ids import Verifier
 from lace.interlace import messages as m
@@ -41,6 +40,7 @@ from lace.serving.quota import Meter, MeteredAnswers, Quotas
 from lace.serving.watching import Watching
 from lace.serving.workers import Workers
 from lace.stream.binding import Binding, Endpoint, farewell
+from lace.threads import Threads
 from lace.transport.address import Address, Scheme, parse_address
 from lace.transport.base import ByteStream, Listener
 from lace.transport.dial import listen

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from meeting import within
 
-from lace.driving.threads import Threads, do
+from lace.threads import Threads, do
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_threads_of_other_kinds_serve_as_well() -> None:
 def test_where_there_are_no_threads_it_is_done_at_once(
     threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lace.driving.threads._HAS_NO_THREADS", True)
+    monkeypatch.setattr("lace.threads._HAS_NO_THREADS", True)
 
     async def work() -> None:
         made = threads.do(threading.get_ident)
