@@ -62,6 +62,8 @@ def make_room(spark: SparkSession, root: str, records: int) -> Lake:
         F.lit("made up").alias("bundle"),
         (number * 500).alias("offset"),
         F.lit("made up").alias("ingest"),
+        F.timestamp_seconds(F.lit(1_700_000_000) + number).alias("time"),
+        F.timestamp_seconds(F.lit(1_700_000_000)).alias("arrived"),
     )  # fmt: skip
     folder = f"data/{uuid4().hex}"
     rows.select(RECORDS_SCHEMA.names).write.parquet(f"{log.root}/{folder}")
