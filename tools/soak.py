@@ -53,17 +53,22 @@ def main() -> int:
     passed: Counter[str] = Counter()
     spent = 0.0
     workers = os.cpu_count() or 1
+    rounds = max(1, 4 * workers // len(kinds))  # so that no core waits for long where kinds are few
     with ProcessPoolExecutor(workers) as pool:
         first = options.first
         while True:
             if options.count is not None:
                 left = options.first + options.count - first
             else:
-                left = _AT_ONCE * (time.monotonic() - begin < options.seconds)
+                left = _AT_ONCE * rounds * (time.monotonic() - begin < options.seconds)
             if left <= 0:
                 break
-            size = min(_AT_ONCE, left)
-            jobs = {pool.submit(run, kind, first, size): kind for kind in kinds}
+            end = first + min(_AT_ONCE * rounds, left)
+            jobs = {
+                pool.submit(run, kind, start, min(_AT_ONCE, end - start)): kind
+                for kind in kinds
+                for start in range(first, end, _AT_ONCE)
+            }
             for job in as_completed(jobs):
                 count, seconds, failed = job.result()
                 passed[jobs[job]] += count
@@ -71,7 +76,7 @@ def main() -> int:
                 if failed is not None:
                     print(f"failed: --only {jobs[job]} --seed {failed}", flush=True)
                     os._exit(1)  # the others need not go on
-            first += size
+            first = end
             if time.monotonic() - shown > _SHOW_SECONDS:
                 shown = time.monotonic()
                 print(f"{shown - begin:.0f} s: {passed.total()} seeds", file=sys.stderr)
