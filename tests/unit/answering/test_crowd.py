@@ -107,11 +107,13 @@ def together(store: MemoryStore, plan: ExchangePlan, crowds: Crowds, *, waits: b
     return Told(StoreAnswers(store, 0, OPEN, crowds=crowds), plan, waits=waits)
 
 
+@pytest.mark.parametrize("few", [2, 100])
 @pytest.mark.parametrize("module", [NOTES, WISHES], ids=["notes", "wishes"])
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_happens_a_member_is_told_what_it_would_be_told_alone(
-    module: PolicyModule, seed: int
+    module: PolicyModule, seed: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("lace.answering.store._FEW", few)
     chance, plan = random.Random(seed), plan_of(module)
     store, crowds = MemoryStore(), Crowds()
     records = [note(i, app=chance.choice(["notes", "open", "tasks"])) for i in range(60)]
