@@ -17,7 +17,8 @@ import tempfile
 from pathlib import Path
 from runpy import run_path
 
-from vendor import ROOT, WEB, install, licences
+from fetching import WEB, fetch
+from vendor import ROOT, licences
 
 BROWSER = WEB / "browser"
 SOURCE = ROOT / "src" / "lace"
@@ -92,7 +93,7 @@ def archive(folder: Path) -> None:
 
 def version() -> str:
     """Return the version of Lace."""
-    return run_path(str(SOURCE / "_version.py"))["__version__"]
+    return str(run_path(str(SOURCE / "_version.py"))["__version__"])
 
 
 def write_offline(folder: Path) -> None:
@@ -111,7 +112,7 @@ def write_offline(folder: Path) -> None:
 
 def bundle(folder: Path) -> None:
     """Write the bundle."""
-    modules = install()
+    modules = fetch(WEB)
     folder.mkdir(parents=True, exist_ok=True)
     for name in PYODIDE:
         shutil.copy(modules / "pyodide" / name, folder / name)

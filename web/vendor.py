@@ -16,24 +16,14 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-WEB = Path(__file__).parent
+from fetching import WEB, fetch, pins
+
 ROOT = WEB.parent
 VENDOR = ROOT / "src" / "lace" / "workbench" / "static" / "vendor"
 AXE = ROOT / "tests" / "browser" / "vendor"
 BUNDLES = {"preact": "preact.entry.js", "codemirror": "codemirror.entry.js"}
 MANIFEST = "manifest.json"
 BUNDLER = "esbuild"
-
-
-def install() -> Path:
-    """Install the packages and return the folder they are in."""
-    npm = shutil.which("npm")
-    if npm is None:
-        sys.exit("web/vendor.py needs npm; users and tests do not")
-    subprocess.run(
-        [npm, "install", "--no-audit", "--no-fund", "--loglevel=error"], cwd=WEB, check=True
-    )
-    return WEB / "node_modules"
 
 
 def bundle(modules: Path) -> dict[str, list[str]]:
@@ -114,8 +104,8 @@ def write_manifest(
 
 def main() -> None:
     wanted = json.loads((WEB / "package.json").read_text(encoding="utf-8"))
-    pinned = wanted["dependencies"] | wanted["devDependencies"]
-    modules = install()
+    pinned = pins(WEB)
+    modules = fetch(WEB)
     VENDOR.mkdir(parents=True, exist_ok=True)
     AXE.mkdir(parents=True, exist_ok=True)
     files = bundle(modules)
