@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from lace.crypto.keys import SigningKey
 from lace.driving.client import new_nonce
 from lace.driving.connection import Connection
 from lace.driving.exchange import Exchange
-from lace.errors import Code
+from lace.errors import Code, TransportError
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.interlace.negotiate import Agreement
@@ -31,11 +32,22 @@ from lace.record import Record, build_plex, seal
 from lace.recordstore.memory import MemoryStore
 from lace.stream.binding import Binding, Endpoint
 from lace.tai import Tai, add_ns
-from lace.transport.base import ByteStream
+from lace.transport.base import LINGER_SECONDS, ByteStream
 
 Finding = dict[str, Any]
 
 _RECORDS: Final = 12  # more than are listed outright
+
+
+class _Attentive(Tapped):
+    """Hears the peer out: the answer to a change may come after this side has given up."""
+
+    async def finish(self) -> None:
+        with suppress(TransportError, TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while self.closing is None and await self.read():
+                    pass
+        await super().finish()
 
 
 @dataclass
@@ -146,7 +158,7 @@ class Attacker:
 
     async def meet(self, stream: ByteStream, dialled: str, kind: Kind | None) -> Finding:
         """Meet over a stream, and misbehave in this way; None is an honest contact."""
-        tapped = Tapped(stream)
+        tapped = _Attentive(stream)
         twist = _Twist(kind)
         offers = {} if kind is None else dict(kind.offers)
         limits = replace(
