@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
 from lace.answering.answers import Answers
 from lace.driving.journal import Journal
@@ -66,7 +66,7 @@ class _Chunk:
 
 
 @dataclass(slots=True, eq=False)
-class _Asked(Iterator[m.Input | Errand]):
+class _Asked:
     """The answer to a question, as it is given part by part."""
 
     question: m.Question
@@ -74,6 +74,9 @@ class _Asked(Iterator[m.Input | Errand]):
     is_begun: bool = False
     is_at_hand: bool = False
     """Whether nobody has to wait for what is left of it."""
+
+    def __iter__(self) -> Self:
+        return self
 
     def __next__(self) -> m.Input | Errand:
         self.is_begun = True

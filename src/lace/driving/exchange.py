@@ -126,7 +126,9 @@ class Exchange:
         self._outbox: deque[tuple[bytes, bool]] = deque()  # with whether a phase ends there
         self._unsent = 0  # bytes in the outbox
         self._unsent_ends = 0
-        self._moved = asyncio.Event()
+        self._offered: float | None = None  # since when the peer is to take what is written
+        self._watch: asyncio.TimerHandle | None = None
+        self._moved: asyncio.Event | None = None  # while somebody waits for room
         self._heard = 0.0  # when bytes came last, or later by as long as nobody listened
         self._quiet_since = 0.0  # when either side has said anything, or this one was told to
         self._phases_sent = 0
@@ -170,8 +172,9 @@ class Exchange:
         finally:
             self._set_alarm(None)
             self._tell_later(None)
-            if self._rests is not None:
-                self._rests.cancel()
+            for handle in (self._rests, self._watch):
+                if handle is not None:
+                    handle.cancel()
             for task in (reading, writing):
                 task.cancel()
             await asyncio.gather(reading, writing, return_exceptions=True)
@@ -197,7 +200,7 @@ class Exchange:
     async def _step(self, came: _Came) -> None:
         if isinstance(came, bytes):
             while self._unsent_ends > _PHASES_UNSENT:  # not for ever: see _write_piece
-                await self._moved.wait()
+                await self._movement()
         elif not isinstance(came, _Done | _Over | _Rest):
             self._quiet_since = asyncio.get_running_loop().time()  # nobody has waited for this
         await self._do(came)
@@ -366,7 +369,7 @@ class Exchange:
         try:
             while True:
                 while self._ahead >= _AHEAD:
-                    await self._moved.wait()
+                    await self._movement()
                 chunk = await self._stream.read()
                 self._heard = self._quiet_since = loop.time()
                 if not chunk:
@@ -401,17 +404,18 @@ class Exchange:
 
     async def _write(self) -> None:
         try:
-            while True:
-                while not self._outbox:
-                    await self._moved.wait()
-                data, is_end = self._outbox[0]
-                if data:
-                    await self._write_piece(data)
-                self._outbox.popleft()
-                self._unsent -= len(data)
-                self.traffic.bytes_out += len(data)
-                self._unsent_ends -= is_end
-                self._note()
+            async with asyncio.timeout(None) as patience:
+                while True:
+                    while not self._outbox:
+                        await self._movement()
+                    data, is_end = self._outbox[0]
+                    if data:
+                        await self._write_piece(data, patience)
+                    self._outbox.popleft()
+                    self._unsent -= len(data)
+                    self.traffic.bytes_out += len(data)
+                    self._unsent_ends -= is_end
+                    self._note()
         except TransportError:
             pass  # whoever reads will hear that the connection is gone
         except TimeoutError:
@@ -423,26 +427,42 @@ class Exchange:
         self._unsent = self._unsent_ends = 0
         self._note()
 
-    async def _write_piece(self, data: bytes) -> None:
+    async def _write_piece(self, data: bytes, patience: asyncio.Timeout) -> None:
         """Write, for as long as the peer takes something, or says something."""
+        self._offered = asyncio.get_running_loop().time()
+        if self._watch is None:
+            self._watch_writing(self._limits.phase_timeout, patience)
+        await self._stream.write(data)
+        self._offered = None
+
+    def _watch_writing(self, seconds: float, patience: asyncio.Timeout) -> None:
         loop = asyncio.get_running_loop()
-        writing = asyncio.ensure_future(self._stream.write(data))
-        began = loop.time()
-        try:
-            while not writing.done():
-                # While this side works it may not read, and that is no silence of the peer's.
-                heard = loop.time() if self._working else max(began, self._heard)
-                left = heard + self._limits.phase_timeout - loop.time()
-                if left <= 0:
-                    raise TimeoutError
-                await asyncio.wait([writing], timeout=left)
-            writing.result()
-        finally:
-            writing.cancel()
+        self._watch = loop.call_later(seconds, self._look_at_writing, patience)
+
+    def _look_at_writing(self, patience: asyncio.Timeout) -> None:
+        """Give up if the peer has taken and said nothing for too long; else look again later."""
+        self._watch = None
+        if self._offered is None:
+            return
+        now = asyncio.get_running_loop().time()
+        # While this side works it may not read, and that is no silence of the peer's.
+        heard = now if self._working else max(self._offered, self._heard)
+        left = heard + self._limits.phase_timeout - now
+        if left <= 0:
+            patience.reschedule(now)
+        else:
+            self._watch_writing(left, patience)
 
     def _note(self) -> None:
-        self._moved.set()
-        self._moved = asyncio.Event()
+        """Wake whoever waits for something to be taken, or sent."""
+        if self._moved is not None:
+            self._moved.set()
+            self._moved = None
+
+    async def _movement(self) -> None:
+        if self._moved is None:
+            self._moved = asyncio.Event()
+        await self._moved.wait()
 
     async def _say_goodbye(
         self,
@@ -456,7 +476,7 @@ class Exchange:
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORD_SECONDS):
                 while self._outbox and not writing.done():
-                    await self._moved.wait()
+                    await self._movement()
         reading.cancel()  # finishing reads on its own, so that the last bytes arrive
         await asyncio.gather(reading, return_exceptions=True)
         with suppress(TransportError):

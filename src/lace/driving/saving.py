@@ -5,8 +5,8 @@ Each piece of that is a job, which any thread may do: whoever drives a connectio
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Self
 
 from lace.answering.answers import Answers
 from lace.errors import LaceError, Outcome, Status
@@ -51,7 +51,7 @@ Job = Validation | Storing
 
 
 @dataclass(slots=True, eq=False)
-class Saving(Iterator[m.Input]):
+class Saving:
     """One ``Save`` under way; yields its answer once there is one."""
 
     asked: m.Save
@@ -96,6 +96,9 @@ class Saving(Iterator[m.Input]):
             return
         outcomes = (outcome if outcome.value is None else next(stored) for outcome in found)
         self._answer = m.Saved(tuple(zip(self.asked.hashes, outcomes, strict=True)))
+
+    def __iter__(self) -> Self:
+        return self
 
     def __next__(self) -> m.Input:
         if self._answer is None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from lace.errors import Code, TransportError
@@ -82,15 +81,17 @@ class Listener(Protocol):
         """Take no more connections."""
 
 
-@asynccontextmanager
-async def broken_as_transport_error() -> AsyncIterator[None]:
+class broken_as_transport_error:  # noqa: N801 (it stands where a function would)
     """Turn what the system says about a connection into a ``TransportError``."""
-    try:
-        yield
-    except (ConnectionError, TimeoutError, OSError, asyncio.IncompleteReadError) as error:
-        raise TransportError(
-            f"the connection broke: {reason(error)}", code=Code.TRANSPORT_LOST
-        ) from None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError | asyncio.IncompleteReadError):
+            raise TransportError(
+                f"the connection broke: {reason(error)}", code=Code.TRANSPORT_LOST
+            ) from None
 
 
 def reason(error: Exception) -> str:

@@ -32,11 +32,11 @@ class SystemStream:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     async def read(self) -> bytes:
-        async with broken_as_transport_error():
+        with broken_as_transport_error():
             return await self._reader.read(CHUNK)
 
     async def write(self, data: bytes) -> None:
-        async with broken_as_transport_error():
+        with broken_as_transport_error():
             for at in range(0, len(data), CHUNK):
                 self._writer.write(data[at : at + CHUNK] if len(data) > CHUNK else data)
                 await self._writer.drain()
