@@ -7,6 +7,7 @@ import csv
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -31,15 +32,21 @@ def named_by_tests() -> dict[str, list[str]]:
     """Return, for each id that a test names, the tests that do so."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(TESTS.rglob("test_*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for function in ast.walk(tree):
-            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                name = f"{path.relative_to(TESTS).as_posix()}::{function.name}"
-                for id in _ids(function):
-                    found[id].append(name)
-                for case, ids in _cases(function, tree):
-                    for id in ids:
-                        found[id].append(f"{name}[{case}]")
+        for name, ids in _named_in(path.read_text(encoding="utf-8")):
+            for id in ids:
+                found[id].append(f"{path.relative_to(TESTS).as_posix()}::{name}")
+    return found
+
+
+@cache
+def _named_in(text: str) -> list[tuple[str, list[str]]]:
+    """Return the tests and cases of a file, with the ids that each names."""
+    tree = ast.parse(text)
+    found = []
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.append((function.name, _ids(function)))
+            found += [(f"{function.name}[{case}]", ids) for case, ids in _cases(function, tree)]
     return found
 
 

@@ -92,6 +92,7 @@ def test_advertisements_and_digests_are_the_same_bytes(
     }
 
 
+@pytest.mark.long
 @pytest.mark.req("050-REC-10")
 def test_summaries_follow_the_lake_and_compute_only_what_is_new(
     spark: SparkSession, tmp_path: Path
@@ -122,6 +123,7 @@ def test_summaries_follow_the_lake_and_compute_only_what_is_new(
     assert again.partitions == made.partitions
 
 
+@pytest.mark.long
 def test_a_crash_between_digests_and_roots_is_made_good(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 import release_check
 from packages import ROOT, Built
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def test_a_step_is_one_line_and_each_fault_another(capsys: pytest.CaptureFixture[str]) -> None:

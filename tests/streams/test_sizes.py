@@ -51,7 +51,7 @@ def laces(tmp_path_factory: pytest.TempPathFactory) -> Laces:
     return Laces(one, other, frozenset(record.hash for record in everything))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.req("050-COR-08", "050-REC-02", "050-CUR-01", "060-TRN-01")
 def test_a_hundred_thousand_records_converge_over_tcp(laces: Laces) -> None:
     keys = SigningKey(b"\x0d" * 32), SigningKey(b"\x0e" * 32)

@@ -32,7 +32,7 @@ def lace(
         check=False,
         cwd=cwd,
         env=environment,
-        timeout=60,
+        timeout=300,
     )
 
 

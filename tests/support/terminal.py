@@ -29,7 +29,7 @@ def on_a_terminal(
             done = subprocess.run(
                 [sys.executable, "-m", "lace", *map(str, arguments)],
                 cwd=cwd, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE,
-                check=False, timeout=60,
+                check=False, timeout=300,
                 env=environment | {"NO_COLOR": "1", "TERM": "xterm", "TZ": "UTC"},
             )  # fmt: skip
         finally:  # or whoever looks would look for ever

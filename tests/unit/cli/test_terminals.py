@@ -129,7 +129,7 @@ def shown(words: list[str], folder: Path) -> tuple[int, str]:
         try:
             done = subprocess.run(
                 [sys.executable, "-m", "lace", *words], cwd=folder, stdin=subprocess.DEVNULL,
-                stdout=theirs, stderr=theirs, check=False, timeout=60, env=environment,
+                stdout=theirs, stderr=theirs, check=False, timeout=300, env=environment,
             )  # fmt: skip
         finally:  # or whoever looks would look for ever
             os.close(theirs)

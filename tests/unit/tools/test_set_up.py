@@ -42,7 +42,7 @@ def run(folder: Path, *targets: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_set_up_is_whole_and_a_second_one_has_nothing_to_do(tmp_path: Path) -> None:
     folder = tmp_path / "an environment with spaces and ö"
     first = run(folder, "base")
@@ -172,7 +172,7 @@ def test_half_a_download_is_said_and_the_next_run_goes_on(
     assert run(tmp_path, "base").returncode == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_network_is_said_in_plain_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
@@ -185,7 +185,7 @@ def test_no_network_is_said_in_plain_words(tmp_path: Path, monkeypatch: pytest.M
     assert "Connection refused" in (tmp_path / "set-up.log").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_too_little_room_is_said_before_anything_is_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
