@@ -247,7 +247,7 @@ def _reconcile(left: list[Record], right: list[Record]) -> _Cost:
     stores[1].save(right)
     spoken: set[int] = set()  # phases in which either side said something
     ends = [0, 0]
-    counted = (b"Advertise", b"ListAdv", b"NarrowAdv", b"MayRequest")
+    counted = (b"Advertise", b"ListAdv", b"NarrowAdv", b"MayRequest", b"RequestListed")
 
     def listen(side: int, crossing: m.Incoming) -> list[m.Incoming]:
         if isinstance(crossing, m.PeerFacts) and crossing.content.startswith(counted):

@@ -75,7 +75,9 @@ def later(seconds: int) -> list[str]:
 
 
 #: As with a peer that knows of nothing but partitions.
-BY_PARTITIONS: Final = {"max_delta_advertisements": 0, "max_sketch_cells": 0}
+BY_PARTITIONS: Final = {
+    "max_delta_advertisements": 0, "max_sketch_cells": 0, "max_places_listed": 0,
+}  # fmt: skip
 BY_TABLES: Final = {"max_delta_advertisements": 100, "max_sketch_cells": 1024}
 
 
@@ -163,6 +165,7 @@ def exchanges(book: Book) -> None:
         each=({"coarse": True}, {"coarse": False}),
     )
     by_tables(book)
+    by_places(book)
     crowded = sharing_a_partition(10)
     book.exchange(
         "ten records share two characters, one is missing: standard start, narrowed",
@@ -397,6 +400,45 @@ def by_tables(book: Book) -> None:
     )
 
 
+BY_PLACES: Final = {"max_places_listed": 100}
+LISTING: Final = {"max_partition_summaries": 0}
+"""Nothing can be summed up, so everything is listed."""
+
+
+def by_places(book: Book) -> None:
+    """Requests by place: all of a listing, parts of it, the next loop's, and where there are none."""
+    many = [link(n) for n in range(20)]
+    book.exchange("twelve listed records are requested by place", (many[:12], []), LINKS, limits=BY_PLACES)  # fmt: skip
+    ordered = sorted(many, key=lambda record: record.hash)
+    two_of_five = [record for n, record in enumerate(ordered) if n % 5 < 2]
+    book.exchange(
+        "a listing of which most is lacking, in several spans",
+        (many, two_of_five),
+        LINKS,
+        limits=BY_PLACES | LISTING,
+    )
+    book.exchange(
+        "what is deferred is requested in full: nothing is listed in the next loop",
+        (many[:9], []),
+        LINKS,
+        each=({"limits": {"transfer_phase_bytes": 1000}}, {}),
+        limits=BY_PLACES,
+    )
+    book.exchange(
+        "more is listed than both sides number: requested in full",
+        (many[:12], []),
+        LINKS,
+        each=({}, {"limits": {"max_places_listed": 11}}),
+        limits=BY_PLACES,
+    )
+    book.exchange(
+        "places need the offer of both sides",
+        (many[:12], []),
+        LINKS,
+        each=({"limits": BY_PLACES}, {}),
+    )
+
+
 def refusals(book: Book) -> None:
     one = book.exchange("the exchange that refusals change", ([link(1), link(2)], []), LINKS)
     two = one["said"][0][TRANSFER]["items"]
@@ -470,6 +512,17 @@ def refusals(book: Book) -> None:
     ]  # fmt: skip
     for why, code, change in summaries:
         book.refusal(why, code, coarse, change)
+    placed = book.exchange("places that refusals change", ([], many), LINKS, limits=BY_PLACES)
+    request = answer + 2
+    places: list[tuple[str, str, Callable[[list[Json]], object]]] = [
+        ("a place after the last one", "interlace.request", replacing(request, "'12'", "'13'")),
+        ("a span of nothing", "interlace.request", replacing(request, "'0'", "'12'")),
+        ("a place that is no number", "interlace.request", replacing(request, "'0'", "'00'")),
+        ("spans that share a place", "interlace.request", adding(request, "RequestListed('11','12')")),
+    ]  # fmt: skip
+    for why, code, change in places:
+        book.refusal(why, code, placed, change)
+    book.refusal("a place, and nobody offered any", "interlace.phase", one, adding(REQUEST, "RequestListed('0','1')"))  # fmt: skip
     narrowed = book.exchange("narrowing that refusals change", (many, many[1:]), LINKS)
     listing = answer + 2
     other = next(record.hash for record in many if record.hash[2] != many[0].hash[2])

@@ -58,6 +58,10 @@ _RANGES: Final = (
     ("cells of `SketchAdvertisements`", "0 to 65,536, and no more than `max_sketch_cells`"),
     ("cells of `AdvertisementSketch`", "13 bytes each; this engine says 56 in a fact"),
     ("names of `ListAdvertisementItems`", "8 bytes each; this engine says 90 in a fact"),
+    (
+        "places of `RequestListed`",
+        "0 to as many as were listed, and no more than `max_places_listed`",
+    ),
     ("a value of a fact", "at most 1024 bytes of UTF-8"),
     ("a fact line or comment", "at most 16,384 bytes without LF"),
     ("`Data-Length` of a record", "0 to 33,554,432"),

@@ -547,6 +547,11 @@ class Code(StrEnum):
         "A tick is malformed, not aligned, or goes back in time.",
         "Ticks are the start plus whole intervals, and never decrease.",
     )
+    INTERLACE_REQUEST = (
+        "interlace.request",
+        "A request names places that no listing has.",
+        "Places rise, and end with what was listed in this loop; a whole hash is always right.",
+    )
     INTERLACE_UNASKED = (
         "interlace.unasked",
         "The peer sent something that was not asked for.",

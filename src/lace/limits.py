@@ -85,6 +85,8 @@ class Limits:
     """Most advertisements that are told as what is new since the last time; 0 for none."""
     max_sketch_cells: int = 65_536
     """Most cells of a sketch of what is advertised; 0 for none."""
+    max_places_listed: int = 100_000
+    """Most records that a side lists in one loop and that are requested by place; 0 for none."""
     max_total_transferred_bytes: int = 1024 * MIB
     """Most record bytes in one round."""
     max_loop_iterations: int = 16

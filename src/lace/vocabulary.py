@@ -205,6 +205,11 @@ _entry(
     "ListAdvertisementItems(names)",
     "The sender asks for the advertisements of these names of a sketch.",
 )
+_entry(
+    Kind.WIRE,
+    "RequestListed(first,last)",
+    "The sender asks for records that were listed in this loop: by place, first to before last.",
+)
 _entry(Kind.WIRE, "NotAvailable(record)", "The sender cannot send a record that it was asked for.")
 _entry(Kind.WIRE, "TickReady(instant)", "The sender is ready to go on to the instant.")
 

@@ -50,7 +50,7 @@ def note(
 
 def by_partitions(limits: Limits) -> Limits:
     """Return limits of a side that offers nothing but what every version knows."""
-    return replace(limits, max_delta_advertisements=0, max_sketch_cells=0)
+    return replace(limits, max_delta_advertisements=0, max_sketch_cells=0, max_places_listed=0)
 
 
 def participant(

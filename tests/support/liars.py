@@ -69,6 +69,7 @@ def _fragment(chance: random.Random, heard: bytes) -> bytes:
         lambda: WORKING,
         lambda: farewell(Code.SERVE_FULL),
         f"MayRequest('{secret}')\n".encode,
+        lambda: b"RequestListed('0','%d')\n" % chance.choice([1, 9, 10**9]),
         f"Advertised('{secret}','1')\n".encode,
         f"NotAvailable('{secret}')\n".encode,
         lambda: b"TickReady('9999999999:000000000')\n",

@@ -95,6 +95,7 @@ def small_parameters(chance: random.Random) -> Parameters:
         list_at_once=chance.choice([1, 4, 20_000]),
         describe_at_once=chance.choice([1, 3, 1000]),
         request_at_once=chance.choice([5, 100_000]),
+        place_from=chance.choice([0, 2, 8]),
         serve_at_once=chance.choice([1, 2, 256]),
         save_at_once=chance.choice([1, 3, 1024]),
         validate_at_once=chance.choice([1, 2, 256]),
@@ -129,6 +130,7 @@ class World:
             max_partition_summaries=chance.choice([0, 100, 16_384]),
             max_delta_advertisements=chance.choice([0, 3, 100_000]),
             max_sketch_cells=chance.choice([0, 8, 64, 65_536]),
+            max_places_listed=chance.choice([0, 4, 100_000]),
             transfer_phase_bytes=chance.choice([1, 2000, 1 << 25]),
         )
         coarse = chance.random() < 0.5
@@ -214,11 +216,14 @@ def check_saying(side: Participant, crossing: m.Incoming) -> None:
                 assert local is not None
                 assert (fact[1],) in local.may_send  # 050-STA-06
                 assert fact[2] == local.local.source_label
-            elif fact[0] == "MayRequest":
+            elif fact[0] in {"MayRequest", "RequestListed"}:
                 assert local is not None
-                assert (fact[1],) in local.may_request  # 050-COR-03
-                assert not side.store.has(RecordHash(fact[1]))
-                assert fact[1] in side.machine._adverts.table
+                asked = side.machine._transfer._outstanding
+                for name in asked if fact[0] == "RequestListed" else fact[1:]:
+                    assert name in asked
+                    assert (name,) in local.may_request  # 050-COR-03
+                    assert not side.store.has(RecordHash(name))
+                    assert name in side.machine._adverts.table
 
 
 def check_side(side: Participant) -> None:
@@ -329,7 +334,7 @@ class Liar:
         return [
             self._drop, self._twice, self._old, self._late, self._unasked, self._flip, self._claim,
             self._ask, self._narrow, self._summary, self._tick, self._flood, self._module,
-            self._not_available,
+            self._not_available, self._places,
         ]  # fmt: skip
 
     def _drop(self, _: m.Incoming) -> list[m.Incoming]:
@@ -387,6 +392,10 @@ class Liar:
 
     def _not_available(self, crossing: m.Incoming) -> list[m.Incoming]:
         return [m.PeerFacts(b"NotAvailable('P.x.H9')\n"), crossing]
+
+    def _places(self, crossing: m.Incoming) -> list[m.Incoming]:
+        first, last = (self.chance.choice(["0", "1", "7", "99", "x", ""]) for _ in range(2))
+        return [m.PeerFacts(f"RequestListed('{first}','{last}')\n".encode()), crossing]
 
 
 # --- the simulations ---

@@ -185,6 +185,7 @@ class Story:
             max_partition_summaries=chance.choice([0, 3, 70, 16_384]),
             max_delta_advertisements=chance.choice([0, 3, 100_000]),
             max_sketch_cells=chance.choice([0, 8, 64, 65_536]),
+            max_places_listed=chance.choice([0, 4, 100_000]),
             transfer_phase_bytes=chance.choice([1, 2000, 1 << 25]),
         )
         coarse, apart = chance.random() < 0.7, chance.random() < 0.5

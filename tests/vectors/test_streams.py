@@ -57,6 +57,7 @@ def lines(case: dict[str, Any], start: str) -> list[str]:
         ("found out by a sketch", "SketchAdvertisements(", 2),
         ("begins from what both had", "AdvertisementDelta(", 2),
         ("one more record", "MayRequest(", 2),
+        ("so nothing is packed", "RequestListed('0','12')", 1),
         ("second set-up", "ExchangeOperand(", 4),
         ("second set-up", "Signed-By: ", 2),
         ("says why", "# closing: limit.exceeded", 1),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
 from lace.codes import Code
@@ -30,6 +31,7 @@ from lace.interlace.opening import Epoch, Opening
 from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
 from lace.interlace.partition import Partitions
 from lace.interlace.phases import OFFERED, Occasion, Phase, Phases, Said
+from lace.interlace.places import Listed
 from lace.interlace.reconcile import PeerAdverts
 from lace.interlace.sketching import Sketching
 from lace.interlace.telling import OwnAdverts, Saying
@@ -71,6 +73,9 @@ class InterlaceMachine:
         self._ticks_here = False  # what this side shows depends on time, beyond the plan
         self._asked: list[Fact] = []
         self._answer = Saying()
+        # This loop: what each side has listed, and can be asked for by place.
+        self._own_places = Listed(0)
+        self._peers_places = Listed(0)
         # The round.
         self._spent = 0  # nanoseconds
         self._last: Tai | None = None  # when something was received last
@@ -143,7 +148,8 @@ class InterlaceMachine:
         facts = len(self._facts) + sum(2 + len(a.fields) for a, _ in self._listed.values())
         sent = 0 if self._peers is None else self._peers.sent.memory
         coming = 0 if self._own is None else self._own.coming
-        return (facts + coming) * _FACT_BYTES + self._transfer.held + sent
+        places = self._own_places.memory + self._peers_places.memory
+        return (facts + coming) * _FACT_BYTES + self._transfer.held + sent + places
 
     @property
     def hears_more(self) -> bool:
@@ -307,6 +313,7 @@ class InterlaceMachine:
                     return  # the peer began an epoch: the phase that this was for is no more
                 facts = tuple(fact for advert in given.adverts for fact in advert.facts())
                 text = b"".join(advert.canonical() for advert in given.adverts)
+                self._own_places.add(advert.record for advert in given.adverts)
                 self._do(m.SendFacts(facts, text))
             case m.Served():
                 self._do(*self._transfer.take_served(given))
@@ -413,6 +420,9 @@ class InterlaceMachine:
     def _conclude(self, facts: list[Fact]) -> Occasion:
         """Draw the consequences of the peer's phase; say what both ends amount to."""
         start = self._limit("partition_prefix_start")
+        if self._phases.takes_listings:
+            told = (fact[1] for fact in facts if fact[0] == "Advertised")
+            self._peers_places.add(chain(self._listed, told))
         match self.phase:
             case Phase.SETUP:
                 self._opening.conclude_setup(facts)
@@ -510,12 +520,18 @@ class InterlaceMachine:
             self._close(m.Ending.LOOPS, f"limit max_loop_iterations of {limit} was reached")
             return
         self._adverts_of_own.begin_loop()
+        self._forget_places()
         sketching = self._sketching(self._adverts_of_own.table)
         self._adverts_of_own.sketching = self._adverts.sketching = sketching
         if self._evaluated:
             self._evaluated = False  # just now, on waking
         else:
             self._evaluate()
+
+    def _forget_places(self) -> None:
+        """Number anew what both sides list: a loop begins, or its requests have been said."""
+        most = self._limit("max_places_listed")
+        self._own_places, self._peers_places = Listed(most), Listed(most)
 
     def _reach_fixed_point(self, now: Tai) -> None:
         self._transfer.tally.cursor_updated = self._adverts.take_changed()
@@ -618,13 +634,17 @@ class InterlaceMachine:
         records = self._requestable()
         self._transfer.ask(records)
         facts: list[Fact] = [("MayRequest", record) for record in records]
+        if len(records) >= self._side.parameters.place_from:
+            facts = self._peers_places.requests(records)
         if self._adverts_of_own.has_changed:
             self._phases.announce_more()
             facts.append(("TickReady", self._ticks.local_ready))
         return facts
 
     def _conclude_requests(self, facts: list[Fact]) -> Occasion:
-        if self._transfer.take_requests(fact[1] for fact in facts):
+        asked = self._transfer.take_requests(self._own_places.requested(facts))
+        self._forget_places()
+        if asked:
             return Occasion.ASKED
         return Occasion.AGAIN if self._phases.has_more else Occasion.NOTHING
 

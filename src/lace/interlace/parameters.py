@@ -29,6 +29,8 @@ class Parameters:
     """Advertisements that are asked for, and held in memory, at one time."""
     describe_at_once: int = 1000
     request_at_once: int = 100_000
+    place_from: int = 8
+    """So many requests at once are said by place where they can be; fewer are said in full."""
     serve_at_once: int = 256
     save_at_once: int = 1024
     validate_at_once: int = 256

@@ -80,6 +80,7 @@ OFFERED: Final[dict[str, str]] = {
     "SketchAdvertisements": "max_sketch_cells",
     "AdvertisementSketch": "max_sketch_cells",
     "ListAdvertisementItems": "max_sketch_cells",
+    "RequestListed": "max_places_listed",
 }
 _ADVERTISING: Final = _ANSWERING | {"AdvertisementTable", "AdvertisementDelta"}
 
@@ -103,7 +104,7 @@ FACTS: Final[dict[Phase, frozenset[str]]] = {
         "SketchAdvertisements", "ListAdvertisementItems",
     )),
     Phase.ANSWER: _ANSWERING | {"AdvertisementSketch"},
-    Phase.REQUEST: frozenset(("MayRequest", "TickReady")),
+    Phase.REQUEST: frozenset(("MayRequest", "RequestListed", "TickReady")),
     Phase.TRANSFER: frozenset(("NotAvailable", "TickReady")),
 }  # fmt: skip
 

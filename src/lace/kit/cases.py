@@ -94,7 +94,9 @@ def seeded(seed: int) -> Case:
         share = chance.choice((0.0, 0.2, 0.5, 0.9, 1.0))
         limits = DEFAULT_LIMITS
         if chance.random() < 0.5:
-            limits = replace(limits, max_delta_advertisements=0, max_sketch_cells=0)
+            limits = replace(
+                limits, max_delta_advertisements=0, max_sketch_cells=0, max_places_listed=0
+            )
         parts.append(
             Part(
                 module=modules[index],

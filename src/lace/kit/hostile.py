@@ -160,11 +160,9 @@ class Attacker:
         """Meet over a stream, and misbehave in this way; None is an honest contact."""
         tapped = _Attentive(stream)
         twist = _Twist(kind)
-        offers = {} if kind is None else dict(kind.offers)
-        limits = replace(
-            DEFAULT_LIMITS, phase_timeout=self.patience, max_delta_advertisements=0,
-            max_sketch_cells=0, **offers,
-        )  # fmt: skip
+        offers = {"max_delta_advertisements": 0, "max_sketch_cells": 0, "max_places_listed": 0}
+        offers |= {} if kind is None else dict(kind.offers)
+        limits = replace(DEFAULT_LIMITS, phase_timeout=self.patience, **offers)
         stays = kind is not None and kind.times > 1
         endpoint = Endpoint(
             accepting=self.index == 0, nonce=new_nonce(), addresses=(dialled,),

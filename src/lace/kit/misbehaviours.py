@@ -524,6 +524,26 @@ def _kinds() -> Iterable[Kind]:
         end,
         before(f"MayRequest('{_NOTHING}')\n".encode()),
     )
+    yield Kind(
+        "a request by place that was not offered",
+        ("interlace.phase",),
+        Phase.REQUEST,
+        end,
+        before(b"RequestListed('0','1')\n"),
+    )
+    for name, spans in (
+        ("a request for a place that nothing has", b"RequestListed('0','1000000')\n"),
+        ("a request for no place", b"RequestListed('1','1')\n"),
+        ("a request for a place that is no number", b"RequestListed('first','last')\n"),
+    ):
+        yield Kind(
+            name,
+            ("interlace.request", "interlace.phase"),
+            Phase.REQUEST,
+            end,
+            before(spans),
+            offers=(("max_places_listed", 100),),
+        )
     wanted = "the other side takes records"
     yield Kind(
         "a record that nobody asked for",

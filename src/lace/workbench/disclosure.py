@@ -11,7 +11,8 @@ from typing import Any
 from lace.interlace import messages as m
 from lace.scenario.link import Message
 from lace.scenario.run import Meeting
-from lace.workbench.sentences import Words, facts_of
+from lace.workbench.places import Places
+from lace.workbench.sentences import Words
 
 Json = dict[str, Any]
 
@@ -20,11 +21,13 @@ def ledger_json(meeting: Meeting, words: Words) -> list[Json]:
     """Return what was learned, in order: who learned what, at which step, from which message."""
     entries: list[Json] = []
     seen: set[tuple[int, str]] = set()
+    places = Places()
     for delivery in meeting.deliveries:
         if delivery.message is None:
             continue
         peer = words.titles[1 - delivery.to]
-        for kind, text in _learned(delivery.message, peer, words):
+        places.hear(delivery.message)
+        for kind, text in _learned(delivery.message, peer, words, places):
             key = (delivery.to, text)
             if key not in seen:
                 seen.add(key)
@@ -40,7 +43,9 @@ def ledger_json(meeting: Meeting, words: Words) -> list[Json]:
     return entries
 
 
-def _learned(message: Message, peer: str, words: Words) -> Iterator[tuple[str, str]]:
+def _learned(
+    message: Message, peer: str, words: Words, places: Places
+) -> Iterator[tuple[str, str]]:
     name = words.built.id_of
     crossing = message.crossing
     if isinstance(crossing, m.PeerModule):
@@ -54,7 +59,7 @@ def _learned(message: Message, peer: str, words: Words) -> Iterator[tuple[str, s
         yield "request", f"in loop {message.loop}, {peer} wants nothing beyond what it asked for"
     fields: dict[str, list[str]] = {}
     limits: list[str] = []
-    for fact in facts_of(crossing):
+    for fact in places.facts(message):
         match fact:
             case ("HelloSigner", verifier):
                 yield "identity", f"{peer} is {verifier}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lace.datalog.source import Fact, parse_facts
 from lace.errors import LaceError
 from lace.interlace import messages as m
+from lace.interlace.facts import decimal
 from lace.scenario.build import Built
 from lace.scenario.link import Delivery, Message
 
@@ -48,6 +49,7 @@ class Words:
                 lambda n: f"asks to narrow {_counted(n, 'partition')}",
             ),
             ("MayRequest", lambda n: f"asks for {self._listed(facts, 'MayRequest', n)}"),
+            ("RequestListed", lambda _: f"asks for {_counted(_places(facts), 'listed record')}"),
             ("NotAvailable", lambda n: f"cannot send {self._listed(facts, 'NotAvailable', n)}"),
             ("AdvertisementTable", lambda _: "sums up everything"),
             ("AdvertisementDelta", lambda _: "tells what is different since"),
@@ -125,6 +127,12 @@ def lines_of(crossing: object) -> list[str]:
         case m.PeerFacts() | m.PeerModule():
             return crossing.content.decode("utf-8", "backslashreplace").rstrip("\n").split("\n")
     return []
+
+
+def _places(facts: list[Fact]) -> int:
+    """Return how many records facts ask for by place."""
+    spans = [map(decimal, fact[1:]) for fact in facts if fact[0] == "RequestListed"]
+    return sum(max(0, (last or 0) - (first or 0)) for first, last in spans)
 
 
 def _counted(number: int, word: str) -> str:

@@ -20,6 +20,7 @@ from lace.scenario.run import Meeting, World
 from lace.vocabulary import ADVERTISED, ADVERTISED_FIELD
 from lace.workbench.explain import verdicts_json
 from lace.workbench.inspector import inspection_json
+from lace.workbench.places import Places
 from lace.workbench.rules import hits
 from lace.workbench.sentences import Words, facts_of, lines_of
 from lace.workbench.tables import FieldValue, table_of
@@ -68,6 +69,7 @@ class Tracker:
     words: Words = field(init=False)
     _heard: tuple[_Told, _Told] = field(default_factory=lambda: ({}, {}))
     _asked: tuple[set[str], set[str]] = field(default_factory=lambda: (set(), set()))
+    _places: Places = field(default_factory=Places)
     _rejected: tuple[dict[str, str], dict[str, str]] = field(default_factory=lambda: ({}, {}))
     _policy: list[int | None] = field(default_factory=lambda: [None, None])
     _table: list[int] = field(default_factory=lambda: [0, 0])
@@ -146,6 +148,7 @@ class Tracker:
     def _follow(self, delivery: Delivery) -> None:
         me = delivery.to
         if delivery.message is not None:
+            self._places.hear(delivery.message)
             for fact in facts_of(delivery.message.crossing):
                 if fact[0] == "Advertised":
                     self._heard[me].setdefault(fact[1], {})
@@ -155,7 +158,7 @@ class Tracker:
                 elif fact[0] == "NotAvailable":
                     self._asked[me].discard(fact[1])
         for message in delivery.sent:
-            for fact in facts_of(message.crossing):
+            for fact in self._places.facts(message):
                 if fact[0] == "MayRequest":
                     self._asked[me].add(fact[1])
         for event in delivery.events:

@@ -184,6 +184,7 @@ SketchAdvertisements          .     .       .     .         x   .      .       .
 AdvertisementSketch           .     .       .     .         .   x      .       .        .
 ListAdvertisementItems        .     .       .     .         x   .      .       .        .
 MayRequest                    .     .       .     .         .   .      x       .        .
+RequestListed                 .     .       .     .         .   .      x       .        .
 NotAvailable                  .     .       .     .         .   .      .       x        .
 TickReady                     .     ~       .     x         x   x      x       x        x
 """

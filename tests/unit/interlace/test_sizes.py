@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from links import Meeting, held, left_over
 
+from lace.datalog.source import parse_facts
 from lace.ids import RecordHash
 from lace.interlace.parameters import Parameters
 from lace.limits import Limits
@@ -101,8 +102,9 @@ def test_a_first_exchange_in_many_transfer_phases(limit: int, coarse: bool) -> N
     stores[0].save(records)
     limits = Limits(max_partition_summaries=limit, transfer_phase_bytes=4000)
     meeting = converges(stores, limits, coarse=coarse)
-    transfers = [block for block in meeting.facts(1, "MayRequest") if block]
-    assert len(transfers) > 3 * len(records)  # what was deferred was asked for again
+    spans = [fact for line in meeting.facts(1, "RequestListed") for fact in parse_facts(line)]
+    asked = len(meeting.facts(1, "MayRequest")) + sum(int(s[2]) - int(s[1]) for s in spans)
+    assert asked > 3 * len(records)  # what was deferred was asked for again
     assert left_over(stores, (NOTES, NOTES)) == [(), ()]
 
 
@@ -177,6 +179,7 @@ PARAMETERS = st.builds(
     sketch_from=st.sampled_from([0, 1, 64]),
     list_at_once=st.sampled_from([1, 3, 20_000]),
     describe_at_once=st.sampled_from([1, 1000]),
+    place_from=st.sampled_from([0, 2, 8]),
     serve_at_once=st.sampled_from([1, 256]),
     save_at_once=st.sampled_from([1, 3, 1024]),
     validate_at_once=st.sampled_from([1, 256]),
@@ -192,6 +195,7 @@ LIMITS = st.builds(
     max_narrowing_depth=st.sampled_from([0, 1, 3, 12]),
     max_delta_advertisements=st.sampled_from([0, 3, 100_000]),
     max_sketch_cells=st.sampled_from([0, 8, 64, 65_536]),
+    max_places_listed=st.sampled_from([0, 3, 100_000]),
     transfer_phase_bytes=st.sampled_from([1, 1500, 1 << 25]),
     max_loop_iterations=st.just(64),
 )
