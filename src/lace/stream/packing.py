@@ -17,7 +17,10 @@ MARK: Final = "🗜: ".encode()
 
 _CUT: Final = 1 << 18
 _LEAST: Final = 256  # below this a block would hardly be smaller
-_LEVEL: Final = 1  # fact lines repeat themselves so much that more effort gains little
+# Lines repeat themselves, and hashes never: the first level that looks for the better of two matches
+# finds nearly all there is, and short matches within hashes are none.
+_LEVEL: Final = 4
+_STRATEGY: Final = zlib.Z_FILTERED
 
 
 def pack(lines: bytes) -> Iterator[bytes]:
@@ -31,7 +34,8 @@ def pack(lines: bytes) -> Iterator[bytes]:
         if len(part) < _LEAST:
             yield part
         else:
-            packed = zlib.compress(part, _LEVEL)
+            packer = zlib.compressobj(_LEVEL, strategy=_STRATEGY)
+            packed = packer.compress(part) + packer.flush()
             head = f"deflate\nData-Length: {len(packed)}\nFull-Length: {len(part)}\n\n"
             yield MARK + head.encode()
             yield packed
