@@ -106,6 +106,24 @@ def test_false_places_are_refused(facts: list[Fact]) -> None:
     assert raised.value.code is Code.INTERLACE_REQUEST
 
 
+NUMBERS = st.integers(-1, 12).map(str) | st.text(max_size=3) | st.integers(0).map(str)
+
+
+@settings(max_examples=examples(200))
+@given(names=NAMES, spans=st.lists(st.tuples(NUMBERS, NUMBERS), max_size=5))
+def test_any_spans_name_what_was_listed_once_or_are_refused(
+    names: list[str], spans: list[tuple[str, str]]
+) -> None:
+    try:
+        found = list(listed(names).requested([("RequestListed", *span) for span in spans]))
+    except ProtocolError as error:
+        assert error.code is Code.INTERLACE_REQUEST
+    else:
+        assert sorted(set(found)) == found
+        assert set(found) <= set(names)
+        assert len(found) >= len(set(spans))
+
+
 def test_too_many_have_no_places() -> None:
     names = [note(n).hash for n in range(4)]
     over = listed(names, most=3)
