@@ -2,21 +2,26 @@
 
     python web/fetching.py
 
-npm has been seen to say that all went well when a package was not whole. So what it installed is
-looked at, and installed once more if a package is missing.
+Two npm in one folder spoil each other's work, and may say all the same that all went well. So one
+waits for the other, and what was installed is looked at: it is installed once more if a package is
+missing, and not again if it is whole.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 WEB = Path(__file__).parent
 TIMES = 3
+WHOLE = ".whole"
+"""A file beside the packages that says for which pins they are whole."""
 
 
 def pins(folder: Path) -> dict[str, str]:
@@ -42,14 +47,33 @@ def fetch(folder: Path, run: Callable[..., object] = subprocess.run) -> Path:
     npm = shutil.which("npm")
     if npm is None:
         sys.exit("npm is not here; it makes what a browser loads, users and most tests need none")
+    with _alone(folder):
+        return _fetch(folder, npm, run)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process fetches into a folder."""
+    with (folder / "package.json").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(folder: Path, npm: str, run: Callable[..., object]) -> Path:
     modules, pinned = folder / "node_modules", pins(folder)
+    whole, told = modules / WHOLE, json.dumps(pinned)
+    if whole.is_file() and whole.read_text(encoding="utf-8") == told:
+        if not missing(modules, pinned):
+            return modules
+        whole.unlink()
     options = ["--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
     for _ in range(TIMES):
         run([npm, "install", *options], cwd=folder, check=True)
         if not (left := missing(modules, pinned)):
+            whole.write_text(told, encoding="utf-8")
             return modules
         print(f"npm did not install {', '.join(left)}; all is fetched again", file=sys.stderr)
-        shutil.rmtree(modules)
+        shutil.rmtree(modules, ignore_errors=True)
     sys.exit(f"npm did not install {', '.join(left)} in {TIMES} tries; its logs may say why")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,12 +19,16 @@ class Npm:
 
     def __init__(self, bad_runs: int, bad: str) -> None:
         self.runs = 0
+        self.at_once = self.most_at_once = 0
         self._bad_runs = bad_runs
         self._bad = bad
 
     def __call__(self, _command: list[str], *, cwd: Path, check: bool) -> None:
         assert check
         self.runs += 1
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        time.sleep(0.05)  # others have the time to come
         for name, version in (PINNED["dependencies"] | PINNED["devDependencies"]).items():
             folder = cwd / "node_modules" / name
             folder.mkdir(parents=True, exist_ok=True)
@@ -31,6 +37,7 @@ class Npm:
                 text = self._bad
             if text:
                 (folder / "package.json").write_text(text)
+        self.at_once -= 1
 
 
 @pytest.fixture
@@ -62,3 +69,19 @@ def test_without_npm_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(SystemExit, match="npm is not here"):
         fetch(folder)
+
+
+def test_several_at_once_wait_for_each_other_and_fetch_once(folder: Path) -> None:
+    npm = Npm(0, "")
+    with ThreadPoolExecutor(4) as pool:
+        found = set(pool.map(lambda _: fetch(folder, npm), range(4)))
+    assert (found, npm.runs, npm.most_at_once) == ({folder / "node_modules"}, 1, 1)
+
+
+def test_what_was_whole_and_is_not_any_more_is_fetched_again(folder: Path) -> None:
+    npm = Npm(0, "")
+    shutil.rmtree(fetch(folder, npm) / "one")
+    fetch(folder, npm)
+    (folder / "package.json").write_text(json.dumps(PINNED | {"dependencies": {}}))
+    fetch(folder, npm)
+    assert npm.runs == 3
