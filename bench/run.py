@@ -17,6 +17,7 @@ import listing
 import plex_parsing
 import policy_update
 import process_pool
+import reconciling
 import seal_validation
 import sealing
 import sketching
@@ -35,6 +36,7 @@ BENCHES: Final = {
     "policy": policy_update.run,
     "import": importing.run,
     "interlace": interlacing.run,
+    "reconcile": reconciling.run,
     "follow": following.run,
     "list": listing.run,
     "sketch": sketching.run,
