@@ -16,6 +16,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from lace.answering.following import Position
+from lace.answering.looking import Moment
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement
 from lace.limits import FIXED
@@ -24,8 +25,8 @@ _ENTRY_BYTES: Final = 200  # of one record and its digests
 
 _NOTHING: Final = m.Evaluated(more=True)
 
-Lead = Callable[[], list[m.Evaluated]]
-"""Looks at the records as they are now; returns how decisions changed."""
+Lead = Callable[[], tuple[list[m.Evaluated], Moment]]
+"""Looks at the records as they are now; returns how decisions changed, and what was looked at."""
 Describe = Callable[[Sequence[str]], Iterable[Advertisement]]
 """Makes the advertisements of those records that are here."""
 
@@ -54,6 +55,17 @@ class Turn:
     next: Turn | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """All that was found so far."""
+
+    turn: Turn
+    position: Position
+    """How far the store had come before it was looked at."""
+    moment: Moment
+    """The records that were looked at: what members describe is read from these."""
+
+
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Crowd:
     """What its members were told, and the leader that looks after it."""
@@ -61,44 +73,64 @@ class Crowd:
     lead: Lead
     position: Callable[[], Position]
     """How far the store has come."""
+    look: Callable[[], Moment]
+    """Looks at the records as they are now."""
     standing: Callable[[], tuple[Position, bytes | None]]
     """How far the leader has come, and what it decides by: see ``Told``."""
     memory_of_leader: Callable[[], int]
     is_looked_after: bool = True
-    """Whether ``Crowds.advance`` looks at it; else each member has to."""
+    """Whether ``Crowds.advance`` looks at it; else its members have to leave."""
     sendable: dict[str, bytes] = field(default_factory=dict)
     requestable: set[str] = field(default_factory=set)
     last: Turn = field(default_factory=Turn)
     lock: Lock = field(default_factory=Lock)
-    _known: tuple[Turn, Position] | None = None
-    """The newest turn, and how far the store had come before it."""
+    _known: Newest | None = None
+    _failure: Exception | None = None
+    """What the leader failed of: nobody knows how far it had come, so it is not asked again."""
     _described: dict[str, Advertisement] = field(default_factory=dict)
     """Advertisements that a member had to make, for the others who tell the same next."""
 
-    def advance(self) -> tuple[Turn, Position]:
+    def advance(self) -> Newest:
         """Look at the records if anything was stored or forgotten.
 
-        Returns the newest turn, and how far the store had come before that.
+        Returns what is known then; the caller holds its moment.
         """
         with self.lock:
-            return self._advance()
+            return self._held()
 
-    def newest(self) -> tuple[Turn, Position] | None:
-        """Return the same if nothing was stored or forgotten, without waiting; else None."""
-        known = self._known
-        return known if known is not None and known[1] == self.position() else None
-
-    def join(self, most: int) -> tuple[Turn, Position, list[m.Evaluated]]:
-        """Return the same, and all that a new member has to be told, in parts."""
+    def look_after(self) -> None:
+        """Look at the records, too; a moment that has news waits for whoever is told of it."""
         with self.lock:
-            turn, at = self._advance()
+            before = self.last
+            if self._advance().turn is before:
+                self._rest()
+
+    def rest(self) -> None:
+        """Let a moment go that nobody has come for."""
+        with self.lock:
+            self._rest()
+
+    def newest(self) -> Newest | None:
+        """Return what ``advance`` would, if nothing was stored or forgotten, without waiting.
+
+        Else None, and also if the moment was let go.
+        """
+        known = self._known
+        if known is None or known.position != self.position() or not known.moment.hold():
+            return None
+        return known
+
+    def join(self, most: int) -> tuple[Newest, list[m.Evaluated]]:
+        """Return what ``advance`` does, and all that a new member has to be told, in parts."""
+        with self.lock:
+            newest = self._held()
             parts = [m.Evaluated(requestable=frozenset(self.requestable), more=True)]
             records = list(self.sendable.items())
         parts += [
             m.Evaluated(sendable=dict(records[start : start + most]), more=True)
             for start in range(0, len(records), most)
         ]
-        return turn, at, parts
+        return newest, parts
 
     def describe(self, records: Sequence[str], make: Describe) -> dict[str, Advertisement]:
         """Return advertisements of those records that are here; ``make`` makes what is not known.
@@ -128,16 +160,48 @@ class Crowd:
         """About how many bytes it takes, for all members together."""
         return self.memory_of_leader() + _ENTRY_BYTES * len(self.sendable)
 
-    def _advance(self) -> tuple[Turn, Position]:
+    def _held(self) -> Newest:
+        """Return what is known by now, with its moment held; look at that again if it was let go.
+
+        If the store has moved on meanwhile, everything is looked at anew.
+        """
+        while True:
+            known = self._advance()
+            if known.moment.hold():
+                return known
+            again = self.look()
+            if again.at == known.moment.at and self.position() == again.at:
+                self._known = replace(known, moment=again)
+            else:
+                again.give_up()
+                self._known = None
+
+    def _advance(self) -> Newest:
         now = self.position()
-        if self._known is None or now != self._known[1]:
+        if self._known is None or now != self._known.position:
             self._described = {}
-            parts = [part for part in map(self._take, self.lead()) if part != _NOTHING]
+            self._rest()
+            found, moment = self._led()
+            parts = [part for part in map(self._take, found) if part != _NOTHING]
             if parts:
                 self.last.next = Turn(parts)
                 self.last = self.last.next
-            self._known = self.last, now  # what was stored meanwhile is seen the next time
+            # What was stored meanwhile is seen the next time.
+            self._known = Newest(self.last, now, moment)
         return self._known
+
+    def _led(self) -> tuple[list[m.Evaluated], Moment]:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self.lead()
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def _rest(self) -> None:
+        if self._known is not None:
+            self._known.moment.give_up()
 
     def _take(self, part: m.Evaluated) -> m.Evaluated:
         """Take note of a part; return what of it is new to members."""
@@ -195,13 +259,19 @@ class Crowds:
     def advance(self) -> None:
         """Let every crowd look at what was stored and forgotten, so that no member has to.
 
-        One whose leader fails is dropped: its members look for themselves, and hear of it.
+        One whose leader fails is dropped: its members leave it, look for themselves, and hear of
+        it if it fails for them too.
         """
         for crowd in self._all():
             try:
-                crowd.advance()
+                crowd.look_after()
             except Exception:  # noqa: BLE001 (whatever it is, each member meets it again)
                 self.drop(crowd)
+
+    def rest(self) -> None:
+        """Let go of what was looked at, where nobody needs it: a store waits for that."""
+        for crowd in self._all():
+            crowd.rest()
 
     def clear(self) -> None:
         """Keep none that has no member."""

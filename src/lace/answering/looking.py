@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import chain
+from threading import Lock
 from typing import Final
 
 from lace.answering.following import Position, came_since, look
@@ -21,6 +22,50 @@ _RECORD_BYTES: Final = 1000  # of one that is taken apart, beside its bytes
 _LOOKING_FOR: Final = 4  # times as much as to come across one
 
 
+class Moment:
+    """The records of one moment, for all who hold them: the last who lets go ends it.
+
+    Until the first one holds it, it waits; ``give_up`` ends the wait.
+    """
+
+    def __init__(self, snapshot: Snapshot, at: Position) -> None:
+        self.snapshot = snapshot
+        self.at = at
+        """How far the store had come."""
+        self._lock = Lock()
+        self._holders = 0
+        self._waits = True
+        self._is_over = False
+
+    def hold(self) -> bool:
+        """Hold it until ``release``; return whether that was possible."""
+        with self._lock:
+            if self._is_over:
+                return False
+            self._holders += 1
+            self._waits = False
+            return True
+
+    def release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            self._end_if_unused()
+
+    def give_up(self) -> None:
+        """Wait for nobody any more."""
+        with self._lock:
+            self._waits = False
+            self._end_if_unused()
+
+    def _end_if_unused(self) -> None:
+        if not self._is_over and not self._waits and self._holders <= 0:
+            self._is_over = True
+            self.snapshot.close()
+
+    def __del__(self) -> None:
+        self.give_up()
+
+
 @dataclass(slots=True)
 class Looking:
     """A store as it was when one side last looked, with what it has just stored at hand."""
@@ -33,6 +78,8 @@ class Looking:
     """About how many bytes are at hand."""
     _fresh: dict[str, Record] = field(default_factory=dict)
     _snapshot: Snapshot | None = None
+    _shared: Moment | None = None
+    """The moment that the snapshot is of, if others look at it too."""
     at: Position = field(default_factory=lambda: Position(0, 0))
     """How far the store had come by the last look."""
 
@@ -53,9 +100,22 @@ class Looking:
 
     def let_go(self) -> None:
         """Let go of the moment that was looked at last: what it holds, others may wait for."""
-        if self._snapshot is not None:
+        if self._shared is not None:
+            self._shared.release()
+        elif self._snapshot is not None:
             self._snapshot.close()
-            self._snapshot = None
+        self._snapshot = self._shared = None
+
+    def share(self, moment: Moment) -> None:
+        """Look at a moment that is held already, together with others."""
+        self.let_go()
+        self._snapshot, self._shared, self.at = moment.snapshot, moment, moment.at
+
+    def hand_over(self) -> Moment:
+        """Return what was looked at last, for others; this one lets go of it."""
+        moment = Moment(self.snapshot, self.at)
+        self._snapshot = None
+        return moment
 
     # --- what is new ---
 

@@ -15,9 +15,10 @@ from itertools import chain
 from typing import Final
 
 from lace.answering.apart import ApartAnswers
-from lace.answering.crowd import Crowd, Crowds, Turn, between
-from lace.answering.following import Position
-from lace.answering.looking import Looking
+from lace.answering.crowd import Crowd, Crowds
+from lace.answering.following import Position, look
+from lace.answering.looking import Looking, Moment
+from lace.answering.member import Membership
 from lace.answering.memory import Known, basis_of, change_of, read_known, runtime_of
 from lace.answering.together import TogetherAnswers, Told
 from lace.answering.warm import WarmLink, WarmLinks
@@ -41,7 +42,6 @@ from lace.record.model import Record
 from lace.recordstore.base import LinkChange, LinkMemory, RecordStore
 
 _DECIDED_AT_ONCE: Final = 1000
-_FEW: Final = 100  # records of which something may be said while others wait
 
 
 @dataclass(slots=True)
@@ -101,15 +101,14 @@ class StoreAnswers:
     """Whether anything was decided apart in this epoch."""
     _is_kept: bool = False
     """Whether anything is kept for the link."""
-    _crowd: Crowd | None = None
-    _crowd_key: bytes = b""
-    _turn: Turn = field(default_factory=Turn)
-    """The last turn of the crowd that was told."""
+    _member: Membership = field(init=False)
+    """What shares its answers with other exchanges, if this one differs in nothing from them."""
     _told: Told | None = None
     """What may be sent and requested by all that was told before there was a policy."""
 
     def __post_init__(self) -> None:
         self._looking = Looking(self.store, self.parameters)
+        self._member = Membership(self._looking, self.crowds)
         self._together = TogetherAnswers(
             self._looking, self.index, self.exposure, self.limits, self.foreign
         )
@@ -163,11 +162,14 @@ class StoreAnswers:
             self._kept[1].hold()  # whoever reads it keeps the log of the store from being emptied
         if self.crowds is not None and self._known is None:
             key = self._key_of_crowd(asked)
-            if key is not None and (self._crowd is None or key == self._crowd_key):
-                yield from self._share(asked, key, self.crowds)
+            if key is not None and (self.crowd is None or key == self._member.key):
+                make, before = lambda: self._new_crowd(asked), self._forgets
+                self._forgets, lost = yield from self._member.share(key, make, before)
+                self._runtime = asked.runtime
+                yield m.Evaluated(forgotten=lost)
                 return
-            if self._crowd is not None:
-                yield from self._leave_crowd(self._crowd)
+            if self.crowd is not None:
+                yield from self._leave_crowd()
         now = self._looking.look()
         lost = self._forgotten()
         self._forgets = now.forgets
@@ -275,73 +277,31 @@ class StoreAnswers:
     @property
     def is_up_to_date(self) -> bool:
         """Whether the crowd has nothing to tell that was not told; False for one who is alone."""
-        crowd = self._crowd
-        return crowd is not None and crowd.is_looked_after and self._turn.next is None
+        return self._member.is_up_to_date
 
     @property
     def crowd(self) -> Crowd | None:
         """The crowd that this exchange is evaluated with."""
-        return self._crowd
+        return self._member.crowd
 
     def _key_of_crowd(self, asked: m.Evaluate) -> bytes | None:
         """Return what decides on a crowd, or None if this exchange has to be evaluated alone."""
-        plan = asked.plan
+        plan, crowd = asked.plan, self.crowd
         if self._is_kept or self.has_looked or asked.advertised:
             return None
-        if self._crowd is not None and asked.runtime == self._runtime:
-            return self._crowd_key
+        if crowd is not None and not crowd.is_looked_after:
+            return None  # its leader has failed
+        if crowd is not None and asked.runtime == self._runtime:
+            return self._member.key
         if not plan.adverts_stand_alone:
             return None
         if self._asks_elsewhere(plan):
             return None  # what is evaluated elsewhere is not waited for by others
         return self._basis + runtime_of(plan, self.exposure, asked.runtime)
 
-    def _share(self, asked: m.Evaluate, key: bytes, crowds: Crowds) -> Iterator[m.Evaluated]:
-        """Tell what the crowd was told since the last time, or all of it."""
-        self._looking.let_go()  # what is described next is described as it is by then
-        crowd = self._crowd or crowds.of(key, lambda: self._new_crowd(asked))
-        missed: frozenset[str] = frozenset()
-        try:
-            if self._crowd is None:
-                self._turn, at, parts = crowd.join(self.parameters.answer_at_once)
-                self._crowd, self._crowd_key = crowd, key
-                yield from parts
-            else:
-                last, at = crowd.advance()
-                missed = yield from self._catch_up(last)
-        except Exception:
-            crowds.drop(crowd)
-            raise
-        self._runtime = asked.runtime
-        lost = frozenset[str]() if at.forgets == self._forgets else self._lost(missed)
-        self._forgets = at.forgets
-        yield m.Evaluated(forgotten=lost)
-
-    def _catch_up(self, last: Turn) -> Generator[m.Evaluated, None, frozenset[str]]:
-        """Tell what is new up to a turn of the crowd; return what was forgotten."""
-        forgotten: set[str] = set()
-        for turn in between(self._turn, last):
-            self._turn = turn
-            for part in turn.parts:
-                forgotten |= part.forgotten
-                yield replace(part, forgotten=frozenset())
-        return frozenset(forgotten)
-
-    def _lost(self, missed: frozenset[str]) -> frozenset[str]:
-        """Return what was forgotten since the last time and is not here again.
-
-        The store says it, or else the crowd, if that is too long ago.
-        """
-        assert self._forgets is not None
-        lost = self.store.forgotten(self._forgets)
-        gone = missed if lost is None else lost
-        return frozenset(hash for hash in gone if not self.store.has(RecordHash(hash)))
-
-    def _leave_crowd(self, crowd: Crowd) -> Generator[m.Evaluated, None, None]:
+    def _leave_crowd(self) -> Generator[m.Evaluated, None, None]:
         """Go on alone, from what was told."""
-        told = crowd.told()
-        yield from self._catch_up(told.last)
-        self._crowd = None
+        told = yield from self._member.leave()
         self._told = (
             {(record,) for record in told.sendable},
             {(record,) for record in told.requestable},
@@ -360,26 +320,32 @@ class StoreAnswers:
         leader.recall(m.Recall(None, asked.plan, self._looking.schema))
         question = m.Evaluate(plan=asked.plan, schema=asked.schema, runtime=asked.runtime)
 
-        def lead() -> list[m.Evaluated]:
+        def lead() -> tuple[list[m.Evaluated], Moment]:
             try:
                 answers = leader.evaluate(question)
-                return [part for part in answers if isinstance(part, m.Evaluated)]
+                parts = [part for part in answers if isinstance(part, m.Evaluated)]
+                return parts, leader._looking.hand_over()
             finally:
                 leader._looking.let_go()
 
         def standing() -> tuple[Position, bytes | None]:
             return leader._position, None if leader._apart is None else leader._apart.runtime
 
-        return Crowd(lead, lambda: Position.of(leader.store), standing, lambda: leader.memory)
+        return Crowd(
+            lead,
+            position=lambda: Position.of(leader.store),
+            look=lambda: Moment(*look(leader.store)),
+            standing=standing,
+            memory_of_leader=lambda: leader.memory,
+        )
 
     # --- advertisements ---
 
     def describe(self, asked: m.Describe) -> m.Described:
         """Answer ``Describe``, from the store as it was at the last evaluation."""
         mine = asked.plan.operands[self.index].source_label
-        if self._crowd is not None:
-            described = self._crowd.describe
-            made = described(asked.records, lambda some: self._looking.describe(some, mine))
+        if self.crowd is not None:
+            made = self._member.describe(asked.records, mine)
         else:
             made = {a.record: a for a in self._looking.describe(asked.records, mine)}
         return m.Described(tuple(made[hash] for hash in asked.records if hash in made))
@@ -391,31 +357,18 @@ class StoreAnswers:
 
     def at_hand(self, asked: m.Question) -> Sequence[m.Input] | None:
         """Return what the crowd knows already."""
-        crowd = self._crowd
         match asked:
-            case m.Evaluate() if crowd is not None:
-                return self._news(asked, crowd)
-            case m.Describe() if crowd is not None and len(asked.records) <= _FEW:
-                known = crowd.described(asked.records)
+            case m.Evaluate() if self.crowd is not None and self._known is None:
+                if self._key_of_crowd(asked) != self._member.key:
+                    return None
+                news = self._member.news(self._forgets)
+                if news is not None:
+                    self._runtime = asked.runtime
+                return news
+            case m.Describe():
+                known = self._member.described(asked.records)
                 return None if known is None else [m.Described(tuple(known))]
         return None
-
-    def _news(self, asked: m.Evaluate, crowd: Crowd) -> Sequence[m.Evaluated] | None:
-        """Return what ``evaluate`` would say, if the crowd was told all of it."""
-        if self._known is not None or self._key_of_crowd(asked) != self._crowd_key:
-            return None
-        try:
-            newest = crowd.newest()
-        except StoreError:
-            return None  # whoever looks at records hears of it
-        if newest is None or newest[1].forgets != self._forgets:
-            return None
-        parts = [part for turn in between(self._turn, newest[0]) for part in turn.parts]
-        if any(part.requestable for part in parts) or sum(map(_size, parts)) > _FEW:
-            return None
-        self._looking.let_go()
-        self._runtime = asked.runtime
-        return [*self._catch_up(newest[0]), m.Evaluated()]
 
     # --- memory ---
 
@@ -432,7 +385,7 @@ class StoreAnswers:
         self._touched, self._listed, self._unsaid = set(), set(), set()
         self._told_first = Packed()
         self._unknown, self._unkept = set(), set()
-        self._is_kept, self._crowd, self._told = asked.link is not None, None, None
+        self._is_kept, self._told, self._member.crowd = asked.link is not None, None, None
         if self._forgets is None:
             self._forgets = self.store.forgets()
         viewer = asked.plan.operands[1 - self.index].viewer
@@ -648,11 +601,6 @@ def _changed(texts: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Mappin
     if not any(changed[record] or record in texts for record in changed):
         return texts
     return {r: t for r, t in {**texts, **changed}.items() if t}
-
-
-def _size(part: m.Evaluated) -> int:
-    """Return of how many records something is said."""
-    return len(part.sendable) + len(part.unsendable) + len(part.unrequestable)
 
 
 def _has_claims(asked: m.Evaluate) -> bool:

@@ -465,6 +465,7 @@ class Server:
         loop = asyncio.get_running_loop()
         store = self._store
         now = await loop.run_in_executor(None, Position.of, store)
+        self._crowds.rest()
         if isinstance(store, SqliteStore) and store.log_bytes > _LOG_BYTES:
             await loop.run_in_executor(None, store.checkpoint)
         if now.high_water > self._seen.high_water or now.forgets != self._seen.forgets:

@@ -94,6 +94,10 @@ class Told:
         self.at_hand += known is not None
         assert known in (None, [self.answers.describe(asked)])
 
+    def described(self) -> m.Described:
+        """Return what is said of all that may be sent."""
+        return self.answers.describe(m.Describe(self.plan, tuple(sorted(self.sendable))))
+
     @property
     def state(self) -> tuple[dict[str, bytes], set[str], set[str]]:
         return self.sendable, self.requestable, self.forgotten
@@ -113,7 +117,7 @@ def together(store: MemoryStore, plan: ExchangePlan, crowds: Crowds, *, waits: b
 def test_whatever_happens_a_member_is_told_what_it_would_be_told_alone(
     module: PolicyModule, seed: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lace.answering.store._FEW", few)
+    monkeypatch.setattr("lace.answering.member._FEW", few)
     chance, plan = random.Random(seed), plan_of(module)
     store, crowds = MemoryStore(), Crowds()
     records = [note(i, app=chance.choice(["notes", "open", "tasks"])) for i in range(60)]
@@ -135,6 +139,17 @@ def test_whatever_happens_a_member_is_told_what_it_would_be_told_alone(
                     told.ask()
                     told.ask()
                     told.describe()
+            case 5 if groups:  # what is described is as it was when it was told
+                group = chance.choice(groups)
+                for told in group:
+                    told.ask()
+                store.forget([record.hash for record in chance.sample(records, 5)])
+                store.save(chance.sample(records, 2))
+                another = together(store, plan, crowds)
+                for step in chance.sample([crowds.advance, crowds.rest, another.ask], 2):
+                    step()
+                assert [told.described() for told in group] == [group[0].described()] * len(group)
+                assert len(group[0].described().adverts) == len(group[0].sendable)
             case 1 | 2:
                 store.save(chance.sample(records, 3))
             case 3:
@@ -267,6 +282,32 @@ def test_members_whose_leader_failed_look_for_themselves() -> None:
     assert set(member.sendable) == {note(1).hash}
 
 
+def test_a_leader_that_failed_half_way_is_asked_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fault that passes, after rules were applied and before it was told what follows."""
+    store, crowds, plan = MemoryStore(), Crowds(), plan_of(TOGETHER)
+    store.save([note(1)])
+    members, single = [together(store, plan, crowds) for _ in range(2)], alone(store, plan)
+    for told in (*members, single):
+        told.ask()
+    in_parts = Looking.in_parts
+    monkeypatch.setattr(Looking, "in_parts", _fails)
+    store.save([note(2)])
+    crowds.advance()
+    monkeypatch.setattr(Looking, "in_parts", in_parts)
+    for told in (*members, single):
+        told.ask()
+        assert set(told.sendable) == {note(1).hash, note(2).hash}
+    other = together(store, plan, crowds)
+    other.ask()
+    assert other.state == single.state
+
+
+def _fails(*_: object) -> None:
+    raise StoreError("only now", code=Code.STORE_FAILED)
+
+
 def test_a_crowd_is_looked_after_as_long_as_it_has_a_member() -> None:
     """However many others came since, and whatever was let go of to save memory."""
     store, crowds = MemoryStore(), Crowds()
@@ -341,3 +382,49 @@ def test_a_server_wakes_only_whom_it_concerns() -> None:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     within(work())
+
+
+def test_nothing_is_looked_at_any_more_once_all_have_come_to_rest() -> None:
+    """A moment that somebody looks at keeps the log of a store from being emptied."""
+    looked_at: set[int] = set()
+
+    class Counting(MemoryStore):
+        def snapshot(self) -> MemorySnapshot:
+            made = super().snapshot()
+            looked_at.add(id(made))
+            close = made.close
+
+            def counted() -> None:
+                looked_at.discard(id(made))
+                close()
+
+            made.close = counted  # type: ignore[method-assign]
+            return made
+
+    store, crowds, plan = Counting(), Crowds(), plan_of(NOTES)
+    store.save([note(1)])
+    members = [together(store, plan, crowds) for _ in range(3)]
+    for number, member in enumerate(members):
+        member.ask()
+        assert len(looked_at) == 1, "one for all"
+        assert len(member.described().adverts) == 1
+        if number:
+            members[number - 1].answers.remember(m.Remember())
+    members[-1].answers.remember(m.Remember())
+    assert not looked_at
+    store.save([note(2, app="tasks")])
+    crowds.advance()
+    assert not looked_at, "nobody is told anything"
+    store.save([note(3)])
+    crowds.advance()
+    assert len(looked_at) == 1, "it waits for those who are told of it"
+    crowds.rest()
+    assert not looked_at, "but not for long"
+    members[0].ask()
+    assert len(looked_at) == 1
+    store.forget([note(1).hash])
+    members[1].ask()
+    assert len(looked_at) == 2, "each looks at what it was told of"
+    for member in members:
+        member.answers.close()
+    assert not looked_at

@@ -285,6 +285,7 @@ def failing(log: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]],
 @pytest.mark.usefixtures("_quick")
 def test_memory_is_bounded_whatever_failed_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lace.driving.exchange._LAST_WORD_SECONDS", 30.0)  # the peer may be busy
+    monkeypatch.setattr("lace.serving.server._GRACE_SECONDS", 30.0)
     store = stored(*(note(i) for i in range(12_000)))
 
     async def work() -> None:

@@ -1,0 +1,135 @@
+"""One exchange as a member of a crowd: it is told what the leader found since it asked last.
+
+What it is told, and what it then describes, is of one moment: that of the turn it was told of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from lace.answering.crowd import Crowd, Crowds, Newest, Turn, between
+from lace.answering.crowd import Told as Told  # noqa: PLC0414 (what a member takes along)
+from lace.answering.looking import Looking
+from lace.errors import StoreError
+from lace.ids import RecordHash
+from lace.interlace import messages as m
+from lace.interlace.advertise import Advertisement
+from lace.policy.origin import SourceLabel
+
+_FEW: Final = 100  # records of which something may be said while others wait
+
+
+@dataclass(slots=True)
+class Membership:
+    """What one exchange has heard of its crowd, if it is in one."""
+
+    looking: Looking
+    crowds: Crowds | None
+    """Where crowds are found; None for an exchange that is always alone."""
+    crowd: Crowd | None = None
+    key: bytes = b""
+    """What decided on the crowd."""
+    _turn: Turn = field(default_factory=Turn)
+    """The last one that was told."""
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether the crowd has nothing to tell that was not told; False for one who is alone."""
+        crowd = self.crowd
+        return crowd is not None and crowd.is_looked_after and self._turn.next is None
+
+    def share(
+        self, key: bytes, make: Callable[[], Crowd], forgets: int | None
+    ) -> Generator[m.Evaluated, None, tuple[int, frozenset[str]]]:
+        """Tell what the crowd was told since the last time, or all of it.
+
+        ``forgets`` is how often anything was forgotten by the last time. Returned is the same for
+        this time, and what was forgotten in between and is not here again.
+        """
+        assert self.crowds is not None
+        self.looking.let_go()
+        crowd = self.crowd or self.crowds.of(key, make)
+        missed: frozenset[str] = frozenset()
+        try:
+            if self.crowd is None:
+                newest, parts = crowd.join(self.looking.parameters.answer_at_once)
+                self.looking.share(newest.moment)
+                self._turn, self.crowd, self.key = newest.turn, crowd, key
+                yield from parts
+            else:
+                newest = crowd.advance()
+                self.looking.share(newest.moment)
+                missed = yield from self._catch_up(newest.turn)
+        except Exception:
+            self.crowds.drop(crowd)
+            raise
+        at = newest.position.forgets
+        return at, frozenset() if at == forgets else self._lost(missed, forgets)
+
+    def news(self, forgets: int | None) -> list[m.Evaluated] | None:
+        """Return what ``share`` would tell, if it is little and there without a look at records."""
+        newest = self._newest()
+        if newest is None:
+            return None
+        parts = [part for turn in between(self._turn, newest.turn) for part in turn.parts]
+        if (
+            newest.position.forgets != forgets
+            or any(part.requestable for part in parts)
+            or sum(map(_size, parts)) > _FEW
+        ):
+            newest.moment.release()
+            return None
+        self.looking.share(newest.moment)
+        return [*self._catch_up(newest.turn), m.Evaluated()]
+
+    def leave(self) -> Generator[m.Evaluated, None, Told]:
+        """Go on alone; return all that was told."""
+        assert self.crowd is not None
+        told = self.crowd.told()
+        yield from self._catch_up(told.last)
+        self.looking.let_go()
+        self.crowd = None
+        return told
+
+    def describe(self, records: Sequence[str], source: SourceLabel) -> dict[str, Advertisement]:
+        """Return advertisements, as all members make them."""
+        assert self.crowd is not None
+        return self.crowd.describe(records, lambda some: self.looking.describe(some, source))
+
+    def described(self, records: Sequence[str]) -> list[Advertisement] | None:
+        """Return advertisements if they are few and there without a look at records; else None."""
+        known = self.crowd is not None and len(records) <= _FEW
+        return self.crowd.described(records) if self.crowd is not None and known else None
+
+    def _newest(self) -> Newest | None:
+        try:
+            return None if self.crowd is None else self.crowd.newest()
+        except StoreError:
+            return None  # whoever looks at records hears of it
+
+    def _catch_up(self, last: Turn) -> Generator[m.Evaluated, None, frozenset[str]]:
+        """Tell what is new up to a turn; return what was forgotten."""
+        forgotten: set[str] = set()
+        for turn in between(self._turn, last):
+            self._turn = turn
+            for part in turn.parts:
+                forgotten |= part.forgotten
+                yield replace(part, forgotten=frozenset())
+        return frozenset(forgotten)
+
+    def _lost(self, missed: frozenset[str], forgets: int | None) -> frozenset[str]:
+        """Return what was forgotten since the last time and is not here again.
+
+        The store says it, or else the crowd, if that is too long ago.
+        """
+        assert forgets is not None
+        lost = self.looking.store.forgotten(forgets)
+        gone = missed if lost is None else lost
+        return frozenset(hash for hash in gone if not self.looking.store.has(RecordHash(hash)))
+
+
+def _size(part: m.Evaluated) -> int:
+    """Return of how many records something is said."""
+    return len(part.sendable) + len(part.unsendable) + len(part.unrequestable)
