@@ -77,9 +77,7 @@ class StoreAnswers:
     _unknown: set[str] = field(default_factory=set)
     """Advertisements of the peer that followed from records which are gone."""
     _listed: set[str] = field(default_factory=set)
-    """Records whose advertisements were listed in this exchange."""
-    _unsaid: set[str] = field(default_factory=set)
-    """Records whose advertisements were withdrawn since what is known was kept."""
+    """Records whose advertisements are known by the peer's words: kept, or heard in this epoch."""
     _kept: tuple[bytes, LinkMemory] | None = None
     """Link, and what the store keeps for it, as long as anybody may look at it."""
     _saved_bytes: int = 0
@@ -382,7 +380,7 @@ class StoreAnswers:
         self._plan, self._decided = asked.plan, False
         self._apart, self._position = self._decides_apart(asked), Position(0, 0)
         self._choice = self._apart is not None and bool(self._apart.told_by)
-        self._touched, self._listed, self._unsaid = set(), set(), set()
+        self._touched, self._listed = set(), set()
         self._told_first = Packed()
         self._unknown, self._unkept = set(), set()
         self._is_kept, self._told, self._member.crowd = asked.link is not None, None, None
@@ -406,7 +404,7 @@ class StoreAnswers:
         if rest is not None and at_hand and (self._apart is None or self._choice):
             self._together.take_over(rest)
             self._position, self._runtime = known.position, rest.runtime
-        self._known, self._kept = known, (asked.link, kept)
+        self._known, self._kept, self._listed = known, (asked.link, kept), set(known.texts)
         # What followed from records of ours does not any more when they are gone.
         peers, lost = known.state.peers, self.store.forgotten(known.position.forgets)
         doubtful = peers.records("") if lost is None else lost  # None: too long ago to say
@@ -492,7 +490,7 @@ class StoreAnswers:
         new = Known(self._basis, self._position, runtime, state, texts)
         known, change = change_of(new, before)
         self.store.keep_link(link, change)
-        self._known, self._touched, self._unsaid = known, set(), set()
+        self._known, self._touched = known, set()
         self._told_first = Packed()
         if self._apart is not None:
             self._apart.own = known.state.own
@@ -510,7 +508,7 @@ class StoreAnswers:
         known = None
         if self._apart is not None:
             known = self._apart.advert(record)
-        elif self._was_listed(record) or not self._plan.adverts_stand_alone:
+        elif record in self._listed or not self._plan.adverts_stand_alone:
             known = self._together.advert(record, self._plan)
         if known is None or known.digest() != claimed:
             known = next(self._looking.describe([record], source), None)
@@ -542,17 +540,11 @@ class StoreAnswers:
         """Records that may have been advertised, on either side, since that was kept."""
         return frozenset(chain(self._touched, self._told_first))
 
-    def _was_listed(self, record: str) -> bool:
-        """Whether the peer's advertisement of a record is known by its words."""
-        kept = self._known is not None and record in self._known.texts
-        return record in self._listed or (kept and record not in self._unsaid)
-
     def _touch(self, asked: m.Evaluate) -> None:
         self._touched.update(asked.withdrawn)
         if self._known is not None:  # else they are among those that were told
             self._touched.update(asked.adopted)
         self._listed.difference_update(asked.withdrawn)
-        self._unsaid.update(asked.withdrawn)
         self._listed.update(advert.record for advert in asked.advertised)
         self._touched.update(advert.record for advert in asked.advertised)
 
