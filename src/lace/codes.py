@@ -673,6 +673,11 @@ class Code(StrEnum):
         "The server takes no more from this peer, or from anyone, for now.",
         "Try again tomorrow, or raise the quotas in the policy file.",
     )
+    SERVE_READING = (
+        "serve.reading",
+        "The server gives records, and stores none of this peer.",
+        "Ask who runs it to accept your key: lace serve --accept, or a line of the policy file.",
+    )
     SERVE_POLICY = (
         "serve.policy",
         "A policy file cannot be used.",
@@ -689,6 +694,11 @@ class Code(StrEnum):
         "store.open",
         "The store's file cannot be opened.",
         "Check its folder and rights; a store that is only read must exist.",
+    )
+    STORE_REPLACED = (
+        "store.replaced",
+        "The store's file is not the one that was opened: it was removed, restored or copied over.",
+        "Stop what uses the store before its file is changed, then start it again.",
     )
     STORE_LOCKED = (
         "store.locked",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -475,3 +476,31 @@ def test_strangers_read_and_write_only_where_that_was_asked_for(tmp_path: Path) 
     )
     assert ran.returncode == 2
     assert b"no --accept" in ran.stderr
+
+
+@pytest.mark.parametrize("reads_only", [False, True], ids=["quota", "reading"])
+def test_who_sends_more_than_is_stored_is_told_and_it_waits(
+    tmp_path: Path, reads_only: bool
+) -> None:
+    """Two refusals that the other side cannot see: a quota, and a server that only gives."""
+    assert lace("init", "near", "--select", "//g//notes//", cwd=tmp_path).returncode == 0
+    for number in range(3):
+        place = f"//g//notes//n/{number}"
+        done = lace("add", place, "--text", "x", "--unsigned", "--lace", "near", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    fill(tmp_path / "n.lace", 1, start=10)
+    (tmp_path / "serve.toml").write_text(f"{ANYONE}[limits]\npeer_records_per_day = 1\n")
+    rules = READ_ONLY if reads_only else ("--policy", "serve.toml")
+    with process(tmp_path, "n.lace", "tcp:127.0.0.1:0", *rules) as server:
+        done = lace("sync", str(server.address), "--lace", "near", cwd=tmp_path)
+        code = b"serve.reading" if reads_only else b"serve.quota"
+        assert done.returncode == (0 if reads_only else 3), done.stderr
+        assert b"the peer stores nothing more of yours" in done.stderr
+        assert b"[" + code + b"]" in done.stderr
+        assert b'"not_stored":"' + code + b'"' in done.stdout
+        settings = tmp_path / "near" / "lace.toml"
+        peer = f'\n[peers.server]\naddress = "{server.address}"\n'
+        settings.write_text(settings.read_text() + peer)
+        assert lace("sync", cwd=tmp_path / "near").returncode == (0 if reads_only else 3)
+        status = json.loads(lace("status", cwd=tmp_path / "near").stdout)
+        assert status["peers"][0]["waiting"] > 0

@@ -124,6 +124,7 @@ def numbers(result: m.InterlaceResult) -> dict[str, Any]:
         "bytes_sent": result.bytes_sent,
         "loops": result.loops,
         "not_available": len(result.not_available),
+        "not_stored": result.not_stored,
         "offered": result.offered,
         "peer": result.peer,
         "plan": result.plan,

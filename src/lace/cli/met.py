@@ -61,8 +61,9 @@ def note_meeting(settings: Settings, name: str, local: Lace, result: InterlaceRe
     met = meetings(settings)
     last = met.pop(name, None)
     mark = store_of(local).high_water()
-    if not (result.offered or result.sent):
-        # It showed nothing and took nothing, as to somebody whom it does not know: all waits on.
+    if result.not_stored is not None or not (result.offered or result.sent):
+        # It stores nothing, or showed and took nothing, as to somebody whom it does not know: all
+        # waits on.
         mark = StoreRecordId(0 if last is None else last.mark)
     made = Meeting(tai_now(), result.peer, len(result.received), len(result.sent), mark)
     kept = dict([*met.items(), (name, made)][-FIXED.peers_met :])

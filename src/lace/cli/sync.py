@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -105,8 +105,8 @@ def sync(
     another lace on this machine. Without one it is the peer of lace.toml, or the only one there. A
     terminal shows what travelled; a pipe gets one JSON object for
     each event. A journal can be run again with lace plumb journal replay; it holds the records that
-    came. Exit code 3 if records were rejected, 4 if it ended early, 5 if a limit ended it;
-    what was stored stays stored, and the next sync goes on from there.
+    came. Exit code 3 if records were rejected, here or by the peer, 4 if it ended early, 5 if a
+    limit ended it; what was stored stays stored, and the next sync goes on from there.
 
     \b
     Example:
@@ -147,7 +147,8 @@ async def _sync(
     note_meeting(settings, peer, meeting.local, result)
     echo(f"fixed point: {summary(result)}", err=True)
     await _tell_standing(meeting, settings, result)
-    return Exit.SOME_REJECTED if result.rejected else Exit.OK
+    refused = result.sent and result.not_stored is not None
+    return Exit.SOME_REJECTED if result.rejected or refused else Exit.OK
 
 
 @click.command()
@@ -240,6 +241,8 @@ async def _tell_standing(meeting: _Meeting, settings: Settings, result: m.Interl
     """
     own = meeting.local.verifier
     who = "somebody without a key" if own is None else named(own)
+    if result.not_stored is not None:
+        echo(_refusal(result.not_stored, result.sent), err=True)
     nothing = not (result.offered or result.sent)
     room = settings.room
     if room is None:
@@ -270,6 +273,14 @@ async def _tell_standing(meeting: _Meeting, settings: Settings, result: m.Interl
     elif nothing:
         echo(f"the peer offers nothing to {who}, who is no member by what is here; {authority} "
              f"admits members: lace room admit {own or 'VERIFIER'}", err=True)  # fmt: skip
+
+
+def _refusal(code: str, sent: Sequence[str]) -> str:
+    """Return what a peer said that stores nothing more, in words where it is known."""
+    what = f"of the {len(sent):,} sent it may lack some" if sent else "nothing was sent"
+    known = next((one for one in Code if str(one) == code), None)
+    why = "" if known is None else f": {known.meaning} {known.fix}"
+    return f"the peer stores nothing more of yours, and {what}{why} [{code}]"
 
 
 def _peer_or_default(place: Place, text: str | None) -> str:

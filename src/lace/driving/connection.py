@@ -33,7 +33,7 @@ from typing import Final, Self
 from lace.answering.answers import Answers
 from lace.driving.journal import Journal
 from lace.driving.saving import Job, Saving, saved
-from lace.errors import LaceError, StoreError
+from lace.errors import Code, LaceError, StoreError
 from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.machine import InterlaceMachine, Side
@@ -41,7 +41,7 @@ from lace.interlace.phases import Phase
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.foreign import Job as Errand
 from lace.policy.module import PolicyModule
-from lace.stream.binding import Binding, Endpoint
+from lace.stream.binding import Binding, Endpoint, not_stored
 from lace.tai import Tai
 
 MakeAnswers = Callable[[Side], Answers]
@@ -135,6 +135,7 @@ class Connection:
         self._jobs: list[Job] = []
         self._sent: list[m.Outgoing] = []
         self._pieces: list[bytes] = []
+        self._refusals: set[Code] = set()  # that the peer was told of
         self._events: list[m.Event] = []
         self._timer: Timer | None = None
         self._timers = 0
@@ -318,6 +319,12 @@ class Connection:
         jobs, self._jobs = self._jobs, []
         return jobs
 
+    def refuse(self, code: Code) -> None:
+        """Tell a peer that speaks in bytes why nothing more of it is stored; each reason once."""
+        if code not in self._refusals:
+            self._refusals.add(code)
+            self._pieces.append(not_stored(code))
+
     def data_to_send(self) -> list[bytes]:
         """Return the bytes to be sent next, in pieces; each piece ends where an item ends."""
         pieces, self._pieces = self._pieces, []
@@ -397,9 +404,10 @@ class Connection:
             case m.SetTimer():
                 self._set_timer(effect)
             case m.Emit():
-                self._events.append(effect.event)
-                if isinstance(effect.event, m.Closed | m.Aborted):
-                    self.ended = effect.event
+                event = self._with_refusal(effect.event)
+                self._events.append(event)
+                if isinstance(event, m.Closed | m.Aborted):
+                    self.ended = event
             case m.Close():
                 self._timer = None
             case m.Remember():
@@ -415,6 +423,13 @@ class Connection:
             case _:
                 return _Asked(effect, self._answer(effect))
         return None
+
+    def _with_refusal(self, event: m.Event) -> m.Event:
+        """Return an event with what the peer said of records that it does not store."""
+        refusal = None if self._binding is None else self._binding.refusal
+        if refusal is None or not isinstance(event, m.FixedPoint | m.Closed | m.Aborted):
+            return event
+        return replace(event, result=replace(event.result, not_stored=refusal))
 
     def _keep(self) -> Iterator[m.Input]:
         """Keep what the machine wants to be remembered; that may take a while, and is no answer."""

@@ -399,6 +399,8 @@ class InterlaceResult:
     """The records that were sent."""
     offered: int = 0
     """How many records the peer said that it could send, whether they were here already or not."""
+    not_stored: str | None = None
+    """The code by which the peer said that it stores nothing more of this side, if it did."""
     bytes_received: int = 0
     """Bytes of the records that came."""
     bytes_sent: int = 0

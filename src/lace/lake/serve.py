@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from lace.driving.client import new_nonce
 from lace.driving.connection import Connection
 from lace.driving.exchange import Exchange
 from lace.driving.ratelimit import RateLimit
+from lace.errors import Code
 from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
@@ -171,10 +171,16 @@ class LakeHost:
         self, stream: ByteStream, endpoint: Endpoint, *, index: int, guest: _Guest | None = None
     ) -> m.Closed | m.Aborted:
         module = self.module if guest is None else guest.module_for(None)
+
+        def answers(side: Side) -> Answers:
+            if guest is not None and not guest.meter.takes:
+                connection.refuse(Code.SERVE_READING)
+            return self._answers(guest, side)
+
         connection = Connection.over(
             endpoint,
             module,
-            partial(self._answers, guest),
+            answers,
             base=Side(index=index, module=module, limits=self.limits),
             limits=self.limits,
             module_for=None if guest is None else guest.module_for,
@@ -183,7 +189,7 @@ class LakeHost:
             stream,
             connection,
             limits=self.limits,
-            listen=lambda event: self._hear(stream.peer, event),
+            listen=lambda event: self._hear(stream.peer, connection, event),
             worker=self.worker,
             rate_limit=None if guest is None else guest.rate_limit(),
         )
@@ -199,12 +205,14 @@ class LakeHost:
         self.metrics.add("lace_ended_total", how=how, code=code)
         return ended
 
-    def _hear(self, peer: str, event: m.Event) -> None:
+    def _hear(self, peer: str, connection: Connection, event: m.Event) -> None:
         match event:
             case m.RecordSaved():
                 self.metrics.add("lace_records_saved_total")
             case m.RecordRejected():
                 self.metrics.add("lace_records_rejected_total")
+                if event.code is Code.SERVE_QUOTA:
+                    connection.refuse(event.code)
             case m.FixedPoint():
                 self.metrics.add("lace_fixed_points_total")
         self.tell(peer, event)

@@ -39,6 +39,7 @@ from lace.recordstore.sqlite_file import (
     connect,
     copy_to_read,
     errors,
+    identity_of,
     statements,
 )
 from lace.recordstore.sqlite_snapshot import SqliteSnapshot, inner_of, kept_link, place_of
@@ -75,6 +76,7 @@ class SqliteStore(Closes):
         with errors(self.path):
             mode = "ro" if self._read_only else "rwc" if create else "rw"
             self._connection = connect(self._file, mode)
+            self._identity = identity_of(self._file)
             try:
                 self._prepare()
                 # Who reads does not wait for who writes, nor for whom that one waits. Who asks only
@@ -193,6 +195,7 @@ class SqliteStore(Closes):
         return [(Tai(tai), RecordHash(hash)) for tai, hash in rows]
 
     def snapshot(self) -> SqliteSnapshot:
+        self.check_identity()
         with errors(self.path):
             return SqliteSnapshot(self._file, self._quarantine)
 
@@ -454,6 +457,7 @@ class SqliteStore(Closes):
         if self._read_only:
             check_rights(self.path)  # says what is missing, if that is why
             raise StoreError(f"{self.path} was opened for reading", code=Code.STORE_READ_ONLY)
+        self.check_identity()
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield connection
@@ -463,6 +467,13 @@ class SqliteStore(Closes):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+    def check_identity(self) -> None:
+        """Raise if the file of this name is not the one that was opened: it would keep nothing."""
+        if identity_of(self._file) != self._identity:
+            raise StoreError(
+                f"{self.path} was removed or replaced while it was open", code=Code.STORE_REPLACED
+            )
 
     def _insert_beside(self, connection: sqlite3.Connection, new: list[tuple[int, Record]]) -> None:
         """Insert what is looked for, beside the bytes."""

@@ -81,6 +81,15 @@ def copy_to_read(path: Path) -> TemporaryDirectory[str] | None:
     return None
 
 
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one that takes its name; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _state_of(path: Path) -> tuple[int, int] | None:
     """Return what changes when a store is written; None if somebody has it open to write."""
     if path.with_name(f"{path.name}-wal").exists():

@@ -318,6 +318,8 @@ class Server:
         made.meter = meter
         if (peer := self._peers.get(number)) is not None:
             peer.answers = made
+            if not meter.takes:
+                peer.exchange.connection.refuse(Code.SERVE_READING)
         return made
 
     def _module_for(self, peer: Verifier, meter: Meter) -> PolicyModule:
@@ -374,6 +376,7 @@ class Server:
                 self.metrics.add("lace_records_refused_total")
                 if peer is not None and not peer.is_told:  # once, and not for each record
                     peer.is_told = True
+                    peer.exchange.connection.refuse(event.code)
                     self._note("quota", number, code=str(event.code), detail=event.detail)
             case m.RecordRejected():
                 self.metrics.add("lace_records_rejected_total")
@@ -466,6 +469,8 @@ class Server:
         store = self._store
         now = await loop.run_in_executor(None, Position.of, store)
         self._crowds.rest()
+        if isinstance(store, SqliteStore):
+            store.check_identity()
         if isinstance(store, SqliteStore) and store.log_bytes > _LOG_BYTES:
             await loop.run_in_executor(None, store.checkpoint)
         if now.high_water > self._seen.high_water or now.forgets != self._seen.forgets:

@@ -34,6 +34,7 @@ _SETUP: Final = 0  # set-up is the first phase of a direction, hello the second
 _HELLO: Final = 1
 _OFFERED: Final = re.compile(rb"^" + re.escape(OFFERED), re.MULTILINE)
 _FAREWELL: Final = re.compile(rb"^# closing: ([a-z0-9.-]{1,60})$", re.MULTILINE)
+_NOT_STORED: Final = re.compile(rb"^# not stored: ([a-z0-9.-]{1,60})$", re.MULTILINE)
 _OFFER: Final = re.compile(rb"^" + re.escape(packing.OFFER), re.MULTILINE)
 
 
@@ -65,6 +66,11 @@ def farewell(code: Code) -> bytes:
     return f"# closing: {code}\n".encode()
 
 
+def not_stored(code: Code) -> bytes:
+    """Return a word on why this side stores nothing more of the peer; the exchange goes on."""
+    return f"# not stored: {code}\n".encode()
+
+
 class Binding:
     """Turns what comes into inputs and what goes into bytes; remembers both directions' phases."""
 
@@ -84,6 +90,8 @@ class Binding:
         self._peer_has_offered = False
         self._held_back: list[bytes] | None = None  # what follows the peer's offer
         self.peer_verifier: Verifier | None = None
+        self.refusal: str | None = None
+        """The code by which the peer said that it stores nothing more of this side."""
         self.phases_sent = 0
         """How many phases this side has ended."""
         self.phases_received = 0
@@ -180,6 +188,8 @@ class Binding:
             case i.Comments():
                 if farewells := _FAREWELL.findall(item.content):
                     self._farewell = farewells[-1].decode()
+                if refusals := _NOT_STORED.findall(item.content):
+                    self.refusal = refusals[-1].decode()
                 return self._take_offered(item.content)
 
     def _meet(self, item: i.Item) -> m.FromPeer | None:

@@ -17,8 +17,8 @@ MARK: Final = "🗜: ".encode()
 
 _CUT: Final = 1 << 18
 _LEAST: Final = 256  # below this a block would hardly be smaller
-# Lines repeat themselves, and hashes never: the first level that looks for the better of two matches
-# finds nearly all there is, and short matches within hashes are none.
+# Lines repeat themselves, and hashes never: the first level that looks for the better of two
+# matches finds nearly all there is, and short matches within hashes are none.
 _LEVEL: Final = 4
 _STRATEGY: Final = zlib.Z_FILTERED
 

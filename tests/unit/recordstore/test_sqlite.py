@@ -477,3 +477,26 @@ def test_what_stands_beside_a_record_is_checked_against_its_bytes(path: Path, da
         store._connection.execute("PRAGMA foreign_keys = OFF")
         store._connection.execute(damage)
         assert list(store.check()) != []
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["removed", "replaced"])
+def test_a_file_that_is_not_the_one_that_was_opened_takes_nothing(path: Path, copied: bool) -> None:
+    """What is written to a file without a name is gone with the process."""
+    first, second = (
+        build_plex(group="g", app="a", name=name, tai="1700000000:000000000") for name in "ab"
+    )
+    with SqliteStore(path) as store:
+        store.save([first])
+        kept = path.with_suffix(".copy")
+        store.back_up(kept)
+        for file in path.parent.glob(f"{path.name}*"):
+            file.unlink()
+        if copied:
+            kept.rename(path)
+        for attempt in (lambda: store.save([second]), store.snapshot, store.check_identity):
+            with pytest.raises(StoreError) as caught:
+                attempt()
+            assert caught.value.code is Code.STORE_REPLACED
+    if copied:
+        with SqliteStore(path) as store:
+            assert store.has(first.hash)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,27 @@ def test_a_stranger_is_stopped_and_a_new_start_changes_nothing(tmp_path: Path) -
                 assert near.count() == 3
             async with served(store, policy(ALL + THREE)) as host:
                 assert await give(host, batch(4, start=30)) == 0
+
+    within(work())
+
+
+@pytest.mark.parametrize(
+    ("accepted", "count", "told"),
+    [(None, 3, None), (None, 4, "serve.quota"), (frozenset([BOB.verifier]), 4, "serve.reading")],
+)
+def test_who_gives_is_told_that_it_is_not_stored(
+    accepted: frozenset[str] | None, count: int, told: str | None
+) -> None:
+    rules = replace(policy(ALL + THREE), accepted=accepted)
+
+    async def work() -> None:
+        store = MemoryStore()
+        store.save(batch(count))
+        async with served(MemoryStore(), rules, key=AUTHORITY) as host:
+            ended = await Client(store=store, module=NOTES, exposure=SELECTED).sync(host.address)
+            assert isinstance(ended, m.Closed)
+            assert ended.result.not_stored == told
+            assert len(ended.result.sent) == (0 if told == "serve.reading" else count)
 
     within(work())
 
