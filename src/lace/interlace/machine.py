@@ -626,8 +626,9 @@ class InterlaceMachine:
         )
 
     def _requestable(self) -> list[str]:
-        formats = self._opening.agreement.formats
-        return self._transfer.requestable(self._adverts.table, formats)
+        agreement = self._opening.agreement
+        most = self._side.parameters.requested_at_once(agreement.limits)
+        return self._transfer.requestable(self._adverts.table, agreement.formats, most)
 
     def _request_facts(self) -> list[Fact]:
         """Say what is requested; a tick says that there is more to advertise (L11)."""

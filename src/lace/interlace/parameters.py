@@ -6,11 +6,15 @@ can make a machine believe that nine records are many.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from lace.interlace.partition import STANDARD_PREFIX
 from lace.limits import MIB
+
+_CHILDREN_BYTES: Final = 64 * 150  # of the summaries that a partition is narrowed to
+_REQUEST_BYTES: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,8 @@ class Parameters:
     """Tables of so many records are worth a sketch."""
     list_at_once: int = 20_000
     """Advertisements that are asked for, and held in memory, at one time."""
+    advert_bytes: int = 1024
+    """What an advertisement is taken to need in a block, before anybody has seen it."""
     describe_at_once: int = 1000
     request_at_once: int = 100_000
     place_from: int = 8
@@ -49,6 +55,23 @@ class Parameters:
     """With more records on which all others depend, a policy is held in memory."""
     standard_prefix: int = STANDARD_PREFIX
     """The length of prefixes of standard partitions; both sides must have the same."""
+
+    # A block is all that a side says in a phase. Answers get half of it each: listings, summaries.
+
+    def listed_at_once(self, limits: Mapping[str, int]) -> int:
+        """Return how many advertisements may be asked for in one phase."""
+        fitting = limits["max_fact_block_size"] // (2 * self.advert_bytes)
+        most = limits["max_advertisement_records_listed"]
+        return min(self.list_at_once, most, max(1, fitting))
+
+    def narrowed_at_once(self, limits: Mapping[str, int]) -> int:
+        """Return how many partitions may be narrowed in one phase."""
+        return max(1, limits["max_fact_block_size"] // (2 * _CHILDREN_BYTES))
+
+    def requested_at_once(self, limits: Mapping[str, int]) -> int:
+        """Return how many records may be requested in one phase."""
+        fitting = limits["max_fact_block_size"] // _REQUEST_BYTES
+        return min(self.request_at_once, max(1, fitting))
 
 
 DEFAULT_PARAMETERS: Final = Parameters()

@@ -30,8 +30,10 @@ from lace.interlace.summary import (
     payload,
 )
 from lace.interlace.telling import Told, told_table
+from lace.limits import MIB
 from lace.policy.origin import SourceLabel
 
+_SKETCH_BLOCK: Final = 4 * MIB  # holds any sketch, and what it leads to in most cases
 _CHILDREN: Final = 64  # a prefix has so many that are longer by one character
 
 
@@ -83,6 +85,8 @@ class PeerAdverts:
     """Partitions whose listing is still to be asked for."""
     _listing: dict[str, Summary] = field(default_factory=dict)
     """Partitions whose listing was asked for."""
+    _to_narrow: list[Summary] = field(default_factory=list)
+    """Partitions whose children are still to be asked for."""
     _narrowing: dict[str, Summary] = field(default_factory=dict)
     """Partitions whose children were asked for."""
     _withdrawn: list[str] = field(default_factory=list)
@@ -287,7 +291,7 @@ class PeerAdverts:
             self._check_count(summary.count)
             self._to_list.append(summary)
         else:
-            self._narrowing[summary.prefix] = summary
+            self._to_narrow.append(summary)
 
     def _expected(self, summary: Summary) -> Partitions | None:
         """Return what the peer must have got of ours, if that explains its summary."""
@@ -300,10 +304,9 @@ class PeerAdverts:
         if depth >= self.limits["max_narrowing_depth"]:
             return True
         most = self.limits["max_partition_summaries"] - self.limits["max_loop_iterations"]
-        if self._summaries + _CHILDREN * (len(self._narrowing) + 1) > most:
+        if self._summaries + _CHILDREN * (len(self._to_narrow) + 1) > most:
             return True  # narrowing on would leave nothing for later loops, or break the limit
-        most = self.limits["max_advertisement_records_listed"]
-        if summary.count > min(self.parameters.list_at_once, most):
+        if summary.count > self.parameters.listed_at_once(self.limits):
             return False
         if summary.count <= self.parameters.list_up_to:
             return True
@@ -313,9 +316,12 @@ class PeerAdverts:
 
     def _ask(self) -> list[Fact]:
         """Return what to ask now, each question once: a peer answers none of them twice."""
+        few = self.parameters.narrowed_at_once(self.limits)
+        self._narrowing = {summary.prefix: summary for summary in self._to_narrow[:few]}
+        del self._to_narrow[:few]
         asks: list[Fact] = [("NarrowAdvertisementPartition", prefix) for prefix in self._narrowing]
         size = 0
-        most = self.parameters.list_at_once
+        most = self.parameters.listed_at_once(self.limits)
         while self._to_list and (not size or size + self._to_list[0].count <= most):
             summary = self._to_list.pop(0)
             size += summary.count
@@ -357,6 +363,8 @@ class PeerAdverts:
         """Whether most of what two tables have is likely to be the same."""
         least = min(told.count, len(self.own))
         most = max(told.count, len(self.own))
+        if self.limits["max_fact_block_size"] < _SKETCH_BLOCK:
+            return False
         return self.sketching.most > 0 and least >= max(self.parameters.sketch_from, most // 2, 1)
 
     def _decodes(self, told: Told) -> bool:

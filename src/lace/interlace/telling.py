@@ -175,7 +175,11 @@ class OwnAdverts:
             return Saying([told])
         moved = [self.table.moved(run, self.table.before(run)) for run in changed]
         fresh = [record for now, _ in moved for record in now if record not in received]
-        most = min(self.limits["max_delta_advertisements"], self.parameters.tell_at_once)
+        most = min(
+            self.limits["max_delta_advertisements"],
+            self.parameters.tell_at_once,
+            self.parameters.listed_at_once(self.limits),
+        )
         lost = any(gone for _, gone in moved) or any(r not in self.table for r in received)
         if lost or len(fresh) > most:
             return Saying([told])

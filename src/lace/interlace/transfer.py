@@ -133,7 +133,9 @@ class Transfer:
 
     # --- requests ---
 
-    def requestable(self, advertised: Container[str], formats: frozenset[str]) -> list[str]:
+    def requestable(
+        self, advertised: Container[str], formats: frozenset[str], most: int
+    ) -> list[str]:
         """Return what may be asked for now: the invariant of 050, in one place (050-REQ-01)."""
         found = [
             record
@@ -144,7 +146,7 @@ class Transfer:
             and record not in self._forgotten
             and record.rpartition(".")[2] in formats
         ]
-        return found[: self.parameters.request_at_once]
+        return found[:most]
 
     def ask(self, records: list[str]) -> None:
         self._outstanding = set(records)

@@ -117,6 +117,22 @@ def test_a_side_says_no_larger_block_than_the_peer_offered_to_take() -> None:
     assert stored(right) == set()
 
 
+@pytest.mark.req("050-LIM-02")
+@pytest.mark.parametrize("block", [12_000, 20_000, 60_000])
+@pytest.mark.parametrize("common", [0, 150], ids=["nothing", "much in common"])
+def test_who_takes_small_blocks_is_asked_for_little_at_a_time(block: int, common: int) -> None:
+    """Honest sides ask for no more than the other may say: listings, summaries, requests."""
+    shared = [note(1000 + i) for i in range(common)]
+    left = participant(0, [note(i) for i in range(150)] + shared)
+    right = participant(
+        1, [note(500 + i) for i in range(40)] + shared, limits=Limits(max_fact_block_size=block)
+    )
+    interlace(left, right, NOW)
+    assert not [event for event in (*left.told, *right.told) if isinstance(event, m.Aborted)]
+    assert stored(left) == stored(right)
+    assert len(stored(left)) == 190 + common
+
+
 @pytest.mark.req("050-LIM-02", "050-HEL-12")
 def test_the_peers_lesser_offer_binds_the_peer_too() -> None:
     """The block of a phase is all its fact lines, however they are cut."""
@@ -191,7 +207,10 @@ def sharing_a_partition(count: int) -> list[Record]:
 @pytest.mark.req("050-LIM-01", "050-LIM-04")
 def test_as_many_summaries_in_a_round_as_allowed_and_one_more() -> None:
     """Counted over all phases of a round, whatever a peer says in them."""
-    limits = {"max_partition_summaries": 3, "max_advertisement_records_listed": 100, "max_narrowing_depth": 12}  # fmt: skip
+    limits = {
+        "max_partition_summaries": 3, "max_advertisement_records_listed": 100,
+        "max_narrowing_depth": 12, "max_fact_block_size": MIB,
+    }  # fmt: skip
     own = Partitions(2)
     adverts = PeerAdverts(
         SourceLabel("Opq_a"), limits, DEFAULT_PARAMETERS, own, Partitions(),

@@ -322,13 +322,13 @@ def test_what_was_refused_is_asked_for_again_when_there_is_reason_to() -> None:
     round_ = transfer.Transfer(Limits(), DEFAULT_PARAMETERS, 1000)
     round_.take_evaluation(m.Evaluated(requestable=frozenset({note(1).hash})))
     advertised, formats = {note(1).hash}, frozenset({"H3"})
-    round_.ask(round_.requestable(advertised, formats))
+    round_.ask(round_.requestable(advertised, formats, 1))
     round_.conclude([("NotAvailable", note(1).hash)])
-    assert round_.requestable(advertised, formats) == []
+    assert round_.requestable(advertised, formats, 1) == []
     round_.advertised_anew([note(2).hash], ())
-    assert round_.requestable(advertised, formats) == []
+    assert round_.requestable(advertised, formats, 1) == []
     round_.advertised_anew([note(1).hash], ())
-    assert round_.requestable(advertised, formats) == [note(1).hash]
+    assert round_.requestable(advertised, formats, 1) == [note(1).hash]
 
 
 @pytest.mark.req("050-XFR-06")
