@@ -230,6 +230,26 @@ def test_a_request_that_rests_on_a_hidden_record_is_found() -> None:
     assert "(scene 2, step" in failed["bob passes the bait test"]
 
 
+def test_a_hidden_record_that_came_while_an_exchange_stayed_open_is_found() -> None:
+    """Bob and Alice stay connected; the diary comes from Carl, and then Bob wants the bait."""
+    scenario = find_scenario("bait-attack").scenario
+    everything = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Group',_,_).\n"
+    bob = replace(scenario.peer("bob"), has=("chat",), rules=everything, expose=("everything",))
+    carl = replace(scenario.peer("carl"), rules=everything)
+    peers = (bob, carl, scenario.peer("alice"))
+    first = replace(scenario.steps[0], stay=True, expect=())
+    second = replace(scenario.steps[1], interlace=("bob", "carl"), expect=())
+    expected = tuple(
+        Expectation(text=text) for text in ("bob has bait", "bob passes the bait test")
+    )
+    third = replace(first, store=(("bob", ("chat",)),), expect=expected)
+    done = run_scenario(build(replace(scenario, peers=peers, steps=(first, second, third))))
+    failed = {check.text: check.detail for check in done.checks if not check.ok}
+    assert list(failed) == ["bob passes the bait test"]
+    assert failed["bob passes the bait test"].startswith("without carls-diary, message")
+    assert "(scene 3, step" in failed["bob passes the bait test"]
+
+
 def test_declassifying_local_rules_are_found_by_comparing() -> None:
     """Bob's own rule lets the chat out only because of the diary: nothing names it, yet it shows."""
     scenario = find_scenario("bait-attack").scenario

@@ -90,9 +90,9 @@ def _forgetting(scenario: Scenario, first: int, peer: str, records: frozenset[st
                 (id, tuple(n for n in names if id != peer or n not in records))
                 for id, names in step.store
             )
-            made = replace(step, store=store)
-        if number == first:
-            made = replace(made, forget=(*step.forget, (peer, tuple(sorted(records)))))
+            # Again before each step: meanwhile somebody else may have given them to it.
+            forget = (*step.forget, (peer, tuple(sorted(records))))
+            made = replace(step, store=store, forget=forget)
         steps.append(made)
     return replace(scenario, steps=tuple(steps))
 
