@@ -1119,6 +1119,26 @@ def test_back_leads_through_stories_scenes_and_tabs(page: Page, link: str) -> No
     expect(page.locator(".scene[aria-current] b")).to_have_text("2")
 
 
+def test_back_leads_from_what_was_run_to_what_was_there_before(page: Page, link: str) -> None:
+    open_page(page, link, "#s=notes-room&scene=0&step=0&tab=scenario")
+    text = find_scenario_text("notes-room")
+    title = page.locator(".story h2")
+    for name in ("Once", "Twice"):
+        put(page, "toml", text.replace('title = "Notes room"', f'title = "{name}"'))
+        page.locator("#run-toml").click()
+        expect(title).to_have_text(name)
+    page.select_option("#scenario", "cache-fill")
+    expect(title).to_have_text("Cache fill")
+    for name in ("Twice", "Once", "Notes room"):
+        page.go_back()
+        expect(title).to_have_text(name)
+    assert typed(page) == text
+    assert "#s=notes-room&" in page.url
+    for name in ("Once", "Twice", "Cache fill"):
+        page.go_forward()
+        expect(title).to_have_text(name)
+
+
 def test_an_engine_that_was_lost_is_found_again(page: Page, link: str) -> None:
     sockets: list[WebSocketRoute] = []
 

@@ -102,11 +102,7 @@ async function openAddress(address) {
         do: "run", name: found.name, toml: found.toml, rules: null, changes: found.changes,
       });
       if (answer.type === "problems") answer.source = { name: found.name, toml: found.toml };
-      if (engine.take(answer, at)) {
-        state.sharedText.value = address.shared;
-        return true;
-      }
-      return state.broken.value !== null;
+      return engine.take(answer, at, address.shared) || state.broken.value !== null;
     }
   }
   return false;
@@ -208,20 +204,25 @@ async function start() {
   document.documentElement.dataset.ready = state.engine.value;
 }
 
-window.addEventListener("hashchange", () => {
+/** Open what the address says, which somebody changed or went back to. */
+async function followAddress() {
   const address = state.readAddress();
   const at = { scene: address.scene, step: address.step ?? 0 };
   if (address.tab && TABS.some(([name]) => name === address.tab)) state.tab.value = address.tab;
-  if (address.scenario && address.scenario !== state.recording.value?.scenario.name) {
-    void engine.open(address.scenario, at);
+  const changed = state.sharedText.value !== null || state.textOfLink() !== null;
+  const other = changed || address.scenario !== state.recording.value?.scenario.name;
+  if (address.scenario && other) {
+    await engine.open(address.scenario, at);
   } else if (address.run && address.run !== state.textOfLink()) {
-    void openRun(address.run, at);
+    await openRun(address.run, at);
   } else if (address.shared && address.shared !== state.sharedText.value) {
-    void openAddress(address);
+    await openAddress(address);
   } else if (address.step !== null) {
     if (address.scene !== state.sceneNumber.value) state.openScene(address.scene, address.step);
     else state.goTo(address.step);
   }
-});
+}
+
+window.addEventListener("hashchange", () => void state.led(followAddress));
 
 void start();

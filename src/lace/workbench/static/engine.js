@@ -135,10 +135,11 @@ export function ask(command) {
 
 /** Show what the engine answered. Text that cannot be run and is not on the page yet is
  * ``answer.source``: it is put where it can be mended.
- * @param {Answers["run"]|Problem} answer @param {{scene?: number, step?: number|null}} [at] */
-export function take(answer, at) {
+ * @param {Answers["run"]|Problem} answer @param {{scene?: number, step?: number|null}} [at]
+ * @param {string|null} [shared] the text that carries it, as ``state.show`` takes it */
+export function take(answer, at, shared) {
   if (answer.type === "recording") {
-    state.show(answer.recording, at);
+    state.show(answer.recording, at, shared);
     state.notice.value = "";
   } else if (answer.type === "problems") {
     batch(() => {
@@ -172,7 +173,6 @@ export function outdate() {
  * @param {string} name @param {{scene?: number, step?: number|null}|"here"} [at]
  * @param {boolean} [asked] */
 export async function open(name, at, asked = true) {
-  state.sharedText.value = null;
   if (state.engine.value === "ready") {
     state.engine.value = "running";
     const title = state.scenarios.value.find((one) => one.name === name)?.title ?? "";
@@ -211,13 +211,10 @@ export async function run(what = {}) {
     answer.source = { name, toml };
   }
   if (state.engine.value === "running") state.engine.value = "ready";
+  const { pack } = await import("./share.js");
+  const shared = answer.type === "recording" ? await pack(answer.recording) : null;
   const at = what.at ?? { scene: state.sceneNumber.value, step: state.step.value };
-  const done = take(answer, at);
-  if (done) {
-    const { pack } = await import("./share.js");
-    state.sharedText.value = await pack(answer.recording);
-  }
-  return done;
+  return take(answer, at, shared);
 }
 
 /** A recording that lies in the page, or beside it. @param {string} name */

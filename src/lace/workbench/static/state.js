@@ -327,6 +327,20 @@ export function selectMessage(number) {
 
 let quiet = true;
 let lastPlace = "";
+/** How many changes of the address are being followed. */
+const leading = signal(0);
+
+/** Let the address lead: what comes up on the way to what it names is not written into it.
+ * @param {() => Promise<void>} follows */
+export async function led(follows) {
+  leading.value += 1;
+  try {
+    await follows();
+  } finally {
+    lastPlace = ""; // where it led is no move of its own
+    leading.value -= 1;
+  }
+}
 
 /** A number of an address; whatever else stands there is 0. @param {string|null} text */
 function whole(text) {
@@ -374,7 +388,7 @@ export function writeAddress() {
   effect(() => {
     const document_ = recording.value;
     const values = { scene: sceneNumber.value, step: step.value, tab: tab.value };
-    if (document_ === null || quiet) return;
+    if (leading.value || document_ === null || quiet) return;
     const address = new URLSearchParams();
     const shared = sharedText.value;
     const carried = textOfLink();
@@ -397,8 +411,9 @@ export function writeAddress() {
 export const sharedText = signal(/** @type {string|null} */ (null));
 
 /** Show a recording from its start, or from where ``at`` says; a step of null is the last one.
- * @param {Recording} made @param {{scene?: number, step?: number|null}} [at] */
-export function show(made, at = {}) {
+ * @param {Recording} made @param {{scene?: number, step?: number|null}} [at]
+ * @param {string|null} [shared] the scenario as compressed text, where that is its address */
+export function show(made, at = {}, shared = null) {
   showUnseen(made);
   const same = made.scenario.name === recording.value?.scenario.name;
   batch(() => {
@@ -408,6 +423,7 @@ export function show(made, at = {}) {
       written.value = made;
     } else if (inputs(made) !== inputs(recording.value)) previous.value = recording.value;
     recording.value = made;
+    sharedText.value = shared; // at once with it: both make the address
     sceneNumber.value = Math.min(at.scene ?? 0, made.scenes.length - 1);
     const end = Math.max(0, (made.scenes[sceneNumber.value].frames?.length ?? 1) - 1);
     step.value = at.step === null ? end : Math.max(0, Math.min(at.step ?? 0, end));
