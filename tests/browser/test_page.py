@@ -633,6 +633,29 @@ def test_no_action_and_no_reload_loses_a_draft(page: Page, link: str) -> None:
     expect(page.locator("#watch")).to_have_value("alice has half")
 
 
+def test_a_draft_goes_on_without_the_engine_and_is_what_is_saved(page: Page, link: str) -> None:
+    sockets: list[WebSocketRoute] = []
+
+    def once(socket: WebSocketRoute) -> None:
+        sockets.append(socket)
+        if len(sockets) == 1:
+            socket.connect_to_server()
+        else:
+            socket.close()
+
+    page.route_web_socket("**/session", once)
+    open_page(page, link, "#tab=scenario")
+    put(page, "toml", find_scenario_text("notes-room") + "# half of")
+    expect(page.locator("#drafted")).to_have_text("Not run yet.")
+    sockets[0].close()
+    expect(page.locator("#engine")).to_contain_text("engine gone")
+    page.keyboard.type(" a thought")
+    assert typed(page).endswith("# half of a thought")
+    with page.expect_download() as saved:
+        page.locator("#save-toml").click()
+    assert saved.value.path().read_text(encoding="utf-8") == typed(page)
+
+
 def test_a_link_or_file_that_cannot_be_run_shows_its_text_to_be_mended(
     page: Page, link: str, tmp_path: Path
 ) -> None:

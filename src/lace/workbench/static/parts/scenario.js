@@ -48,7 +48,8 @@ export function ScenarioTab() {
       <${Editor} id="toml" document=${`${source.name}/${state.TOML}`} text=${text}
         latest=${() => state.draftOf(state.TOML, source.name) ?? source.toml} language="toml"
         label="The scenario as TOML" diagnostics=${state.problems.value} onChange=${write}
-        onRun=${run} readOnly=${!can && state.engine.value !== "running"} />
+        onRun=${run}
+        readOnly=${!can && draft === undefined && state.engine.value !== "running"} />
       <div class="problems"><${ProblemList} /></div>
     </div>`;
 }
@@ -98,8 +99,8 @@ function Sharing({ now, can, saves }) {
       : "The browser does not let the page copy: select the text and copy it.";
   };
   const name = now.scenario.name;
-  const save = async () => {
-    const text = can ? await asked("toml") : now.scenario.toml;
+  const save = async () => { // what is in the editor, run or not
+    const text = state.draftOf(state.TOML) ?? (can ? await asked("toml") : now.scenario.toml);
     if (text !== null) download(`${name}.toml`, text, "application/toml");
   };
   const run = async () => {
@@ -122,7 +123,8 @@ function Sharing({ now, can, saves }) {
         onClick=${show("commands for a shell", () => asked("commands"))}>As CLI commands</button>
       <button type="button" id="show-test" disabled=${!can}
         onClick=${show("a test", () => asked("test"))}>As a test</button>
-      <button type="button" disabled=${!now.scenario.toml} onClick=${save}>Save TOML</button>
+      <button type="button" id="save-toml" disabled=${!now.scenario.toml}
+        onClick=${save}>Save TOML</button>
       ${peers.map((peer, side) => peer ? html`
         <button type="button" id=${`save-journal-${side}`} disabled=${!can || !state.frame.value}
           title="Run it again with lace plumb journal replay"
