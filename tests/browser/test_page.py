@@ -1011,6 +1011,32 @@ def test_the_tour_leads_through_the_notes_room_and_can_be_left(page: Page, link:
     expect(page.get_by_role("button", name="Take the tour (8 stops)")).to_be_visible()
 
 
+@pytest.mark.parametrize(("width", "height"), [(1400, 900), (1024, 768), (390, 844)])
+def test_what_a_stop_of_the_tour_speaks_of_is_in_sight(
+    page: Page, link: str, width: int, height: int
+) -> None:
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto(link)
+    page.wait_for_selector("html[data-ready=ready]")
+    page.locator("#tour").press("Enter")
+    bob, alice = (page.locator(".why h4", has_text=f"On {who}") for who in ("Bob", "Alice"))
+    timeline = page.locator(".timeline header")
+    beside = width >= 1400
+    parts = {3: timeline, 4: alice if beside else timeline, 6: alice, 7: bob}
+    for number in range(1, 9):
+        expect(page.locator(".tour h3")).to_contain_text(f"Stop {number} of 8")
+        expect(page.locator(".tour")).to_be_in_viewport(ratio=1)
+        if number in parts:
+            expect(parts[number]).to_be_in_viewport(ratio=1)
+            covered = page.locator(".tour").bounding_box()
+            found = parts[number].bounding_box()
+            assert covered is not None
+            assert found is not None
+            assert (found["y"] > covered["y"]) == beside  # it does not lie under the stop
+        page.locator("#tour-on").press("Enter")
+    expect(page.locator("#tour")).to_be_focused()  # whoever leaves goes on from there
+
+
 def test_words_of_the_protocol_say_what_they_mean(page: Page, link: str) -> None:
     open_page(page, link, "#s=notes-room&scene=0&step=14")
     word = page.locator("#sentence abbr", has_text="advertises")

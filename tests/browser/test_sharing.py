@@ -97,6 +97,8 @@ def test_a_run_is_saved_as_a_page_that_opens_by_itself(
     page.goto(file.as_uri())
     ready(page)
     expect(page.locator("#scenario option")).to_have_count(1)
+    expect(page.locator(".what")).to_be_visible()
+    expect(page.locator("#tour")).to_have_count(0)  # its story is not in this file
     page.locator("#step-on").click()
     expect(page.locator("#where")).to_have_text(re.compile("^1 / "))
 

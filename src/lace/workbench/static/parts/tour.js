@@ -76,6 +76,25 @@ const STOPS = [
   },
 ];
 
+/** The part of the page that a stop speaks of, by its name.
+ * @type {Record<string, string>} */
+const PARTS = {
+  laces: ".lace", timeline: ".timeline", right: ".lace.side-1", why: "#details",
+};
+
+/** Bring into sight what a stop speaks of, and the reasons of the side that it is about.
+ * @param {Stop} stop */
+function bringIntoSight({ name, side = 0 }) {
+  const panel = document.getElementById("tab-panel");
+  const reasons = panel?.querySelectorAll(".pair article")[side];
+  if (panel && reasons) { // it scrolls by itself where it stands beside the timeline
+    panel.scrollTop += reasons.getBoundingClientRect().top - panel.getBoundingClientRect().top;
+  }
+  if (matchMedia("(min-width: 1400px)").matches) return; // all is in sight
+  const part = name === "why" && reasons ? reasons : document.querySelector(PARTS[name]);
+  part?.scrollIntoView();
+}
+
 /** @param {number} number */
 async function go(number) {
   if (state.recording.value?.scenario.name !== STORY || state.sharedText.value !== null) {
@@ -119,19 +138,27 @@ export function Tour() {
     const root = document.documentElement;
     if (at >= 0) root.dataset.tour = STOPS[at].name;
     else delete root.dataset.tour;
-    if (at >= 0) heading.current?.focus();
+    if (at < 0) return;
+    heading.current?.focus();
+    bringIntoSight(STOPS[at]);
   }, [at]);
   if (at < 0) {
+    const shown = state.recording.value?.scenario.name === STORY;
+    const can = shown || state.scenarios.value.some((one) => one.name === STORY);
     const before = keptStop();
     const words = before ? `Go on with the tour (stop ${before + 1} of ${STOPS.length})`
       : `Take the tour (${STOPS.length} stops)`;
     return html`<p class="what">Lace keeps sets of signed records in agreement between machines:
       each side
       says by ${glossed("rules")} what belongs, and both exchange exactly that.${" "}
-      <button type="button" id="tour" onClick=${() => go(before)}>${words}</button></p>`;
+      ${can ? html`<button type="button" id="tour" onClick=${() => go(before)}>${words}</button>`
+        : null}</p>`;
   }
   const stop = STOPS[at];
-  const leave = () => { state.tourStop.value = -1; };
+  const leave = () => {
+    state.tourStop.value = -1;
+    requestAnimationFrame(() => document.getElementById("tour")?.focus());
+  };
   return html`
     <section class="tour" aria-label="Tour">
       <h3 tabindex="-1" ref=${heading}><small>Stop ${at + 1} of ${STOPS.length}</small>
