@@ -82,6 +82,20 @@ def test_a_journal_is_shown_message_by_message(page: Page, laces: Path) -> None:
         assert re.fullmatch(r"journal\.html", saved.value.suggested_filename)
 
 
+def test_the_first_exchange_of_a_server_is_shown_when_it_comes(page: Page, laces: Path) -> None:
+    token = str(laces / "token")
+    served = (laces, laces / "bob", "tcp:127.0.0.1:0", "--accept", "anyone", "--watch-token", token)
+    with process(*served, "--watch", "0") as server:
+        address = server.wait_for("watch")[0]["address"]
+        with workbench("--watch", address, "--watch-token", token) as link:
+            page.goto(link)
+            page.wait_for_selector("html[data-ready=ready]")
+            expect(page.locator("#notice")).to_contain_text("has had no exchange yet")
+            run("sync", server.addresses[0], "--lace", "alice")
+            expect(page.locator(".story h2")).to_have_text("Exchange 1")
+            expect(page.locator("#notice")).to_be_empty()
+
+
 def test_exchanges_of_a_server_are_shown_while_they_happen(page: Page, laces: Path) -> None:
     token = str(laces / "token")
     served = (laces, laces / "bob", "tcp:127.0.0.1:0", "--accept", "anyone", "--watch-token", token)

@@ -52,10 +52,32 @@ function titleIn(list, name) {
   return list.find((one) => one.name === name)?.title;
 }
 
+const NONE_YET = "The server has had no exchange yet: the first one is shown here when it comes. "
+  + "Until then this is a story.";
+/** What is shown in place of an exchange, until there is one; null if nobody waits for one.
+ * @type {import("./types.js").Recording|null} */
+let instead = null;
+
+/** Say it where there is no exchange yet, and show the first one to whoever still waits for it. */
+async function welcome() {
+  const shown = state.recording.value;
+  const none = last !== null && last.problem === null && last.scenarios.length === 0;
+  if (none && runs.size === 1 && instead === null && shown !== null) {
+    instead = shown;
+    state.notice.value = NONE_YET;
+  } else if (instead !== null && last?.scenarios.length) {
+    const waits = shown === instead && state.step.value === 0 && state.tourStop.value < 0;
+    instead = null;
+    if (state.notice.value === NONE_YET) state.notice.value = "";
+    if (waits) await engine.open(last.scenarios[0].name);
+  }
+}
+
 /** Show again what has gone on; whoever is at the end of it stays at its end. */
 async function catchUp() {
   if (catching) return;
   catching = true;
+  if (state.engine.value === "ready") await welcome();
   while (state.engine.value === "ready") {
     const shown = state.recording.value;
     const name = shown?.scenario.name ?? "";
