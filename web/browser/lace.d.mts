@@ -180,7 +180,8 @@ export class IndexedDbLace extends Lace {
 export class OpenInterlace implements AsyncIterable<InterlaceEvent> {
   private constructor();
   next_event(): Promise<InterlaceEvent | null>;
-  /** Resolves at the next fixed point; rejects if the exchange ends before. */
+  /** Takes events up to the next fixed point, which nobody else then gets; rejects if the exchange
+   * ends before. */
   fixed_point(): Promise<InterlaceResult>;
   [Symbol.asyncIterator](): AsyncIterableIterator<InterlaceEvent>;
   close(): Promise<void>;

@@ -341,7 +341,7 @@ export class OpenInterlace {
     return (await ask("next", { stream: this.#stream })).value;
   }
 
-  /** Resolves at the next fixed point; rejects if the exchange ends before. */
+  /** Takes events up to the next fixed point; rejects if the exchange ends before. */
   async fixed_point() {
     for await (const event of this) {
       if (event.event === "fixed-point") return event.result;
