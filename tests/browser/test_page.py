@@ -1041,6 +1041,13 @@ def test_words_of_the_protocol_say_what_they_mean(page: Page, link: str) -> None
     open_page(page, link, "#s=notes-room&scene=0&step=14")
     word = page.locator("#sentence abbr", has_text="advertises")
     expect(word).to_have_attribute("title", re.compile("which records it could give"))
+    page.locator("#scrub").fill("18")
+    expect(page.locator("#sentence")).to_contain_text("asks for grant-bob")
+    expect(page.locator("#sentence abbr", has_text="grant")).to_have_count(0)  # it is a name
+    for side, said in ((0, "hidden"), (0, "sendable"), (1, "advertised"), (1, "in flight")):
+        found = page.locator(f".side-{side} abbr", has_text=said).first
+        expect(found).to_have_attribute("title", re.compile(r"\w"))
+    page.keyboard.press("Escape")
     page.keyboard.press("?")
     words = page.locator("dialog[open] .words dt")
     expect(words.filter(has_text="fixed point")).to_have_count(1)

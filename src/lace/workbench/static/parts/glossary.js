@@ -20,6 +20,7 @@ export const WORDS = [
   ["answer", "The phase in which those lists are given."],
   ["request", "The phase in which a side asks for the records that it lacks and its rules want."],
   ["requestable", "Heard of, not here, and wanted by this side’s own rules and the other’s."],
+  ["in flight", "Asked for, on its way, and not yet checked and stored."],
   ["transfer", "The phase in which the records themselves cross."],
   ["phase", "A part of a loop; both sides end it before the next one begins."],
   ["loop", "One round of advertise, request and transfer; new records may make others belong."],
@@ -36,7 +37,8 @@ export const WORDS = [
 ];
 const MEANING = new Map(WORDS);
 const LONGEST_FIRST = [...MEANING.keys()].sort((a, b) => b.length - a.length);
-const KNOWN = new RegExp(`\\b(${LONGEST_FIRST.join("|")})\\b`, "gi");
+// Not within a name such as grant-bob.
+const KNOWN = new RegExp(`(?<![\\w-])(${LONGEST_FIRST.join("|")})(?![\\w-])`, "gi");
 
 /** A text whose words of the protocol say what they mean when they are pointed at.
  * @param {string} text */

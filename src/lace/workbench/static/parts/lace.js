@@ -38,7 +38,7 @@ export function Lace({ side }) {
       ${which === "records" ? html`
         <div class="tools">
           <span class="count">${counted(have.length, "record")}
-            ${state.frame.value ? `, ${sendable} sendable` : ""}</span>
+            ${state.frame.value ? glossed(`, ${sendable} sendable`) : ""}</span>
           <label class="toggle"><input type="checkbox" checked=${state.viewAs.value === side}
             onChange=${(/** @type {any} */ e) => {
               state.viewAs.value = e.target.checked ? side : -1;
@@ -180,10 +180,10 @@ function RecordRow({ row, side, columns, fresh, masked, leaving, newest, other, 
   return html`
     <tr class=${`record ${marks}`}>
       <td class="status s-${row.state.replace(" ", "-")}"><span aria-hidden="true">${icon}</span>
-        ${" "}${row.state}
+        ${" "}${glossed(row.state)}
         ${newest ? html`<small class="mark newest"><span aria-hidden="true">${ICONS.newest}</span>
           ${" "}${newest}<span class="sr">, a candidate</span></small>` : null}
-        ${words.map((word) => html`<small class="mark">${word}</small>`)}
+        ${words.map((word) => html`<small class="mark">${glossed(word)}</small>`)}
         ${row.code ? html`<small class="mark bad">${row.code}</small>` : null}</td>
       <th scope="row"><button type="button" class="ref" title=${row.hash} aria-pressed=${chosen}
         onClick=${() => state.selectRecord(row.hash, side)}>${state.nameOf(row.hash)}</button></th>
