@@ -223,6 +223,9 @@ async function followAddress() {
   }
 }
 
-window.addEventListener("hashchange", () => void state.led(followAddress));
+window.addEventListener("hashchange", () => {
+  // A place within the page, such as that of the skip link, says nothing of what is shown.
+  if (location.hash.includes("=")) void state.led(followAddress);
+});
 
 void start();
