@@ -94,7 +94,7 @@ def _check_names(rule: Rule, role: Role, limits: Limits) -> Iterator[Diagnostic]
         yield _at(rule.head.span, Code.LACEGRAM_SHADOW, f"{head} is supplied, not defined by rules")
     elif not role.may_define(head):
         yield _at(
-            rule.head.span, Code.LACEGRAM_RESERVED, f"a {role.name} module may not define {head}"
+            rule.head.span, Code.LACEGRAM_RESERVED, f"no {role.name} module may define {head}"
         )
     for atom in _atoms(rule):
         predicate = atom.predicate
@@ -104,7 +104,7 @@ def _check_names(rule: Rule, role: Role, limits: Limits) -> Iterator[Diagnostic]
         if predicate.name.startswith("_") and not role.allows_local:
             yield _at(atom.span, Code.LACEGRAM_LOCAL, f"{predicate} in a shared module")
         if atom is not rule.head and not role.may_mention(predicate):
-            message = f"a {role.name} module may not mention {predicate}"
+            message = f"no {role.name} module may mention {predicate}"
             yield _at(atom.span, Code.LACEGRAM_RESERVED, message)
 
 

@@ -390,7 +390,7 @@ def _missing_exports(rules: tuple[Rule, ...] | list[Rule], facet: Facet) -> list
     return [
         Diagnostic(
             code=Code.POLICY_EXPORT,
-            message=f"a {facet} module must define {export}",
+            message=f"no rule of the {facet} module defines {export}",
             line=1,
             column=1,
             hint=Code.POLICY_EXPORT.fix,
