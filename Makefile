@@ -36,7 +36,7 @@ demo: demo-room ## the same, then a small lake on Spark (about 630 MB to fetch, 
 	@"$(BIN)/python" -m lace lake demo
 
 # Tests run side by side on all cores; those with Spark share one session in one process.
-PYTEST := "$(BIN)/python" -m pytest --numprocesses auto --dist loadgroup
+PYTEST := "$(BIN)/python" -m pytest --numprocesses auto --dist loadgroup --durations 20 --durations-min 8
 test: ## run all tests but the longest
 	$(call set-up,test)
 	@"$(BIN)/python" tools/ensure_browser.py
