@@ -218,7 +218,10 @@ def _table_parts(
     changed = table.differing(then)
     for run in changed:
         yield kind + _RUN + str(run).encode(), table.run(run) or None
-    for group in dict.fromkeys(run // GROUP for run in changed):
+    for group in range(table.groups):
+        # Records of other formats are in the roots, and in no run.
+        if table.group_digest(group) == then.group_digest(group):
+            continue
         roots = [table.root(run) for run in table.group_runs(group)]
         data = b"".join(_ROOT.pack(*root) for root in roots)
         yield kind + _ROOTS + str(group).encode(), data if any(c for c, _ in roots) else None

@@ -207,6 +207,39 @@ def test_a_table_that_was_kept_is_the_table_that_it_was(edits: list[list[int]], 
         assert list(known.state.own.summaries(1)) == list(fresh.summaries(1))
 
 
+@pytest.mark.parametrize("standard", [1, 2])
+@settings(max_examples=examples(60), deadline=None)
+@given(edits=st.lists(st.lists(st.integers(0, 60), max_size=5), max_size=5))
+def test_what_was_kept_of_other_formats_is_what_it_was(
+    standard: int, edits: list[list[int]]
+) -> None:
+    """A later version may have such records; here they lie beside what is packed."""
+    names = [f"{note(i).hash[:-3]}.{'H9' if i % 3 else 'H3'}" for i in range(61)]
+    store, before = MemoryStore(), None
+    peers = Partitions(standard=standard)
+    peers.put({names[i]: digest(b"%d" % i) for i in range(40)})
+    for round_ in edits:
+        for i in round_:
+            if names[i] in peers:
+                peers.remove([names[i]])
+            else:
+                peers.put({names[i]: digest(b"%d" % i)})
+        fresh = Partitions(standard=standard)
+        fresh.put({name: peers.digest(name) or b"" for name in peers.records("")})
+        assert peers.check == fresh.check
+        state = m.LinkState(Partitions(2, standard=standard), peers.copy(), frozenset())
+        before, change = change_of(Known(b"", Position(1, 1), b"", state, {}), before)
+        store.keep_link(b"x", change)
+        kept = store.link(b"x")
+        assert kept is not None
+        known = read_known(kept, standard)
+        assert known is not None
+        assert known.state.peers.check == fresh.check
+        assert list(known.state.peers.records("")) == list(fresh.records(""))
+        assert list(known.state.peers.summaries(1)) == list(fresh.summaries(1))
+        assert list(known.state.peers.summaries(2)) == list(fresh.summaries(2))
+
+
 @pytest.mark.req("050-OPN-01", "050-OPN-02")
 @pytest.mark.parametrize("side", [0, 1])
 def test_an_open_exchange_that_began_with_nothing_to_do_goes_on(stores: Stores, side: int) -> None:
