@@ -477,6 +477,7 @@ class Partitions:
             self._made.pop(name[:length], None)
         if len(name) >= self._standard and is_prefix(name[: self._standard]):
             run = self._runs_of(name).start
+            self._runs[run] = self.run(run)  # or else its root would be taken from what was kept
             self._roots[run] = self._groups[run // GROUP] = None
 
     def _set(self, run: int, made: bytes) -> None:
