@@ -18,7 +18,7 @@ from lace.cli.files import name_and_value, open_input, read_limited
 from lace.cli.output import echo
 from lace.cli.place import Place, find
 from lace.cli.progress import ProgressLine
-from lace.cli.transfer import PutAside, aside_name, counted, reading, tell_reasons
+from lace.cli.transfer import PutAside, counted, reading, tell_reasons
 from lace.clock import tai_now
 from lace.errors import Code, Status, UsageError
 from lace.limits import DEFAULT_LIMITS
@@ -124,8 +124,13 @@ def add(
 def _add_batch(settings: Place, file: str, key_text: str | None, unsigned: bool) -> int:
     """Make the records that the lines of a file ask for."""
     key = None if unsigned else settings.signing_key(key_text)
-    aside = PutAside(aside_name(file))
-    with settings.open() as local, aside, open_input(file) as source, ProgressLine("read") as line:
+    with (
+        settings.open() as local,
+        PutAside() as aside,
+        open_input(file) as source,
+        ProgressLine("read") as line,
+    ):
+        aside.begin(file)
         work = Importer(store_of(local), None, "jsonl", key, unsigned, aside.take)
         work.change_fields = lambda place, pairs: list(_by_verifier(settings, place, pairs))
         tell = reading(line, source)

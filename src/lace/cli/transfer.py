@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count as count_from
 from pathlib import Path
 from typing import BinaryIO, Final, Self, cast
 
@@ -45,8 +46,10 @@ _FORMS: Final = ("records", "jsonl", "csv", "parquet")
 )  # fmt: skip
 @click.option(
     "--refused", metavar="FILE",
-    help="Where to put aside what is refused.  [default: NAME.refused.jsonl, here]",
+    help="Where to put aside what is refused.  "
+    "[default: NAME.refused.jsonl, here, or the next free name]",
 )  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace an existing file of --refused.")
 @click.option("--unsigned", is_flag=True, help="Do not sign rows, though there is a key.")
 @key_option("Signs rows.  [default: the one in lace.toml]")
 @lace_option
@@ -59,6 +62,7 @@ def import_command(
     time: str | None,
     columns: tuple[str, ...],
     refused: str | None,
+    force: bool,
     unsigned: bool,
     key_text: str | None,
     where: str | None,
@@ -84,10 +88,10 @@ def import_command(
     settings = find(where)
     key = None if unsigned else settings.signing_key(key_text)
     total = Imported()
-    with settings.open(key) as local:
+    with settings.open(key) as local, PutAside(refused, replaces=force) as aside:
         for file in files:
-            aside = PutAside(refused or aside_name(file))
-            with aside, open_input(file) as source, ProgressLine("records read") as line:
+            aside.begin(file)
+            with open_input(file) as source, ProgressLine("records read") as line:
                 count = blocking.import_file(
                     local,
                     source,
@@ -97,6 +101,7 @@ def import_command(
                     put_aside=aside.take,
                     listen=reading(line, source),
                 )
+            aside.end()
             tell_reasons(file, count)
             total = added(total, count)
     echo(counted(total), err=True)
@@ -164,32 +169,63 @@ def export_command(
 
 
 class PutAside:
-    """A file for what is refused; it is made when there is something to put in it."""
+    """Files for what is refused; each is made when there is something to put in it.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    Without a name, each file that is read gets one of its own. No existing file is replaced, unless
+    it was named and that was allowed.
+    """
+
+    def __init__(self, name: str | None = None, *, replaces: bool = False) -> None:
+        if name is not None and not replaces and Path(name).is_file():
+            raise UsageError(
+                f"{name} exists already",
+                code=Code.INPUT_FILE,
+                hint="Choose another name, or add --force.",
+            )
+        self._name = name
+        self._of = ""
         self._file: BinaryIO | None = None
+
+    def begin(self, file: str) -> None:
+        """Say which file is read from now on."""
+        self._of = file
+
+    def end(self) -> None:
+        """Say that it was read."""
+        if self._name is None:
+            self._close()
 
     def take(self, refused: Refused) -> None:
         if self._file is None:
+            self._file = self._opened()
+        line = json.dumps(refused.to_dict() | {"file": self._of}, sort_keys=True)
+        self._file.write(f"{line}\n".encode())
+
+    def _opened(self) -> BinaryIO:
+        for name in [self._name] if self._name is not None else _aside_names(self._of):
             try:
-                self._file = Path(self.name).open("wb")  # noqa: SIM115 (closed at the end)
+                return Path(name).open("xb" if self._name is None else "wb")
+            except FileExistsError:
+                continue
             except OSError as error:
                 raise UsageError(
-                    f"cannot write {self.name}: {error.strerror}",
+                    f"cannot write {name}: {error.strerror}",
                     code=Code.INPUT_FILE,
                     hint="Say with --refused where to put aside what is refused.",
                 ) from None
-        line = json.dumps(refused.to_dict(), sort_keys=True)
-        self._file.write(f"{line}\n".encode())
+        raise AssertionError("there is always another name")
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            echo(f"what was refused is in {self._file.name}", err=True)
+            self._file = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-            echo(f"what was refused is in {self.name}", err=True)
+        self._close()
 
 
 def tell_reasons(file: str, count: Imported) -> None:
@@ -234,9 +270,12 @@ def _row_map(
     raise click.UsageError("--to and --name belong together, and the other columns need both")
 
 
-def aside_name(file: str) -> str:
-    """Return where what is refused of a file is put aside, if nothing else is said."""
-    return f"{'import' if file == STANDARD_INPUT else Path(file).name}.refused.jsonl"
+def _aside_names(file: str) -> Iterator[str]:
+    """Yield where what is refused of a file may be put aside, if nothing else is said."""
+    name = "import" if file == STANDARD_INPUT else Path(file).name
+    yield f"{name}.refused.jsonl"
+    for number in count_from(2):
+        yield f"{name}.refused-{number}.jsonl"
 
 
 def reading(line: ProgressLine, source: BinaryIO) -> Callable[[Imported], None]:

@@ -91,6 +91,32 @@ def test_what_is_refused_is_put_aside_and_the_rest_is_stored(folder: Path) -> No
     )
 
 
+def test_what_was_put_aside_is_never_replaced_unasked(folder: Path) -> None:
+    rows = ("--to", PLACE, "--name", "id")
+    for part, lines in (("a", ",1\n,2\n,3\n"), ("b", ",4\n")):
+        (folder / part).mkdir()
+        (folder / part / "x.csv").write_text(f"id,Nr\n{lines}")
+    (folder / "x.csv.refused.jsonl").write_text("mine")
+    done = lace("import", "a/x.csv", "b/x.csv", *rows, cwd=folder)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        3,
+        b"0 new, 0 here already, 4 refused",
+    )
+    assert (folder / "x.csv.refused.jsonl").read_text() == "mine"
+    names = ("x.csv.refused-2.jsonl", "x.csv.refused-3.jsonl")
+    aside = [(folder / name).read_text().splitlines() for name in names]
+    assert [len(lines) for lines in aside] == [3, 1]
+    assert all(name.encode() in done.stderr for name in names)
+    one = (*rows, "--refused", "all.jsonl")
+    assert lace("import", "a/x.csv", "b/x.csv", *one, cwd=folder).returncode == 3
+    found = map(json.loads, (folder / "all.jsonl").read_text().splitlines())
+    assert [line["file"] for line in found] == ["a/x.csv"] * 3 + ["b/x.csv"]
+    done = lace("import", "b/x.csv", *one, cwd=folder)
+    assert (done.returncode, b"all.jsonl exists already" in done.stderr) == (2, True)
+    assert lace("import", "b/x.csv", *one, "--force", cwd=folder).returncode == 3
+    assert len((folder / "all.jsonl").read_text().splitlines()) == 1
+
+
 def test_bytes_that_borrow_the_name_of_a_stored_record_are_refused(folder: Path) -> None:
     record = people(1)[0]
     with api.open(folder, records=[record]):
