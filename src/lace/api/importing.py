@@ -15,12 +15,14 @@ from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, cast
 
 from lace.api.handles import Lace, RecordKind, as_lace, checked_key, in_worker, store_of
 from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
+from lace.crypto.native import digest
 from lace.dates import read_instant
 from lace.errors import Code, LaceError, RecordError, Status, UsageError
 from lace.ids import RecordHash
@@ -43,6 +45,9 @@ _BATCH_RECORDS: Final = 1000
 _BATCH_BYTES: Final = 8 * MIB
 _CHUNK: Final = MIB
 _REASONS: Final = 100
+_VERSIONS: Final = 10_000
+"""So many versions of a place are looked at, to find out which rows they say already."""
+_HELD_BYTES: Final = 64 * MIB
 _DATABASE: Final = b"SQLite format 3\x00"
 _ENTRIES: Final = ("place", "fields", "data", "data_b64", "tai")
 _IGNORED: Final = ("author", "date", "hash", "type", "requested")
@@ -125,10 +130,11 @@ async def import_file(
     A file of records is validated and stored as it is. JSON Lines and CSV become records: by
     ``rows``, or without it each line is an object with ``place`` and ``fields``, ``data`` or
     ``data_b64`` and ``tai`` if it likes. They are signed with ``key``, else with that of the lace;
-    without either, only ``unsigned`` makes records of them. A row that says what its author's
-    newest record at the place says is here already. ``form`` is found out from the content if it
-    is not said. ``put_aside`` is told of each thing that is refused, ``listen`` of the count after
-    each batch.
+    without either, only ``unsigned`` makes records of them. A row with a time is here already if
+    its author says the same at that place and time. Rows without a time are here already if the
+    newest versions of their author at their place say the same in the same order. ``form`` is found
+    out from the content if it is not said. ``put_aside`` is told of each thing that is refused,
+    ``listen`` of the count after each batch.
     """
     signer = None if unsigned else checked_key(key) or as_lace(local).key
     work = Importer(store_of(local), rows, form, signer, unsigned, put_aside)
@@ -159,8 +165,12 @@ class Importer:
     """Says what fields are meant where they are written in another way."""
     _count: Imported = field(default_factory=Imported)
     _read: int = 0
-    _made: dict[tuple[Coordinate, str], Plex] = field(default_factory=dict)
-    """What this batch makes: it is not in the store yet."""
+    _begun: Tai = field(default_factory=tai_now)
+    _made: dict[tuple[Coordinate, str], list[bytes]] = field(default_factory=dict)
+    """What this batch says at a place and time: it is not in the store yet."""
+    _held: dict[Coordinate, _Held] = field(default_factory=dict)
+    _held_bytes: int = 0
+    _last_versions: tuple[Coordinate, list[bytes]] | None = None
 
     def steps(self, file: BinaryIO) -> Iterator[Imported]:
         """Do the work; yield the count after each batch, and at the end."""
@@ -229,8 +239,10 @@ class Importer:
             reasons = (*reasons, refused)
         self._count = replace(count, refused=count.refused + 1, reasons=reasons)
 
-    def _is_here(self) -> None:
-        self._count = replace(self._count, present=self._count.present + 1)
+    def _are_here(self, number: int = 1) -> list[Record | None]:
+        """Count what is here already; there is nothing to store for it."""
+        self._count = replace(self._count, present=self._count.present + number)
+        return [None] * number
 
     def _records(self, chunks: Iterable[bytes]) -> Iterator[Record | None]:
         """Yield the valid records of a file, and None for each that is not to be stored."""
@@ -248,7 +260,7 @@ class Importer:
         )
         here = self.store.load(RecordHash(claimed))
         if here is not None and here.raw == frame.raw:
-            self._is_here()
+            self._are_here()
             return None
         outcome = validate_record(frame.raw)
         if outcome.value is None:
@@ -274,13 +286,15 @@ class Importer:
                 if isinstance(row, LaceError):
                     raise row
                 asked = _asked(row) if make is None else make.asked(row)
-                yield self._make(asked)
+                made = self._make(asked)
             except LaceError as error:
                 self._refuse(Refused(where, error.code, error.message, content))
-                yield None
+                made = [None]
+            yield from made
+        yield from self._let_go()
 
-    def _make(self, asked: _Asked) -> Record | None:
-        """Return the record that a row asks for, or None if its author said that already."""
+    def _make(self, asked: _Asked) -> list[Record | None]:
+        """Return the records that are to be stored for a row; None for what is here already."""
         place = asked.place
         fields = asked.fields
         if self.change_fields is not None:
@@ -293,23 +307,105 @@ class Importer:
             extras=fields,
             data=asked.data,
         )
-        before = self._made.get((place, asked.time or "")) or self._newest(place, asked.time)
-        if before is not None and (before.extras, before.data) == (plex.extras, plex.data):
-            self._is_here()
-            return None
-        self._made[place, asked.time or ""] = plex
+        if asked.time is not None:
+            return self._timed(place, asked.time, plex)
+        return self._next(place, plex)
+
+    def _timed(self, place: Coordinate, time: Tai, plex: Plex) -> list[Record | None]:
+        """Decide about a row with a time: it is here if it was said at that place and time."""
+        said = (_said_by(record) for record in self._versions(place, time))
+        if _said_by(plex) in self._made.get((place, time), ()) or _said_by(plex) in said:
+            return self._are_here()
+        return [self._signed(place, time, plex)]
+
+    def _next(self, place: Coordinate, plex: Plex) -> list[Record | None]:
+        """Decide about a row without a time: it is what holds at its place from now on.
+
+        Several rows of a file may have one place. If the newest versions there say the same, row
+        by row, then the file came before. A row that an older version says is held until it is
+        known whether the following rows go on as the following versions do, up to the newest.
+        """
+        saying = _said_by(plex)
+        held = self._held.get(place)
+        if held is not None:
+            if _said_by(held.rows[-1]) == saying:
+                return self._are_here()
+            held.at = {i + 1 for i in held.at if held.versions[i + 1] == saying}
+            return self._hold(place, held, plex)
+        made = self._made.get((place, ""))
+        newest = None if made else next(self._versions(place, None, 1), None)
+        if (made[-1] if made else newest and _said_by(newest)) == saying:
+            return self._are_here()
+        if newest is None or newest.tai >= self._begun:
+            return [self._signed(place, "", plex)]
+        versions = self._all_versions(place)
+        held = _Held(versions, {i for i, said in enumerate(versions) if said == saying})
+        return self._hold(place, held, plex)
+
+    def _hold(self, place: Coordinate, held: _Held, plex: Plex) -> list[Record | None]:
+        """Hold one more row; return all that are held at its place if they are decided now."""
+        held.rows.append(plex)
+        if held.at and len(held.versions) - 1 not in held.at:
+            self._held[place] = held
+            self._held_bytes += len(plex.raw)
+            return self._let_go() if self._held_bytes > _HELD_BYTES else []
+        self._held.pop(place, None)
+        self._held_bytes -= sum(len(row.raw) for row in held.rows[:-1])
+        if held.at:
+            return self._are_here(len(held.rows))
+        return [self._signed(place, "", row) for row in held.rows]
+
+    def _let_go(self) -> list[Record | None]:
+        """Return all rows that are held: they are not what the newest versions say."""
+        held, self._held, self._held_bytes = self._held, {}, 0
+        return [self._signed(place, "", row) for place, one in held.items() for row in one.rows]
+
+    def _signed(self, place: Coordinate, time: str, plex: Plex) -> Record:
+        self._made.setdefault((place, time), []).append(_said_by(plex))
+        self._last_versions = None
         return plex if self.key is None else seal(plex, self.key)
 
-    def _newest(self, place: Coordinate, time: Tai | None) -> Versioned | None:
+    def _all_versions(self, place: Coordinate) -> list[bytes]:
+        """Return what the author's versions at a place say, the oldest first, nothing twice on end.
+
+        Those of the last place are kept: rows of one place often stand together.
+        """
+        if self._last_versions is None or self._last_versions[0] != place:
+            said = [_said_by(record) for record in self._versions(place, None)][::-1]
+            self._last_versions = place, [one for one, _ in groupby(said)]
+        return self._last_versions[1]
+
+    def _versions(
+        self, place: Coordinate, time: Tai | None, most: int = _VERSIONS
+    ) -> Iterator[Versioned]:
+        """Yield the author's records at a place, and at a time if one is given, newest first."""
         signer = None if self.key is None else self.key.verifier
         version = VersionSelector(
             type="plex" if signer is None else "seal",
             verifier=signer,
             tai=time,
         )
-        found = self.store.versions(replace(place, selector=version), 1)
-        record = self.store.load(found[0]) if found else None
-        return record if isinstance(record, Versioned) else None
+        for hash in self.store.versions(replace(place, selector=version), most):
+            record = self.store.load(hash)
+            if isinstance(record, Versioned):
+                yield record
+
+
+@dataclass(slots=True)
+class _Held:
+    """Rows of one place that are here already, or are not, as the next rows will tell."""
+
+    versions: list[bytes]
+    """What the versions there say, the oldest first."""
+    at: set[int]
+    """Which of them may be the one that says what the last row says."""
+    rows: list[Plex] = field(default_factory=list)
+
+
+def _said_by(record: Versioned) -> bytes:
+    """Return what stands for the content of a record, whenever and by whomever it was said."""
+    extras, data_digest = record.parts[-3:-1]
+    return digest(extras + b"\n" + data_digest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -20,6 +21,7 @@ from lace.errors import Code, UsageError
 from lace.keyring import Keyring
 from lace.record import build_plex, seal
 from lace.recordstore import MemoryStore
+from lace.urc import Coordinate
 
 PLACE = "//club//people//"
 KEY = api.SigningKey(b"k" * 32)
@@ -335,6 +337,66 @@ def test_an_import_that_is_cut_off_goes_on() -> None:
     assert 0 < first < 2500
     *_, count = Importer(store).steps(io.BytesIO(content))
     assert (count.new, count.present) == (2500 - first, first)
+
+
+def imported(store: MemoryStore, values: str, rows: api.RowMap | None = None) -> tuple[int, int]:
+    """Import a table whose rows have one name and these values; return how many were new, and here."""
+    table = "id,Nr,When\n" + "".join(f"same,{value},2024-05-01\n" for value in values)
+    rows = rows or api.RowMap(to=PLACE, name="id", fields={"Nr": "Nr"})
+    *_, count = Importer(store, rows, None, KEY).steps(io.BytesIO(table.encode()))
+    return count.new, count.present
+
+
+def versions(store: MemoryStore) -> str:
+    place = Coordinate(group="club", app="people", name="same")
+    found = map(store.load, store.versions(place, 100))
+    return "".join(record.fields["Nr"] for record in found if record is not None)[::-1]
+
+
+@pytest.mark.parametrize("values", ["121", "12", "1212", "11211", "12131", "1231212", "1" * 5])
+def test_a_file_with_several_rows_of_one_place_adds_nothing_when_it_comes_again(
+    values: str,
+) -> None:
+    store = MemoryStore()
+    made = len([one for one, _ in groupby(values)])
+    assert imported(store, values) == (made, len(values) - made)
+    for _ in range(3):
+        assert imported(store, values) == (0, len(values))
+    assert versions(store) == "".join(one for one, _ in groupby(values))
+
+
+@pytest.mark.parametrize(
+    ("before", "values", "after"),
+    [
+        ("12", "1", "121"),  # what was changed back holds again
+        ("121", "12", "1212"),
+        ("121", "2", "1212"),
+        ("12", "123", "123"),  # an import that was cut off
+        ("1231", "21", "123121"),
+        ("3", "121", "3121"),
+    ],
+)
+def test_the_last_row_of_a_place_is_what_holds_there(before: str, values: str, after: str) -> None:
+    store = MemoryStore()
+    imported(store, before)
+    imported(store, values)
+    assert versions(store) == after
+    assert imported(store, values) == (0, len(values))
+
+
+def test_rows_that_are_held_for_too_long_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lace.api.importing._HELD_BYTES", 10)
+    store = MemoryStore()
+    imported(store, "123")
+    imported(store, "12")
+    assert versions(store) == "12312"
+
+
+def test_rows_of_one_place_and_time_come_once() -> None:
+    rows = api.RowMap(to=PLACE, name="id", time="When", fields={"Nr": "Nr"})
+    store = MemoryStore()
+    assert imported(store, "1213", rows) == (3, 1)
+    assert imported(store, "1213", rows) == (0, 4)
 
 
 @pytest.mark.parametrize("cut", [1, 7, 1000])
