@@ -212,6 +212,11 @@ def field_names(record: Record) -> set[str]:
     return {name for name, _, _ in fields(record)} - OWN
 
 
+def repeated_fields(record: Record) -> set[str]:
+    """Return the names of the fields that a record has more than once."""
+    return {name for name, index, _ in fields(record) if index > 0} - OWN
+
+
 def newest_of(records: Iterable[Record], rule: bool | Newest = True) -> list[Record]:
     """Return the newest versions by a rule, oldest first; what has no place is its own version."""
     if rule not in {True, False, "tip", "author"}:

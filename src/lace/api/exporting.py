@@ -11,7 +11,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -20,7 +20,7 @@ from lace.api.handles import Lace, in_worker, store_of
 from lace.api.importing import Form
 from lace.api.policies import Policy, policy_of
 from lace.errors import Code, UsageError
-from lace.projection import HASH, Projection, entry_of, field_names
+from lace.projection import HASH, Projection, entry_of, field_names, repeated_fields
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore, StoreRecordId
 from lace.text import shown
@@ -47,6 +47,13 @@ class Exported:
     """How many were written."""
     of: int = 0
     """How many there are to write."""
+    first_only: tuple[str, ...] = ()
+    """Fields that occur again in a record; a table has only their first value."""
+
+    @property
+    def missing(self) -> int:
+        """How many were selected and not written; in all, those that could not be read."""
+        return self.of - self.records
 
 
 async def export_file(
@@ -62,7 +69,8 @@ async def export_file(
 
     ``form`` is told by the name of the file if it is not said: ``.records`` for records as they
     are, which any lace can import, ``.jsonl`` and ``.csv`` for other programs, ``.parquet`` with
-    the extra ``arrow``. A file appears under its name when it is complete.
+    the extra ``arrow``. A file appears under its name when it is complete. A record that was
+    selected and cannot be read is left out, and counted as ``missing``.
     """
     if form is None:
         suffix = Path(target).suffix if isinstance(target, str | Path) else ""
@@ -95,10 +103,10 @@ def _export(store: RecordStore, chosen: set[str], file: BinaryIO, form: Form) ->
     write: _Writer = _FORMS[form](file, lambda: _batches(store, chosen))
     for batch in _batches(store, chosen):
         write.take(batch)
-        count = Exported(records=count.records + len(batch), of=count.of)
+        count = replace(count, records=count.records + len(batch))
         yield count
     write.finish()
-    yield count
+    yield replace(count, first_only=tuple(sorted(write.first_only)))
 
 
 def _batches(store: RecordStore, chosen: set[str]) -> Iterator[list[Record]]:
@@ -116,6 +124,8 @@ class _Writer:
 
     def __init__(self, file: BinaryIO, again: Callable[[], Iterator[list[Record]]]) -> None:
         self._file = file
+        self.first_only: set[str] = set()
+        """Fields of which not all values were written."""
         self._begin(again)
 
     def _begin(self, again: Callable[[], Iterator[list[Record]]]) -> None:
@@ -147,6 +157,7 @@ class _Csv(_Writer):
         names: set[str] = set()
         for batch in again():
             names.update(*map(field_names, batch))
+            self.first_only.update(*map(repeated_fields, batch))
         self._columns = (*_CSV_HEAD, *sorted(names.difference(_CSV_HEAD)), DATA)
         self._write([self._columns])
 

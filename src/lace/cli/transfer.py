@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import count as count_from
 from pathlib import Path
 from typing import BinaryIO, Final, Self, cast
@@ -130,7 +130,8 @@ def export_command(
 
     Names of files tell the form: *.records has the records as they are, one after another, and any
     lace can import them; *.jsonl and *.csv are for other programs, and have no signatures;
-    *.parquet needs the extra arrow. A file appears under its name when it is complete.
+    *.parquet needs the extra arrow. A file appears under its name when it is complete. If a record
+    of a damaged store cannot be read, the others are written, and the exit code is 3.
 
     \b
     Example:
@@ -164,7 +165,15 @@ def export_command(
             local, target, module, form=chosen, overwrite=force, listen=tell
         )
     sys.stdout.buffer.flush()
+    tell_first_only(count.first_only)
     echo(f"{count.records:,} record{'' if count.records == 1 else 's'}", err=True)
+    if count.missing:
+        echo(
+            f"{count.missing:,} more could not be read, and are not in the file; "
+            "lace store check says what is wrong",
+            err=True,
+        )
+        return Exit.SOME_REJECTED
     return Exit.OK
 
 
@@ -234,6 +243,16 @@ def tell_reasons(file: str, count: Imported) -> None:
         echo(f"{file}, {refused.where}: {refused.detail} [{refused.code}]", err=True)
     if count.refused > _TOLD:
         echo(f"{file}: {count.refused - _TOLD:,} more were refused", err=True)
+
+
+def tell_first_only(names: Collection[str]) -> None:
+    """Say which fields a table does not have in full."""
+    if names:
+        echo(
+            f"a table has one value of each field, and records have several of {', '.join(names)}: "
+            "only the first is there; .jsonl and .records have all",
+            err=True,
+        )
 
 
 def counted(count: Imported) -> str:

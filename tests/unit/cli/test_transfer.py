@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import sqlite3
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
@@ -278,6 +280,29 @@ def test_tables_for_other_programs(folder: Path) -> None:
     assert table.column("Data").to_pylist()[5] == b"\xff"
     narrowed = lace("export", "//club//people//p/", "--format", "csv", cwd=folder).stdout
     assert len(narrowed.splitlines()) == 6
+
+
+@pytest.mark.parametrize("form", ["records", "csv"])
+def test_an_export_says_what_could_not_be_read(folder: Path, form: str) -> None:
+    records = people(3)
+    with api.open(folder, records=records):
+        pass
+    with contextlib.closing(sqlite3.connect(folder / "records.lace")) as database, database:
+        broken = records[1].raw.replace(b"person", b"PERSON")
+        database.execute("UPDATE record SET raw = ? WHERE hash = ?", (broken, records[1].hash))
+    done = lace("export", "-o", f"out.{form}", cwd=folder)
+    assert done.returncode == 3
+    assert b"2 records\n1 more could not be read" in done.stderr
+    assert (folder / f"out.{form}").is_file()
+
+
+def test_a_table_that_has_not_all_values_is_told_of(folder: Path) -> None:
+    line = {"place": f"{PLACE}a", "fields": {"Tag": ["x", "y"], "City": "Oslo"}}
+    lace("add", "--batch", "-", stdin=json.dumps(line), cwd=folder)
+    done = lace("export", "-o", "out.csv", cwd=folder)
+    assert (done.returncode, b"records have several of Tag:" in done.stderr) == (0, True)
+    for name in ("out.jsonl", "out.records"):
+        assert b"several" not in lace("export", "-o", name, cwd=folder).stderr
 
 
 def test_an_export_replaces_nothing_and_leaves_nothing_half(folder: Path) -> None:
