@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from lace import tai
@@ -35,12 +35,16 @@ def iso_date(instant: Tai) -> str | None:
     return None if found is None else found.astimezone().isoformat(timespec="seconds")
 
 
-def read_instant(text: str) -> Tai:
-    """Return the instant of a text: TAI, or ISO 8601, which is local time if it names no zone."""
+def read_instant(text: str, zone: tzinfo | None = None) -> Tai:
+    """Return the instant of a text: TAI, or ISO 8601.
+
+    What names no zone is of ``zone``, else local time.
+    """
     if _TAI.fullmatch(text):
         return Tai(text)
     try:
-        found = datetime.fromisoformat(text).astimezone()
+        said = datetime.fromisoformat(text)
+        found = (said.replace(tzinfo=zone) if said.tzinfo is None else said).astimezone()
         nanoseconds = int(found.timestamp()) * NS_PER_SECOND + found.microsecond * 1000
         return tai.from_unix_ns(nanoseconds)
     except (ValueError, OverflowError, OSError, LaceError):

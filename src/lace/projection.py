@@ -21,7 +21,7 @@ from lace.limits import FIXED
 from lace.record.facts import fields
 from lace.record.model import Record
 from lace.text import shown
-from lace.values import DATA, MOST_DIGITS, Cell, Type, Value, check_types, read_value
+from lace.values import DATA, MOST_DIGITS, Cell, NoValue, Type, Value, check_types, read_value
 
 Newest = Literal["tip", "author"]
 """Which versions count as the newest: one at each place, or one of each author at each place."""
@@ -77,7 +77,8 @@ class Projection:
 
         ``newest`` leaves out what is not the newest version: at its place (True or ``tip``, by time
         and then by hash), or of its author at its place (``author``). ``types`` declares what
-        columns hold: text, bytes, int, decimal, datetime (of ISO 8601 or TAI) or json.
+        columns hold: text, bytes, int, decimal, datetime (of ISO 8601, in UTC if it names no zone,
+        or of TAI) or json.
         """
         if isinstance(columns, str):
             raise UsageError(
@@ -250,12 +251,10 @@ def _row(
     for column, type, cell in zip(columns, types, _cells(record, columns), strict=True):
         try:
             values.append(None if cell is None else read_value(cell, type))
-        except ValueError:
+        except NoValue as error:
             values.append(None)
             if len(faults) < FIXED.projection_faults:
-                text = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell or ""
-                detail = f"{shown(text)} is not of type {type}"
-                faults.append(Fault(record.hash, column, detail))
+                faults.append(Fault(record.hash, column, str(error)))
     return tuple(values)
 
 

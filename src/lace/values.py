@@ -1,11 +1,17 @@
-"""Values of declared types: what a text or data of a record stands for, exactly or not at all."""
+"""Values of declared types: what a text or data of a record stands for, exactly or not at all.
+
+A text stands for the same value on every machine and in every language: digits are 0 to 9, nothing
+stands around or between them, JSON is that of RFC 8259, and a time without a zone is in UTC.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from datetime import UTC, datetime
+from decimal import Decimal
+from math import isinf
 from typing import Any, Final, Literal, cast
 
 from lace.dates import moment, read_instant
@@ -23,6 +29,12 @@ Value = Cell | int | Decimal | datetime | dict[str, Any] | list[Any] | float | b
 
 MOST_DIGITS: Final = 38
 _INT_BITS: Final = 63
+_WHOLE: Final = re.compile(r"[+-]?[0-9]+")
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[Ee][+-]?[0-9]+)?")
+
+
+class NoValue(ValueError):
+    """A text is not of a type; its message says so."""
 
 
 def check_types(types: Mapping[str, Type]) -> None:
@@ -36,11 +48,13 @@ def check_types(types: Mapping[str, Type]) -> None:
 
 
 def read_value(text: str | bytes, type: Type) -> Value:
-    """Return a value of a declared type, or raise ``ValueError`` if the text is none."""
+    """Return a value of a declared type, or raise ``NoValue`` if the text is none."""
     try:
         return READERS[type](text)
-    except (ArithmeticError, RecursionError, LaceError):
-        raise ValueError(f"not of type {type}") from None
+    except NoValue as error:
+        raise NoValue(f"{shown(text)} is not of type {type}: {error}") from None
+    except (ValueError, ArithmeticError, RecursionError, LaceError):
+        raise NoValue(f"{shown(text)} is not of type {type}") from None
 
 
 def _text(cell: str | bytes) -> str:
@@ -53,34 +67,48 @@ def _bytes(cell: str | bytes) -> bytes:
 
 def _int(cell: str | bytes) -> int:
     text = _text(cell)
-    if len(text) > MOST_DIGITS:
+    if not _WHOLE.fullmatch(text):
         raise ValueError
-    number = int(text)
-    if not -(1 << _INT_BITS) <= number < 1 << _INT_BITS:
-        raise ValueError
-    return number
+    if len(text) > MOST_DIGITS or not -(1 << _INT_BITS) <= int(text) < 1 << _INT_BITS:
+        raise NoValue(f"it goes from {-(1 << _INT_BITS)} to {(1 << _INT_BITS) - 1}")
+    return int(text)
 
 
 def _decimal(cell: str | bytes) -> Decimal:
     text = _text(cell)
-    if len(text) > MOST_DIGITS:
+    if not _NUMBER.fullmatch(text):
         raise ValueError
+    if len(text) > MOST_DIGITS:
+        raise NoValue(f"it has at most {MOST_DIGITS} characters")
     number = Decimal(text)
     exponent = number.as_tuple().exponent
     if not isinstance(exponent, int) or abs(exponent) > MOST_DIGITS // 2:
-        raise InvalidOperation
+        raise NoValue(f"its exponent goes from {-MOST_DIGITS // 2} to {MOST_DIGITS // 2}")
     return number
 
 
 def _datetime(cell: str | bytes) -> datetime:
-    found = moment(read_instant(_text(cell)))
+    # Local time would be another instant on another machine.
+    found = moment(read_instant(_text(cell), UTC))
     if found is None:
         raise ValueError
     return found
 
 
 def _json(cell: str | bytes) -> Value:
-    return cast("Value", json.loads(_text(cell)))
+    made = json.loads(_text(cell), parse_constant=_no_json, parse_float=_finite)
+    return cast("Value", made)
+
+
+def _no_json(word: str) -> float:
+    raise NoValue(f"JSON has no {word}")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise NoValue(f"{shown(text)} is too large a number")
+    return number
 
 
 READERS: Final[dict[str, Callable[[str | bytes], Value]]] = {

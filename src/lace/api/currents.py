@@ -11,10 +11,11 @@ from lace.api.handles import Lace, Peer, RecordKind, as_lace, in_worker, store_o
 from lace.api.policies import Policy, policy_of
 from lace.api.rooms import members, room_of
 from lace.errors import Code, UsageError
-from lace.projection import STANDARD, Newest, Projection
+from lace.projection import OWN, STANDARD, Newest, Projection
 from lace.record.model import Record
 from lace.rooms import Room
 from lace.selectors import selector
+from lace.text import shown
 from lace.urc import Coordinate, parse_urc
 from lace.values import Type
 
@@ -76,9 +77,18 @@ async def table(
 
     ``newest`` leaves old versions out, as ``Projection.of`` has it. With ``author`` or ``role``
     only the records of that verifier, or of members who have that role, are there. Of a kind, what
-    belongs by ``room`` or by the settings is there.
+    belongs by ``room`` or by the settings is there, and a column that its records cannot have is
+    refused.
     """
     kind = policy if isinstance(policy, RecordKind) else None
+    if kind is not None and columns is not None and not isinstance(columns, str):
+        for name in columns:
+            if name not in {*kind.columns, *STANDARD, *OWN}:
+                raise UsageError(
+                    f"{kind.app} has no column {shown(name)}; it has {', '.join(kind.columns)}",
+                    code=Code.RECORD_KIND,
+                    hint=f"Every table can have {', '.join(STANDARD)} too.",
+                )
     policy = room if policy is None else policy
     room = policy if room is None and isinstance(policy, Room) else room
     chosen = selector(f"//{kind.group}//{kind.app}//") if kind else _policy(policy)

@@ -16,7 +16,7 @@ from lace.ids import Verifier, parse_verifier
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
-from lace.record.build import build_plex, seal
+from lace.record.build import build_plex, check_name, seal
 from lace.record.model import Plex, Record, Seal
 from lace.recordstore.base import RecordStore
 from lace.recordstore.memory import MemoryStore
@@ -26,7 +26,7 @@ from lace.text import shown
 from lace.threads import Threads
 from lace.transport.address import Address, parse_address
 from lace.urc import path_fault
-from lace.values import DATA, Type, check_types, read_value
+from lace.values import DATA, NoValue, Type, check_types, read_value
 
 if TYPE_CHECKING:
     from lace.settings import Settings
@@ -62,7 +62,17 @@ class RecordKind:
         for what in ("fields", "required"):
             given = checked_names(getattr(self, what), what)
             object.__setattr__(self, what, given)  # a list is as good, but cannot be hashed
+            for name in given:
+                check_name(name)
         check_types(self.types)
+        for name in self.types:
+            if name not in self.columns or name == "Name":
+                known = ", ".join(self.columns[1:])
+                raise UsageError(
+                    f"types has {shown(name)}, which is no field of {self.app}; there are {known}",
+                    code=Code.RECORD_KIND,
+                    hint="Name it in fields or required too.",
+                )
 
     def build(
         self,
@@ -107,11 +117,11 @@ class RecordKind:
             return
         try:
             read_value(value, type)
-        except ValueError:
-            text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        except NoValue as error:
             raise UsageError(
-                f"{name} of {self.app} is of type {type}, and {shown(text)} is not",
+                f"{name} of {self.app} is of type {type}, and {error}",
                 code=Code.RECORD_KIND,
+                hint="Give a value of the type that the kind declares.",
             ) from None
 
     def check(self, names: Iterable[str]) -> None:

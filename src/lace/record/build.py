@@ -54,9 +54,11 @@ def build_plex(
     extra_block = b"".join(b"%s: %s\n" % line for line in lines)
     values = (group.encode(), app.encode(), name.encode(), tai.encode())
     head = b"Group: %s\nApp: %s\nName: %s\nTAI: %s\n" % values + extra_block
-    longest = max(map(len, head.split(b"\n")))
-    if longest > limits.header_line_bytes:
-        _refuse(Code.RECORD_HEADER_TOO_LONG, f"{longest} bytes, at most {limits.header_line_bytes}")
+    longest = max(head.split(b"\n"), key=len)
+    if len(longest) > limits.header_line_bytes:
+        called = text.shown(longest.partition(b":")[0])
+        message = f"header {called} has {len(longest)} bytes, at most {limits.header_line_bytes}"
+        _refuse(Code.RECORD_HEADER_TOO_LONG, message)
     blob = build_blob(data, limits=limits)
     hash, raw = _mark("P", head + blob.raw)
     return Plex(hash, raw, (hash[2:-3].encode(), *values, extra_block, *blob.parts))
@@ -76,13 +78,21 @@ def _mark(letter: str, payload: bytes) -> tuple[RecordHash, bytes]:
     return hash, grammar.MARK + hash.encode() + b"\n" + payload
 
 
-def _header(name: str, value: str) -> tuple[bytes, bytes]:
+def check_name(name: str) -> None:
+    """Raise ``RecordError`` unless an extra header may have this name."""
     if not _NAME.fullmatch(name):
         _refuse(Code.RECORD_HEADER_SYNTAX, f"header name {text.shown(name)} is malformed")
     if name.encode("utf-8", "surrogatepass") in grammar.RESERVED_NAMES:
         _refuse(Code.RECORD_HEADER_RESERVED, f"header name {name} is reserved")
+    code = text.fault(name)
+    if code is not None:
+        _refuse(code, f"header {text.shown(name)}: {code.meaning}")
+
+
+def _header(name: str, value: str) -> tuple[bytes, bytes]:
+    check_name(name)
     # Control characters are refused here above all: a line break would smuggle in a header.
-    code = text.fault(name) or text.line_fault(value)
+    code = text.line_fault(value)
     if code is not None:
         _refuse(code, f"header {text.shown(name)}: {code.meaning}")
     return name.encode(), value.encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -15,8 +16,9 @@ import pytest
 import lace
 from lace import blocking
 from lace.crypto.keys import demo_key
-from lace.errors import UsageError
+from lace.errors import RecordError, UsageError
 from lace.record import Seal, build_plex, seal
+from lace.values import NoValue, read_value
 
 OWNER, BOB, CAROL = map(demo_key, ("owner", "bob", "carol"))
 KIND = lace.RecordKind(
@@ -115,6 +117,70 @@ def test_declared_types_are_read_and_what_is_not_of_its_type_is_told() -> None:
     assert "12.50" in table._repr_html_()
     with pytest.raises(UsageError, match="no type"):
         lace.Projection.of([], ["Name"], types={"Name": "float"})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("type", "text", "value"),
+    [
+        ("int", "+7", 7),
+        ("int", "007", 7),
+        ("int", str(-(1 << 63)), -(1 << 63)),
+        ("int", "1_0", None),
+        ("int", " 7", None),
+        ("int", "7\n", None),
+        ("int", "\u0663", None),
+        ("int", "9" * 20, None),
+        ("int", "0" * 40, None),
+        ("decimal", "1.5e3", Decimal(1500)),
+        ("decimal", "1_0", None),
+        ("decimal", " 7", None),
+        ("decimal", "\u0663", None),
+        ("decimal", "Infinity", None),
+        ("decimal", "1e99", None),
+        ("json", "[1.5]", [1.5]),
+        ("json", "NaN", None),
+        ("json", "[-Infinity]", None),
+        ("json", "1e999", None),
+        ("datetime", "2026-01-31", datetime(2026, 1, 31, tzinfo=UTC)),
+        ("datetime", "2026-01-31T12:00:00", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("datetime", "2026-01-31T12:00:00+01:00", datetime(2026, 1, 31, 11, tzinfo=UTC)),
+    ],
+)
+def test_a_text_stands_for_the_same_value_everywhere(
+    type: Any, text: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        if value is not None:
+            assert read_value(text, type) == value
+        else:
+            with pytest.raises(NoValue, match=f"is not of type {type}"):
+                read_value(text, type)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_what_is_out_of_range_says_so() -> None:
+    with pytest.raises(
+        UsageError, match="it goes from -9223372036854775808 to 9223372036854775807"
+    ):
+        KIND.build("1", "{}", {"Title": "t", "Count": "9" * 20})
+
+
+def test_a_kind_has_only_fields_that_a_record_can_have() -> None:
+    for name in ("Name", "Signed-By", "My Field", ""):
+        with pytest.raises(RecordError):
+            lace.RecordKind(group="club", app="x", fields=(name,))
+        with pytest.raises(RecordError):
+            lace.RecordKind(group="club", app="x", required=(name,))
+    with pytest.raises(UsageError, match="types has 'Amuont', which is no field of x"):
+        lace.RecordKind(group="club", app="x", fields=("Amount",), types={"Amuont": "decimal"})
+    with lace.open() as local:
+        with pytest.raises(UsageError, match="book/claim has no column 'Nam'; it has Name, Title"):
+            blocking.table(local, KIND, ["Nam"])
+        assert blocking.table(local, KIND, ["Hash", "Name", "TAI", "Title"]).rows == ()
 
 
 def test_tables_of_others_have_real_types() -> None:

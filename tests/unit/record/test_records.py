@@ -100,6 +100,11 @@ def test_what_cannot_become_valid_is_not_built(change: dict[str, Any], code: Cod
     assert caught.value.code is code
 
 
+def test_a_header_that_is_too_long_is_named() -> None:
+    with pytest.raises(RecordError, match="header 'Note' has 3006 bytes, at most 1024"):
+        build_plex(**PLACE, extras=[("Title", "t"), ("Note", "a" * 3000)])
+
+
 @pytest.mark.req("010-REC-12")
 def test_the_size_limit_is_enforced_and_configurable() -> None:
     small = replace(DEFAULT_LIMITS, blob_bytes=4)
