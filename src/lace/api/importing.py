@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,6 +49,10 @@ _REASONS: Final = 100
 _VERSIONS: Final = 10_000
 """So many versions of a place are looked at, to find out which rows they say already."""
 _HELD_BYTES: Final = 64 * MIB
+_BOM: Final = b"\xef\xbb\xbf"
+_ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
+_ESCAPED: Final = re.compile("[\udc80-\udcff]")
+_UTF8: Final = "convert the file, as iconv -f LATIN1 -t UTF-8 does"
 _DATABASE: Final = b"SQLite format 3\x00"
 _ENTRIES: Final = ("place", "fields", "data", "data_b64", "tai")
 _IGNORED: Final = ("author", "date", "hash", "type", "requested")
@@ -107,6 +112,8 @@ class Imported:
     """Of what was refused, the first hundred."""
     bytes_read: int = 0
     """How much of the file was read."""
+    signed_anew: int = 0
+    """Rows that name another author; the records that were made of them are not that author's."""
 
     @property
     def read(self) -> int:
@@ -177,6 +184,12 @@ class Importer:
         chunks = self._chunks(file)
         head = next(chunks, b"")
         form = self.form or self._form_of(head)
+        if form != "records" and _ARRAY.match(head):
+            raise UsageError(
+                "this is one JSON array; it takes one object a line",
+                code=Code.INPUT_JSON,
+                hint="Write its objects as lines: jq -c '.[]' FILE | lace import -.",
+            )
         if form == "parquet":
             raise UsageError("Parquet can be written, not read", code=Code.INPUT_FILE)
         if form == "csv" and self.rows is None:
@@ -213,7 +226,7 @@ class Importer:
             )
         if not head or head.startswith((grammar.MARK, grammar.TRAILER_MARK)):
             return "records"
-        start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+        start = head.removeprefix(_BOM).lstrip()
         return "jsonl" if start.startswith(b"{") else "csv"
 
     def _save(self, batch: list[Record]) -> Imported:
@@ -283,12 +296,16 @@ class Importer:
         ):
             where = f"line {number}"
             try:
+                if not _is_text(content):
+                    message = f"the line is not UTF-8: {_UTF8}"
+                    raise RecordError(message, code=Code.TEXT_UTF8)
                 if isinstance(row, LaceError):
                     raise row
                 asked = _asked(row) if make is None else make.asked(row)
                 made = self._make(asked)
             except LaceError as error:
-                self._refuse(Refused(where, error.code, error.message, content))
+                found = content if _is_text(content) else content.encode("utf-8", "surrogateescape")
+                self._refuse(Refused(where, error.code, error.message, found))
                 made = [None]
             yield from made
         yield from self._let_go()
@@ -307,9 +324,14 @@ class Importer:
             extras=fields,
             data=asked.data,
         )
-        if asked.time is not None:
-            return self._timed(place, asked.time, plex)
-        return self._next(place, plex)
+        if asked.time is None:
+            made = self._next(place, plex)
+        else:
+            made = self._timed(place, asked.time, plex)
+        signer = None if self.key is None else self.key.verifier
+        if asked.author not in (None, signer) and made != [None]:
+            self._count = replace(self._count, signed_anew=self._count.signed_anew + 1)
+        return made
 
     def _timed(self, place: Coordinate, time: Tai, plex: Plex) -> list[Record | None]:
         """Decide about a row with a time: it is here if it was said at that place and time."""
@@ -416,6 +438,7 @@ class _Asked:
     fields: list[tuple[str, str]]
     data: bytes
     time: Tai | None
+    author: str | None = None
 
 
 class _RowReader:
@@ -449,6 +472,17 @@ class _RowReader:
                 code=Code.INPUT_KEY,
                 hint="Name columns as the first line of the table does.",
             )
+        self._check_reserved(columns)
+
+    def _check_reserved(self, columns: Iterable[str]) -> None:
+        for name, _ in self._columns(dict.fromkeys(columns)):
+            if name.encode("utf-8", "surrogatepass") in grammar.RESERVED_NAMES:
+                raise UsageError(
+                    f"the column {name} cannot become a field of this name, which is reserved",
+                    code=Code.RECORD_HEADER_RESERVED,
+                    hint="Say which columns become fields, with --column FIELD=COLUMN for each. "
+                    "What lace export wrote comes back whole from .records.",
+                )
 
     def asked(self, row: Mapping[str, Any]) -> _Asked:
         """Return what a row asks for, or raise ``LaceError`` that says what is wrong with it."""
@@ -505,7 +539,8 @@ def _asked(row: Mapping[str, Any]) -> _Asked:
         data = (text or "").encode() if encoded is None else b64decode(encoded, validate=True)
     except Base64Error:
         raise RecordError(Code.INPUT_BASE64.meaning, code=Code.INPUT_BASE64) from None
-    return _Asked(place, pairs, data, None if time is None else read_instant(time))
+    when = None if time is None else read_instant(time)
+    return _Asked(place, pairs, data, when, _entry(row, "author", str))
 
 
 def _entry(row: Mapping[str, Any], name: str, kind: type) -> Any:
@@ -564,9 +599,18 @@ def _csv_rows(
             return
         if columns is None:
             columns = cells
-            if len(set(columns)) != len(columns):
-                message = "two columns have one name"
-                raise UsageError(f"line 1: {message}", code=Code.INPUT_FILE)
+            if not _is_text("".join(columns)):
+                raise UsageError(
+                    f"line 1: the names of the columns are not UTF-8: {_UTF8}",
+                    code=Code.TEXT_UTF8,
+                )
+            for place, name in enumerate(columns):
+                if name in columns[:place]:
+                    raise UsageError(
+                        f"line 1: two columns have one name, {shown(name)}",
+                        code=Code.INPUT_FILE,
+                        hint="Give one of them another name in the first line of the table.",
+                    )
             if check is not None:
                 check(columns)
         elif cells:
@@ -592,16 +636,21 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
     for chunk in chunks:
         *whole, held = (held + chunk).split(b"\n")
         for line in whole:
-            yield _decoded(line.removeprefix(b"\xef\xbb\xbf") if first else line) + "\n"
+            yield _decoded(line.removeprefix(_BOM) if first else line) + "\n"
             first = False
         if len(held) > limit:
             raise UsageError(f"a line is longer than {limit} bytes", code=Code.INPUT_LINE_TOO_LONG)
     if held:
-        yield _decoded(held.removeprefix(b"\xef\xbb\xbf") if first else held)
+        yield _decoded(held.removeprefix(_BOM) if first else held)
+
+
+def _is_text(text: str) -> bool:
+    """Whether the bytes of a line were UTF-8."""
+    return text.isascii() or not _ESCAPED.search(text)
 
 
 def _decoded(line: bytes) -> str:
-    # What is no UTF-8 comes through as something that no field and no name takes.
+    # What is no UTF-8 comes through as something that can be told from text.
     return line.decode("utf-8", "surrogateescape")
 
 

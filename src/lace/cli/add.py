@@ -18,7 +18,7 @@ from lace.cli.files import name_and_value, open_input, read_limited
 from lace.cli.output import echo
 from lace.cli.place import Place, find
 from lace.cli.progress import ProgressLine
-from lace.cli.transfer import PutAside, counted, reading, tell_reasons
+from lace.cli.transfer import PutAside, counted, reading, tell_reasons, tell_signed_anew
 from lace.clock import tai_now
 from lace.errors import Code, Status, UsageError
 from lace.limits import DEFAULT_LIMITS
@@ -139,6 +139,7 @@ def _add_batch(settings: Place, file: str, key_text: str | None, unsigned: bool)
             tell(count)
     tell_reasons(file, count)
     echo(counted(count), err=True)
+    tell_signed_anew(count)
     return Exit.SOME_REJECTED if count.refused else Exit.OK
 
 

@@ -13,7 +13,10 @@ from typing import BinaryIO, Final, Self, cast
 import click
 
 from lace import blocking
+from lace.answering.selection import Selection
 from lace.api.exporting import BY_SUFFIX, Exported
+from lace.api.handles import Lace, store_of
+from lace.api.handles import open as open_lace
 from lace.api.importing import Form, Imported, Refused, RowMap
 from lace.cli.arguments import key_option, lace_option, read_fields
 from lace.cli.exitcodes import Exit
@@ -23,8 +26,11 @@ from lace.cli.place import find
 from lace.cli.progress import ProgressLine
 from lace.cli.records import EVERYTHING
 from lace.errors import Code, UsageError
+from lace.policy.module import PolicyModule
+from lace.recordstore.base import StoreRecordId
 
 _TOLD: Final = 5
+_TOGETHER: Final = 1000
 _FORMS: Final = ("records", "jsonl", "csv", "parquet")
 
 
@@ -89,6 +95,7 @@ def import_command(
     key = None if unsigned else settings.signing_key(key_text)
     total = Imported()
     with settings.open(key) as local, PutAside(refused, replaces=force) as aside:
+        begin = store_of(local).high_water()
         for file in files:
             aside.begin(file)
             with open_input(file) as source, ProgressLine("records read") as line:
@@ -104,7 +111,10 @@ def import_command(
             aside.end()
             tell_reasons(file, count)
             total = added(total, count)
-    echo(counted(total), err=True)
+        echo(counted(total), err=True)
+        tell_signed_anew(total)
+        if settings.settings.select is not None and total.new:
+            _tell_left_out(local, begin, settings.module(None))
     return Exit.SOME_REJECTED if total.refused else Exit.OK
 
 
@@ -245,6 +255,38 @@ def tell_reasons(file: str, count: Imported) -> None:
         echo(f"{file}: {count.refused - _TOLD:,} more were refused", err=True)
 
 
+def tell_signed_anew(count: Imported) -> None:
+    """Say so if rows of others became records that others did not sign."""
+    if count.signed_anew:
+        echo(
+            f"{count.signed_anew:,} of them name another author, and are not signed by that author "
+            "now: lines have no signatures. To import records with their original signatures, take "
+            "the form .records: lace export -o FILE.records there, lace import FILE.records here",
+            err=True,
+        )
+
+
+def _tell_left_out(local: Lace, begin: StoreRecordId, module: PolicyModule) -> None:
+    """Say how many of the records that were just stored the selector does not select."""
+    store = store_of(local)
+    left: list[str] = []
+    while read := store.read(begin, _TOGETHER):
+        begin = read[-1].id
+        hashes = [one.hash for one in read]
+        found = [record for record in map(store.load, hashes) if record is not None]
+        with open_lace(records=found) as alone:  # most selectors look at one record only
+            selected = Selection(store_of(alone), module, local.limits).hashes()
+        left += [record.hash for record in found if record.hash not in selected]
+    if left:
+        selected = Selection(store, module, local.limits).hashes()
+        left = [hash for hash in left if hash not in selected]
+    if left:
+        echo(
+            f"your selector does not select {len(left):,} of the new ones; lace why-not {left[0]}",
+            err=True,
+        )
+
+
 def tell_first_only(names: Collection[str]) -> None:
     """Say which fields a table does not have in full."""
     if names:
@@ -272,6 +314,7 @@ def added(one: Imported, other: Imported) -> Imported:
         present=one.present + other.present,
         forgotten=one.forgotten + other.forgotten,
         refused=one.refused + other.refused,
+        signed_anew=one.signed_anew + other.signed_anew,
     )
 
 

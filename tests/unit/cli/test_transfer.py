@@ -165,7 +165,8 @@ def test_a_table_that_changed_adds_only_what_changed(folder: Path) -> None:
         ("id,City\n,Oslo\n", b"line 2: column id has no name"),
         ("id,City\na\n", b"line 2: 1 cells under 2 columns"),
         ('{"nr": 1}\n', b"line 1: there is no column 'id'; there are 'nr'"),
-        ("id,Signed-By\n1,me\n", b"line 2: header name Signed-By is reserved"),
+        ('{"id": 1, "Signed-By": "me"}\n', b"line 1: header name Signed-By is reserved"),
+        ("id,City\nu\udce9,Oslo\n", b"line 2: the line is not UTF-8: convert the file"),
         ("id,City\na//b,Oslo\n", b"line 2: Name"),
         ("id,City\na,O\u0001\n", b"line 2: header 'City'"),
         ('id,City\na,"Os\n', b"nothing after this can be read"),
@@ -196,14 +197,19 @@ def test_a_row_that_is_wrong_has_its_line_and_reason(
         (("--data", "x"), "id\n1\n", b"--to and --name belong together"),
         (("--to", "//a//b//c", "--name", "id"), "id\n1\n", b"is one place"),
         (("--to", "nowhere", "--name", "id"), "id\n1\n", b"does not begin with //"),
-        (("--to", PLACE, "--name", "id"), "id,id\n1,2\n", b"two columns have one name"),
+        (("--to", PLACE, "--name", "id"), "id,id\n1,2\n", b"two columns have one name, 'id' [input.file]\n  Give one of them"),
+        (("--to", PLACE, "--name", "id"), "id,Group\n1,g\n", b"the column Group cannot become a field"),
+        (("--to", PLACE, "--name", "id"), "id,TAI\n1,g\n", b"--column FIELD=COLUMN"),
+        (("--to", PLACE, "--name", "id"), b"id,St\xe9\n1,g\n", b"the names of the columns are not UTF-8"),
+        (("--to", PLACE, "--name", "id"), '[{"id": "a"}]', b"this is one JSON array"),
+        (("--format", "jsonl"), '[\n {"id": "a"}]', b"this is one JSON array"),
         (("--key", "ann", "--unsigned"), "", b"not both"),
         ((), "SQLite format 3\0", b"this is a store"),
         (("--refused", "/no/where", "--to", PLACE, "--name", "id"), 'id\n""\n', b"cannot write"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_said_before_anything_is_stored(
-    folder: Path, words: tuple[str, ...], content: str, reason: bytes
+    folder: Path, words: tuple[str, ...], content: str | bytes, reason: bytes
 ) -> None:
     done = lace("import", "-", *words, stdin=content, cwd=folder)
     assert done.returncode in {1, 2}
@@ -303,6 +309,30 @@ def test_a_table_that_has_not_all_values_is_told_of(folder: Path) -> None:
     assert (done.returncode, b"records have several of Tag:" in done.stderr) == (0, True)
     for name in ("out.jsonl", "out.records"):
         assert b"several" not in lace("export", "-o", name, cwd=folder).stderr
+
+
+def test_rows_of_another_author_are_told_of(folder: Path) -> None:
+    with api.open(folder, records=people(3)):
+        pass
+    lace("export", "-o", "out.jsonl", cwd=folder)
+    there = folder.parent / "two"
+    done = lace("import", folder / "out.jsonl", cwd=there)
+    assert done.returncode == 0
+    assert b"3 new, 0 here already\n3 of them name another author" in done.stderr
+    assert b"lace import FILE.records" in done.stderr
+    own = lace("list", cwd=there).stdout
+    assert b"another author" not in lace("import", "-", stdin=own, cwd=there).stderr
+    again = lace("import", folder / "out.jsonl", cwd=there)
+    assert b"another author" not in again.stderr
+
+
+def test_what_the_selector_does_not_select_is_told_of(folder: Path) -> None:
+    other = seal(build_plex(group="x", app="y", name="z", tai="1700000000:000000000"), KEY)
+    content = other.raw + people(1)[0].raw
+    done = lace("import", "-", stdin=content, cwd=folder)
+    told = f"your selector does not select 1 of the new ones; lace why-not {other.hash}\n"
+    assert (done.returncode, done.stderr.decode().endswith(told)) == (0, True)
+    assert b"your selector" not in lace("import", "-", stdin=content, cwd=folder).stderr
 
 
 def test_an_export_replaces_nothing_and_leaves_nothing_half(folder: Path) -> None:
