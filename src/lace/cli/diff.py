@@ -16,7 +16,7 @@ from lace.cli.place import Place, find
 from lace.cli.records import settings_or_none
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
 from lace.cli.shape import short_hashes
-from lace.dates import local_date
+from lace.dates import iso_date, local_date
 from lace.policy.module import PolicyModule
 from lace.projection import entry_of
 from lace.record.model import Record
@@ -95,13 +95,14 @@ def _show(records: list[tuple[str, Record]], form: str | None) -> None:
         for sign, record in records:
             print_json(entry_of(record) | {"only_in": "A" if sign == "<" else "B"})
         return
-    names = key_names()
+    names = {} if wanted == "csv" else key_names()  # programs get verifiers
+    dates = iso_date if wanted == "csv" else local_date
     short = short_hashes(record.hash for _, record in records)
     rows = [
         (
             sign,
-            "" if record.time is None else local_date(record.time),
-            place_for_people(record.place, {} if wanted == "csv" else names),
+            "" if record.time is None else dates(record.time) or "",
+            place_for_people(record.place, names),
             "" if record.author is None else names.get(record.author, record.author),
             record.hash if wanted == "csv" else short[record.hash],
         )

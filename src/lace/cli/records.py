@@ -28,13 +28,14 @@ from lace.cli.place import Place, find
 from lace.cli.record import show_record
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
 from lace.cli.shape import short_hashes, whole_hash
-from lace.dates import local_date
+from lace.dates import iso_date, local_date
 from lace.errors import Code, UsageError
 from lace.ids import is_verifier
 from lace.policy.module import PolicyModule
-from lace.projection import HASH, cell_of, entry_of, newest_of
+from lace.projection import HASH, OWN, cell_of, entry_of, field_names, newest_of
 from lace.record.model import Record
 from lace.settings import read_selector
+from lace.tai import Tai
 from lace.urc import Prefix, parse_urc
 from lace.values import Cell
 
@@ -42,7 +43,7 @@ DATE: Final = "Date"
 PLACE: Final = "Place"
 """Columns that are no fields: the local date of the time, and the whole place."""
 _BRIEF: Final = (DATE, "App", "Name", "Signed-By", HASH)  # what fits on a terminal
-_WHOLE: Final = (HASH, PLACE, DATE, "TAI", "Signed-By", "Data")
+_WHOLE: Final = (HASH, PLACE, DATE, "TAI", "Signed-By")  # then all fields, and the data
 _DROP: Final = ("App", DATE, "Signed-By", "Data")  # the first to be left out first
 _CELL: Final = 400
 EVERYTHING: Final = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
@@ -266,18 +267,25 @@ def show_records(
         for record in records:
             print_json(entry_of(record))
         return
-    chosen = columns or (brief if wanted == "table" else _WHOLE)
-    rows = [[_cell(record, name) for name in chosen] for record in records]
+    names = set().union(*map(field_names, records))
+    chosen = columns or (brief if wanted == "table" else (*_WHOLE, *sorted(names), "Data"))
+    known = {*names, *OWN, HASH, DATE, PLACE, "Data"}
+    if records and (unknown := [name for name in chosen if name not in known]):
+        echo(
+            f"no record here has {', '.join(unknown)}; names of fields are case-sensitive", err=True
+        )
+    dates = local_date if wanted == "table" else iso_date
+    rows = [[_cell(record, name, dates) for name in chosen] for record in records]
     if wanted == "json":
         for row in rows:
             print_json(dict(map(_entry, chosen, row)))
     elif wanted == "csv":
         print_csv(chosen, [[_text(cell) for cell in row] for row in rows])
     elif rows:
-        names = key_names()
+        people = key_names()
         short = short_hashes(record.hash for record in records)
         shown = [
-            [_shown(*item, names, short) for item in zip(chosen, row, strict=True)] for row in rows
+            [_shown(*item, people, short) for item in zip(chosen, row, strict=True)] for row in rows
         ]
         fitted_table(chosen, shown, whole=(HASH, DATE), drop=_DROP)
 
@@ -304,9 +312,9 @@ def _tips(local: Lace, prefix: Prefix, begin: str | None) -> list[Record]:
         return list(snapshot.records([hash for _, hash in tips]))
 
 
-def _cell(record: Record, column: str) -> Cell:
+def _cell(record: Record, column: str, dates: Callable[[Tai], str | None]) -> Cell:
     if column == DATE:
-        return None if record.time is None else local_date(record.time)
+        return None if record.time is None else dates(record.time)
     if column == PLACE:
         return None if record.place is None else str(record.place)
     return cell_of(record, column)

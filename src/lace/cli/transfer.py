@@ -99,15 +99,24 @@ def import_command(
         for file in files:
             aside.begin(file)
             with open_input(file) as source, ProgressLine("records read") as line:
-                count = blocking.import_file(
-                    local,
-                    source,
-                    rows=rows,
-                    form=cast("Form | None", form),
-                    unsigned=unsigned,
-                    put_aside=aside.take,
-                    listen=reading(line, source),
-                )
+                tell = Last(reading(line, source))
+                try:
+                    count = blocking.import_file(
+                        local,
+                        source,
+                        rows=rows,
+                        form=cast("Form | None", form),
+                        unsigned=unsigned,
+                        put_aside=aside.take,
+                        listen=tell,
+                    )
+                except KeyboardInterrupt:
+                    echo(
+                        f"interrupted: {counted(added(total, tell.count))}; what is new is stored. "
+                        "Run it again to go on",
+                        err=True,
+                    )
+                    raise
             aside.end()
             tell_reasons(file, count)
             total = added(total, count)
@@ -171,9 +180,14 @@ def export_command(
             line.tell(count.records, count.records / count.of if count.of else None)
 
         target: str | BinaryIO = sys.stdout.buffer if to_output else output
-        count = blocking.export_file(
-            local, target, module, form=chosen, overwrite=force, listen=tell
-        )
+        try:
+            count = blocking.export_file(
+                local, target, module, form=chosen, overwrite=force, listen=tell
+            )
+        except KeyboardInterrupt:
+            what = "the output is not complete" if to_output else f"{output} was not written"
+            echo(f"interrupted: {what}. Run it again for a whole one", err=True)
+            raise
     sys.stdout.buffer.flush()
     tell_first_only(count.first_only)
     echo(f"{count.records:,} record{'' if count.records == 1 else 's'}", err=True)
@@ -338,6 +352,18 @@ def _aside_names(file: str) -> Iterator[str]:
     yield f"{name}.refused.jsonl"
     for number in count_from(2):
         yield f"{name}.refused-{number}.jsonl"
+
+
+class Last:
+    """Passes counts on, and keeps the last one."""
+
+    def __init__(self, tell: Callable[[Imported], None]) -> None:
+        self._tell = tell
+        self.count = Imported()
+
+    def __call__(self, count: Imported) -> None:
+        self.count = count
+        self._tell(count)
 
 
 def reading(line: ProgressLine, source: BinaryIO) -> Callable[[Imported], None]:

@@ -335,6 +335,40 @@ def test_what_the_selector_does_not_select_is_told_of(folder: Path) -> None:
     assert b"your selector" not in lace("import", "-", stdin=content, cwd=folder).stderr
 
 
+def test_an_interrupted_import_or_export_says_what_there_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, listen: Callable[..., None], **__: object) -> None:
+        listen(api.Imported(new=7) if kind == "import" else api.Exported())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(blocking, "import_file", interrupted)
+    monkeypatch.setattr(blocking, "export_file", interrupted)
+    kind = "import"
+    done = lace("import", "-", cwd=folder)
+    assert (done.returncode, b"interrupted: 7 new, 0 here already;" in done.stderr) == (130, True)
+    kind = "export"
+    done = lace("export", "-o", "x.csv", cwd=folder)
+    assert (done.returncode, b"x.csv was not written" in done.stderr) == (130, True)
+
+
+def test_lists_for_programs_have_fields_whole_dates_and_verifiers(folder: Path) -> None:
+    with api.open(folder, records=people(2)):
+        pass
+    (first, _) = csv.DictReader(io.StringIO(lace("list", "--csv", cwd=folder).stdout.decode()))
+    assert (first["City"], first["Data"]) == ("city 0", "person 0")
+    assert first["Date"] == rows_of(folder)[0]["date"]
+    found = lace("diff", "one", "two", "--csv", cwd=folder.parent).stdout.decode()
+    (first, _) = csv.DictReader(io.StringIO(found))
+    assert (first["Signed-By"], first["Date"]) == (KEY.verifier, rows_of(folder)[0]["date"])
+    assert lace("add", f"{PLACE}own", "--text", "x", cwd=folder).returncode == 0
+    found = lace("diff", "one", "two", "--csv", cwd=folder.parent).stdout.decode()
+    authors = {row["Signed-By"] for row in csv.DictReader(io.StringIO(found))}
+    assert authors == {KEY.verifier, Keyring().get("ann").verifier}
+    done = lace("list", "--columns", "Name,city,City", cwd=folder)
+    assert (done.returncode, b"no record here has city;" in done.stderr) == (0, True)
+
+
 def test_an_export_replaces_nothing_and_leaves_nothing_half(folder: Path) -> None:
     with api.open(folder, records=people(1)):
         pass
