@@ -6,8 +6,9 @@ import pytest
 from effort import examples
 from stories import STORIES
 
-FOUND = (7000150,)
-"""What make soak found: a record that the peer described in other words came, and was forgotten."""
+FOUND = (7000150, 7001237)
+"""What make soak found: a record that the peer described in other words came, and was forgotten;
+rules that look at several advertisements, and one of these was of a record that was forgotten."""
 
 
 @pytest.mark.req(

@@ -207,9 +207,14 @@ class StoreAnswers:
         return frozenset(gone).difference(self._looking.snapshot.present(gone))
 
     def _stands(self, asked: m.Evaluate, now: Position) -> bool:
-        """Whether the last fixed point of the link is still all there is to know."""
+        """Whether the last fixed point of the link is still all there is to know.
+
+        Rules that look at several advertisements at a time need the words of all of them. What
+        the peer says as this side does is known by the record, for as long as that is here; so it
+        is read before anything can be forgotten.
+        """
         known = self._known
-        if known is None or _has_claims(asked):
+        if known is None or _has_claims(asked) or not asked.plan.adverts_stand_alone:
             return False
         runtime = runtime_of(asked.plan, self.exposure, asked.runtime)
         return (known.position, known.runtime) == (now, runtime)
