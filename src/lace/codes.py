@@ -700,6 +700,11 @@ class Code(StrEnum):
         "The store's file is not the one that was opened: it was removed, restored or copied over.",
         "Stop what uses the store before its file is changed, then start it again.",
     )
+    STORE_MISSING = (
+        "store.missing",
+        "The store of a lace is gone, or its file is empty.",
+        "Bring it back with 'lace restore BACKUP FOLDER', or make an empty one: 'lace init FOLDER'.",
+    )
     STORE_LOCKED = (
         "store.locked",
         "Another process held the store's write lock for too long.",

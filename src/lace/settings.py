@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 from lace.crypto.keys import SigningKey
-from lace.errors import Code, LaceError, UsageError
+from lace.errors import Code, LaceError, StoreError, UsageError
 from lace.ids import is_verifier
 from lace.keyring import Keyring, is_key_name, read_key_file
 from lace.limits import FIXED
@@ -27,6 +27,7 @@ from lace.urc import Coordinate
 
 FILE: Final = "lace.toml"
 STORE: Final = "records.lace"
+_SQLITE: Final = b"SQLite format 3\x00"  # how the file of a store begins
 _WORDS: Final[tuple[Expose, ...]] = ("none", "selected", "everything")
 T = TypeVar("T")
 
@@ -111,6 +112,24 @@ def located(path: Path) -> Path | None:
     if not (path / FILE).is_file():
         raise UsageError(f"{path} is no lace: it has no {FILE}", code=Code.SETTINGS_MISSING)
     return path
+
+
+def check_store(path: Path) -> None:
+    """Raise ``StoreError`` if the store of a lace is gone, is empty, or is another kind of file.
+
+    A store that opens empty would look like a lace without records.
+    """
+    try:
+        with path.open("rb") as file:
+            begin = file.read(len(_SQLITE))
+    except FileNotFoundError:
+        raise StoreError(f"the store {path} is gone", code=Code.STORE_MISSING) from None
+    except OSError:
+        return  # whoever opens it says what is wrong
+    if not begin:
+        raise StoreError(f"the store {path} has 0 bytes", code=Code.STORE_MISSING)
+    if begin != _SQLITE:
+        raise StoreError(f"{path} is no record store", code=Code.STORE_CORRUPT)
 
 
 # --- what texts mean ---

@@ -56,6 +56,7 @@ def make_books(tmp_path: Path) -> None:
         own = settings.replace('key = "ann"', f'key = "{name}"')
         assert own != settings
         (tmp_path / name / "lace.toml").write_text(own, encoding="utf-8")
+        lace.open(tmp_path / name / "records.lace").close()
         meet(tmp_path, "ann", name)
 
 

@@ -89,6 +89,7 @@ def test_a_folder_is_served_as_its_settings_expose_it(tmp_path: Path) -> None:
     (tmp_path / "room" / "lace.toml").write_text(
         f'key = "{key_file(tmp_path)}"\nselect = "//g//notes//"\n[room]\nauthority = "{KEY.verifier}"\n'
     )
+    api.open(tmp_path / "room" / "records.lace").close()
     with api.open(tmp_path / "room", records=notes(5, key=KEY)) as local:
         blocking.admit(local, KEY.verifier)
         blocking.admit(local, member.verifier, "reader")

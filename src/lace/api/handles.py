@@ -319,8 +319,9 @@ def open(
     """Open a lace: of a folder, of a store file, or in memory without either.
 
     A folder is one that ``lace init`` made; what its ``lace.toml`` says holds where nothing else is
-    said: the key, the selector, what is exposed, and the peers. A store file is made if it is not
-    there; one in a folder that may only be read can be read, and storing there raises.
+    said: the key, the selector, what is exposed, and the peers. If its store is gone, this raises
+    ``StoreError``. A store file that is named by itself is made if it is not there; one in a folder
+    that may only be read can be read, and storing there raises.
     ``records`` are kinds of records that the application defines, and records to start with.
     """
     checked_key(key)
@@ -368,10 +369,14 @@ class _Said:
 
 
 def _settings(path: Path) -> Settings | None:
-    from lace.settings import load, located  # a file alone has none, and needs none of this
+    from lace.settings import check_store, load, located  # a file alone needs none of this
 
     folder = located(path)
-    return None if folder is None else load(folder)
+    if folder is None:
+        return None
+    settings = load(folder)
+    check_store(settings.store)
+    return settings
 
 
 def _said_by(settings: Settings | None) -> _Said:

@@ -12,13 +12,16 @@ from lace.cli.arguments import lace_option
 from lace.cli.exitcodes import Exit
 from lace.cli.init import make_lace
 from lace.cli.output import echo
-from lace.cli.place import find, store_file
+from lace.cli.place import find
 from lace.cli.progress import ProgressLine
-from lace.errors import Code, UsageError
+from lace.errors import Code, StoreError, UsageError
 from lace.recordstore.sqlite import SqliteStore
 from lace.settings import FILE, load
 
 _BESIDE = ("-wal", "-shm")
+_ANOTHER = (
+    "Take an older backup, or another copy of this one; or get the records from a peer: lace sync."
+)
 
 
 @click.command()
@@ -63,15 +66,9 @@ def restore(file: str, folder: str) -> int:
       lace restore /backups/notes-monday.lace notes
     """
     place = Path(folder)
-    with SqliteStore(store_file(file), read_only=True, create=False) as opened:
-        problems = list(opened.check())
-        if problems:
-            for problem in problems[:20]:
-                echo(problem, err=True)
-            raise UsageError(
-                f"{file} has {len(problems)} problems, and was not restored",
-                code=Code.STORE_CORRUPT,
-            )
+    if not Path(file).exists():
+        raise UsageError(f"there is no {file}", code=Code.INPUT_FILE)
+    with SqliteStore(_sound(file), read_only=True) as opened:
         if not (place / FILE).is_file():
             make_lace(place, None, None, [])
         store = load(place).store
@@ -89,3 +86,23 @@ def restore(file: str, folder: str) -> int:
         count = opened.back_up(store)
     echo(f"{count:,} record{'' if count == 1 else 's'} in {store}", err=True)
     return Exit.OK
+
+
+def _sound(file: str) -> Path:
+    """Return the store of a backup after every record in it was checked, or raise."""
+    try:
+        path = find(file).settings.store
+        with SqliteStore(path, read_only=True) as opened:
+            problems = list(opened.check())
+    except StoreError as error:
+        if error.code not in {Code.STORE_CORRUPT, Code.STORE_MISSING}:
+            raise
+        raise StoreError(error.message, code=error.code, hint=_ANOTHER) from None
+    for problem in problems[:20]:
+        echo(problem, err=True)
+    if problems:
+        said = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+        raise StoreError(
+            f"{file} has {said}, and was not restored", code=Code.STORE_CORRUPT, hint=_ANOTHER
+        )
+    return path

@@ -19,10 +19,10 @@ from lace.cli.arguments import (
     set_option,
 )
 from lace.cli.output import echo
-from lace.errors import Code, UsageError
+from lace.errors import Code, StoreError, UsageError
 from lace.keyring import is_key_name
 from lace.rulefiles import read_rules
-from lace.settings import FILE, STORE, is_file, parse, read_selector
+from lace.settings import FILE, STORE, check_store, is_file, load, parse, read_selector
 from lace.transport.address import parse_address
 
 peer_option: Final = click.option(
@@ -53,13 +53,16 @@ def init(
 
     Other commands find it when they run in that folder, or when --lace names it. The settings are
     defaults; flags go before them. They are yours to edit. A file of rules is copied into the
-    folder, so that the folder can be moved.
+    folder, so that the folder can be moved. In the folder of a lace whose store is gone, and with
+    no other flags, it makes an empty store and leaves the settings as they are.
 
     \b
     Example:
       lace init notes --key alice --select //notes-demo//notes// --room alice
       lace init . --peer server=tcp:notes.example.org:4790
     """
+    if not (key_text or select_text or room or assigned or peers) and _made_again(Path(path)):
+        return
     if key_text is not None:
         read_signing_key(key_text, warns=False)
     if room is not None and select_text is not None and is_file(select_text):
@@ -72,6 +75,22 @@ def init(
         table += ["", "[parameters]"]
         table += [f"{quoted(name)} = {quoted(value)}" for name, value in values.items()]
     make_lace(Path(path), key_text, select_text, table, peers)
+
+
+def _made_again(folder: Path) -> bool:
+    """Make the store of a lace that has lost it; return whether it had."""
+    if not (folder / FILE).is_file():
+        return False
+    store = load(folder).store
+    try:
+        check_store(store)
+    except StoreError as error:
+        if error.code is not Code.STORE_MISSING:
+            raise
+        open_lace(store).close()
+        echo(f"{store} is a new store, without records", err=True)
+        return True
+    return False
 
 
 def make_lace(
@@ -113,6 +132,12 @@ def _write(folder: Path, text: str, rules: Path | None) -> None:
         read_selector(str(rules), parameters=made.parameters)
     elif made.select is not None:
         made.module()
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(
+            f"{folder} is a file, and a lace is a folder",
+            code=Code.INPUT_FILE,
+            hint="Choose another name.",
+        )
     for path in (folder / FILE, copy):
         if path is not None and path.exists():
             raise UsageError(

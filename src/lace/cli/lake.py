@@ -136,7 +136,7 @@ def record_set(name: str, *, gives: bool = False) -> str:
 
     A lace that ``gives`` records does so as its settings say, or not at all.
     """
-    from lace.settings import FILE, load
+    from lace.settings import FILE, check_store, load
 
     if not (Path(name) / FILE).is_file():
         return name
@@ -147,6 +147,7 @@ def record_set(name: str, *, gives: bool = False) -> str:
             code=Code.SETTINGS_UNUSABLE,
             hint=f"Name the store itself, {settings.store}, if all of it may be compared.",
         )
+    check_store(settings.store)
     return str(settings.store)
 
 

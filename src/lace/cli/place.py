@@ -21,7 +21,16 @@ from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
 from lace.recordstore.sqlite import SqliteStore
-from lace.settings import FILE, STORE, Settings, load, located, read_exposure, read_selector
+from lace.settings import (
+    FILE,
+    STORE,
+    Settings,
+    check_store,
+    load,
+    located,
+    read_exposure,
+    read_selector,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +102,18 @@ def find(where: str | None) -> Place:
         here = Path.cwd()
         for folder in (here, *here.parents):
             if (folder / FILE).is_file():
-                return Place(load(folder))
+                return Place(_with_store(load(folder)))
         raise UsageError("there is no lace here", code=Code.SETTINGS_MISSING)
     path = Path(where)
     folder_of_it = located(path)
     if folder_of_it is not None:
-        return Place(load(folder_of_it))
+        return Place(_with_store(load(folder_of_it)))
     if not path.exists():
         raise UsageError(f"{path} does not exist", code=Code.SETTINGS_MISSING)
-    return Place(Settings(folder=path.parent, store=path))
+    return Place(_with_store(Settings(folder=path.parent, store=path)))
 
 
-def store_file(where: str) -> Path:
-    """Return the store that a path names: of a lace's folder its store, else the file itself."""
-    folder = located(Path(where))
-    return Path(where) if folder is None else load(folder).store
+def _with_store(settings: Settings) -> Settings:
+    """Return settings whose store is there, or raise ``StoreError``."""
+    check_store(settings.store)
+    return settings

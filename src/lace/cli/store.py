@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from lace.cli.arguments import lace_option
 from lace.cli.exitcodes import Exit
 from lace.cli.output import echo
-from lace.cli.place import find, store_file
+from lace.cli.place import find
 from lace.cli.progress import ProgressLine
 from lace.cli.render import (
     chosen_form,
@@ -41,7 +41,7 @@ def _meant(file: str | None, where: str | None) -> Path:
     if file is not None and source is ParameterSource.COMMANDLINE:
         raise click.UsageError("the lace is named twice: give LACE or --lace")
     given = where if file is None else file
-    return find(None).settings.store if given is None else store_file(given)
+    return find(given).settings.store
 
 
 _lace_argument = click.argument("file", metavar="[LACE]", required=False, type=click.Path())

@@ -73,6 +73,7 @@ def test_a_folder_is_opened_with_its_settings(
             '[peers.server]\naddress = "tcp:127.0.0.1:4790"\n'
             f'expect = "{bob.verifier}"\ntrust = "server.pem"\n'
         )
+        lace.open(tmp_path / name / "records.lace").close()
     other = lace.build_plex(group="g", app="a", name="n", tai=Tai("0000000001:000000000"))
     for path in (tmp_path / "here", tmp_path / "here" / "lace.toml"):
         with lace.open(path, records=[note(1), other]) as here:

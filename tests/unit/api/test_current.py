@@ -230,6 +230,7 @@ def test_a_table_by_role_and_of_what_belongs(tmp_path: Any) -> None:
     (tmp_path / "lace.toml").write_text(
         f'select = "//club//book//"\n[room]\nauthority = "{OWNER.verifier}"\n[room.roles]\nchair = "*"\nguest = "claim"\n'
     )
+    lace.open(tmp_path / "records.lace").close()
     stray = claim(demo_key("eve"), 9, "9", b"{}")
     with lace.open(tmp_path, records=[claim(OWNER, 1), claim(BOB, 2), stray], key=OWNER) as local:
         blocking.admit(local, OWNER.verifier, "chair")

@@ -192,6 +192,7 @@ def test_a_folder_is_served_as_its_settings_say(tmp_path: Path) -> None:
     (tmp_path / "lace.toml").write_text(
         f'select = "{NOTES}"\n[room]\nauthority = "{ALICE.verifier}"\n'
     )
+    lace.open(tmp_path / "records.lace").close()
 
     async def test() -> None:
         async with lace.open(tmp_path, key=ALICE, records=notes(3, key=BOB)) as local:

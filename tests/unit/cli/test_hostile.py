@@ -93,7 +93,7 @@ def test_a_text_that_is_too_long_is_called_that(tmp_path: Path) -> None:
 
 def test_forgetting_creates_no_store(tmp_path: Path) -> None:
     done = lace("store", "forget", tmp_path / "typo", "//a//b//", "--yes")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert not (tmp_path / "typo").exists()
 
 

@@ -12,7 +12,7 @@ from command import lace_inside as lace
 
 from lace import blocking
 from lace.crypto.keys import demo_key
-from lace.errors import Code, UsageError
+from lace.errors import Code, StoreError, UsageError
 from lace.keyring import Keyring
 from lace.record import Seal, validate_record
 from lace.settings import load
@@ -315,3 +315,69 @@ def test_what_cannot_be_added_says_why(notes: Path, home: Path) -> None:
         assert done.returncode in {1, 2}, wrong
         assert b"Traceback" not in done.stderr
     assert lines(ok("list", cwd=notes)) == []
+
+
+_EVERY_COMMAND = (
+    "add //notes-demo//notes//a --text x", "backup b.lace", "diff . .", "export", "follow peer",
+    "get //notes-demo//notes//a", "import x.csv", "invite tcp:example.org:4790", "list",
+    "key rotate carol", "log //notes-demo//notes//a", "peers", "room members", "room roles",
+    "serve tcp:127.0.0.1:0", "status", "store check", "store forget //a//b//", "store forgotten",
+    "store info", "store remember --all", "sync peer", "try //a//b//", "why //notes-demo//notes//a",
+    "why-not //notes-demo//notes//a",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("state", ["gone", "empty"])
+def test_a_lace_that_lost_its_store_says_so_and_makes_none(notes: Path, state: str) -> None:
+    store = notes / "records.lace"
+    ok("add", PLACE, "--text", "here", cwd=notes)
+    store.unlink()
+    if state == "empty":
+        store.touch()
+    before = sorted(notes.iterdir())
+    (notes.parent / "x.csv").write_text("id\n1\n")
+    for words in _EVERY_COMMAND:
+        done = lace(*words.split(), cwd=notes)
+        assert done.returncode == 1, (words, done.stderr)
+        assert b"[store.missing]" in done.stderr, words
+        assert b"lace restore" in done.stderr, words
+        assert done.stdout == b"", words
+        assert sorted(notes.iterdir()) == before, words
+    assert not store.exists() or store.stat().st_size == 0
+    with pytest.raises(StoreError) as told:
+        blocking.open(notes)
+    assert told.value.code is Code.STORE_MISSING
+    # The flags are about settings, which are there already.
+    again = lace("init", ".", "--key", "bob", cwd=notes)
+    assert (again.returncode, b"lace.toml exists already" in again.stderr) == (2, True)
+    done = lace("init", ".", cwd=notes)
+    assert (done.returncode, b"a new store, without records" in done.stderr) == (0, True)
+    assert load(notes).key == "alice"
+    assert lines(ok("status", cwd=notes))[0]["records"] == 0
+    assert lace("init", ".", cwd=notes).returncode == 2
+
+
+def test_a_store_that_is_named_by_itself_is_made_in_python_only(home: Path) -> None:
+    with blocking.open(home / "new.lace") as local:
+        assert blocking.count(local, "//a//b//") == 0
+    (home / "empty.lace").touch()
+    blocking.open(home / "empty.lace").close()
+    (home / "zero.lace").touch()
+    done = lace("list", "--all", "--lace", "zero.lace", cwd=home)
+    assert (done.returncode, b"[store.missing]" in done.stderr) == (1, True)
+    assert (home / "zero.lace").stat().st_size == 0
+
+
+def test_what_is_no_store_and_no_folder_is_called_so(home: Path) -> None:
+    (home / "hostname").write_text("machine\n")
+    done = lace("list", "--lace", "hostname", cwd=home)
+    assert (done.returncode, b"hostname is no record store [store.corrupt]" in done.stderr) == (
+        1,
+        True,
+    )
+    for words in (("init", "hostname"), ("room", "new", "hostname", "//c//t//", "--key", "bob")):
+        done = lace(*words, cwd=home)
+        assert (done.returncode, b"hostname is a file, and a lace is a folder" in done.stderr) == (
+            2,
+            True,
+        )

@@ -142,8 +142,8 @@ def test_the_lace_is_named_as_everywhere_or_is_the_one_you_are_in(
 def test_a_missing_or_foreign_file_is_named(tmp_path: Path) -> None:
     for command in ("info", "check"):
         done = lace("store", command, tmp_path / "nothing")
-        assert done.returncode == 1
-        assert b"store.open" in done.stderr
+        assert done.returncode == 2
+        assert b"nothing does not exist [settings.missing]" in done.stderr
     assert not (tmp_path / "nothing").exists()
     (tmp_path / "other").write_bytes(b"hello" * 1000)
     assert b"store.corrupt" in lace("store", "check", tmp_path / "other").stderr
