@@ -703,7 +703,7 @@ class Code(StrEnum):
     STORE_MISSING = (
         "store.missing",
         "The store of a lace is gone, or its file is empty.",
-        "Bring it back with 'lace restore BACKUP FOLDER', or make an empty one: 'lace init FOLDER'.",
+        "Bring it back: 'lace restore BACKUP FOLDER'; or make an empty one: 'lace init FOLDER'.",
     )
     STORE_LOCKED = (
         "store.locked",

@@ -153,24 +153,45 @@ class Keyring:
             for name, verifier in sorted(_public(table)[0].items())
         ]
 
+    def find(self, name: str) -> KnownKey:
+        """Return what is known of a key without its secret; needs no passphrase.
+
+        Raises ``UsageError`` that says which names there are.
+        """
+        table = self._read_file()
+        if not _is_sealed(table):
+            found = self.get(name)
+            return KnownKey(name, found.verifier, found.demo)
+        names, demos = _public(table)
+        if name not in names:
+            raise _unknown(name, names)
+        return KnownKey(name, Verifier(names[name]), name in demos)
+
     def entries(self) -> list[NamedKey]:
         """Return all keys, by name."""
         return [self._named(name, entry) for name, entry in sorted(self._read().items())]
 
     def get(self, name: str) -> NamedKey:
         """Return the key of a name, or raise ``UsageError`` that says which names there are."""
+        if self.is_sealed:
+            self.find(name)  # that a name is unknown is said without a passphrase
         entries = self._read()
         if name not in entries:
-            known = ", ".join(sorted(entries)) or "none yet"
-            raise UsageError(
-                f"no key is called {shown(name)}; there are: {known}",
-                code=Code.KEY_UNKNOWN,
-                hint=f"Make one: lace keyring new {name}" if is_key_name(name) else "",
-            )
+            raise _unknown(name, entries)
         return self._named(name, entries[name])
 
-    def add(self, name: str, key: SigningKey | None = None, *, demo: bool = False) -> NamedKey:
-        """Keep a key under a new name: the one given, the demo key of that name, or a fresh one."""
+    def add(
+        self,
+        name: str,
+        key: SigningKey | None = None,
+        *,
+        demo: bool = False,
+        force: bool = False,
+    ) -> NamedKey:
+        """Keep a key under a new name: the one given, the demo key of that name, or a fresh one.
+
+        A key that has a name already gets no second one, unless ``force`` says so.
+        """
         if not is_key_name(name):
             raise UsageError(f"{shown(name)} cannot name a key", code=Code.KEY_NAME)
         with self._changing() as entries:
@@ -182,6 +203,9 @@ class Keyring:
                 )
             if key is None:
                 key = demo_key(name) if demo else SigningKey.generate()
+            called = {self._named(*e).verifier: e[0] for e in entries.items()}
+            if key.verifier in called and not force:
+                raise named_already(key.verifier, called[key.verifier])
             demos = {self._named(*e).verifier for e in entries.items() if self._named(*e).demo}
             is_demo = key.verifier in demos or is_demo_key(key, name)
             entries[name] = {"secret": key.reveal()} | ({"demo": True} if is_demo else {})
@@ -202,11 +226,14 @@ class Keyring:
 
     def seal(self, passphrase: str | None) -> None:
         """Seal the file with a passphrase from now on, or with None no longer."""
+        if passphrase is not None:
+            _check_passphrase(passphrase)
         with self._changing():
             self._new_passphrase = (passphrase,)
 
     def backup(self, path: Path, passphrase: str) -> int:
         """Write all keys into a new file, sealed with a passphrase; return how many."""
+        _check_passphrase(passphrase)
         entries = self.entries()
         text = _sealed_text(entries, passphrase)
         try:
@@ -364,12 +391,16 @@ class Contacts:
                 self._refuse(f"the entry {shown(name)} is not a name with a verifier")
         return dict(sorted(entries.items()))
 
-    def add(self, name: str, verifier: str) -> None:
-        """Give a verifier a name that nobody else has, in the keyring or among the contacts."""
+    def add(self, name: str, verifier: str, *, force: bool = False) -> None:
+        """Give a verifier a name that nobody else has, in the keyring or among the contacts.
+
+        A verifier that has a name already gets no second one, unless ``force`` says so.
+        """
         if not is_key_name(name):
             raise UsageError(f"{shown(name)} cannot be a name", code=Code.KEY_NAME)
         parse_verifier(verifier)
-        keys = {entry.name for entry in Keyring(self.path.with_name(default_path().name)).known()}
+        known = Keyring(self.path.with_name(default_path().name)).known()
+        keys = {entry.name: entry.verifier for entry in known}
         with self._changing() as entries:
             if name in keys or entries.get(name, verifier) != verifier:
                 raise UsageError(
@@ -377,6 +408,9 @@ class Contacts:
                     code=Code.KEY_NAME,
                     hint="A name means one verifier: choose another, or remove it first.",
                 )
+            others = [one for one, whose in (keys | entries).items() if whose == verifier]
+            if name not in entries and others and not force:
+                raise named_already(verifier, others[0])
             entries[name] = Verifier(verifier)
 
     def remove(self, name: str) -> Verifier:
@@ -408,6 +442,36 @@ class Contacts:
 
     def _refuse(self, what: str) -> NoReturn:
         raise UsageError(f"contacts {self.path}: {what}", code=Code.KEY_FILE)
+
+
+def _unknown(name: str, names: Iterable[str]) -> UsageError:
+    """Return the error for a name that no key has."""
+    known = ", ".join(sorted(names)) or "none yet"
+    return UsageError(
+        f"no key is called {shown(name)}; there are: {known}",
+        code=Code.KEY_UNKNOWN,
+        hint=f"Make one: lace keyring new {name}" if is_key_name(name) else "",
+    )
+
+
+def named_already(verifier: str, name: str) -> UsageError:
+    """Return the error for a second name of one verifier."""
+    return UsageError(
+        f"{verifier} is called {name} already",
+        code=Code.KEY_NAME,
+        hint=f"Use {name}, or give it a second name on purpose: --force.",
+    )
+
+
+def _check_passphrase(words: str) -> None:
+    """Raise ``UsageError`` if a new passphrase is too short to keep anybody out."""
+    least = FIXED.passphrase_characters
+    if len(words) < least:
+        raise UsageError(
+            f"a passphrase has at least {least} characters, and this one has {len(words)}",
+            code=Code.KEY_SEALED,
+            hint="Take a longer one, such as several words that have little to do with each other.",
+        )
 
 
 def is_demo_key(key: SigningKey, name: str) -> bool:

@@ -162,6 +162,8 @@ class FixedLimits:
     """Largest file of settings, of served policy or of keys' names."""
     key_file_bytes: int = 4096
     """Largest file of a secret key."""
+    passphrase_characters: int = 8
+    """Shortest passphrase that a keyring or a backup of it can be sealed with."""
     certificate_bytes: int = MIB
     """Largest file of certificates."""
     facts_file_bytes: int = 1024 * MIB

@@ -179,7 +179,7 @@ def test_a_sealed_keyring_tells_names_and_keeps_secrets(
 def test_what_is_in_the_clear_cannot_be_changed_unseen(ring: Keyring) -> None:
     ring.add("alice")
     mallory = ring.add("mine").verifier
-    ring.seal("words")
+    ring.seal("many words")
     text = ring.path.read_text()
     verifiers = {entry.name: entry.verifier for entry in ring.known()}
     for changed in (
@@ -191,7 +191,7 @@ def test_what_is_in_the_clear_cannot_be_changed_unseen(ring: Keyring) -> None:
     ):
         assert changed != text
         ring.path.write_text(changed)
-        found = code_of(lambda: Keyring(ring.path, "words").get("alice"))
+        found = code_of(lambda: Keyring(ring.path, "many words").get("alice"))
         assert found in {Code.KEY_SEALED, Code.KEY_FILE}
 
 
@@ -200,24 +200,24 @@ def test_backup_restore_and_rename(ring: Keyring, tmp_path: Path) -> None:
     alice = ring.add("alice").verifier
     ring.add("bob", demo=True)
     file = tmp_path / "backup"
-    assert ring.backup(file, "words") == 2
+    assert ring.backup(file, "many words") == 2
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert code_of(lambda: ring.backup(file, "words")) is Code.INPUT_FILE  # never overwritten
+    assert code_of(lambda: ring.backup(file, "many words")) is Code.INPUT_FILE  # never overwritten
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    assert code_of(lambda: ring.backup(tmp_path / "link", "words")) is Code.INPUT_FILE
+    assert code_of(lambda: ring.backup(tmp_path / "link", "many words")) is Code.INPUT_FILE
     assert ring.rename("alice", "old").verifier == alice
     assert code_of(lambda: ring.rename("old", "bob")) is Code.KEY_NAME
-    assert ring.restore(file, "words") == ["alice"]
+    assert ring.restore(file, "many words") == ["alice"]
     assert ring.get("alice").verifier == ring.get("old").verifier == alice
     other = Keyring(tmp_path / "other.toml")
     other.add("alice")
-    assert code_of(lambda: other.restore(file, "words")) is Code.KEY_NAME
+    assert code_of(lambda: other.restore(file, "many words")) is Code.KEY_NAME
     assert [entry.name for entry in other.known()] == ["alice"]
 
 
 def test_a_demo_key_keeps_its_mark_under_any_name(ring: Keyring) -> None:
     unusual = ring.add("zelda", demo=True)
-    assert ring.add("prod", unusual.key).demo  # known by the key that is here
+    assert ring.add("prod", unusual.key, force=True).demo  # known by the key that is here
     assert ring.rename("zelda", "real").demo
     assert Keyring(ring.path.with_name("other.toml")).add("prod", demo_key("bob")).demo
 

@@ -157,6 +157,7 @@ class Lace:
     """Those of the settings, by name."""
     room: Room | None = None
     """The room that the settings are about."""
+    _known_as: Verifier | None = None
     _has_settings: bool = False
     _worker: Threads | None = None
     _warm: WarmLinks = field(default_factory=WarmLinks)
@@ -170,7 +171,7 @@ class Lace:
     @property
     def verifier(self) -> Verifier | None:
         """The verifier of its key; None if it has none."""
-        return None if self.key is None else self.key.verifier
+        return self._known_as if self.key is None else self.key.verifier
 
     def kind(self, app: str) -> RecordKind:
         """Return the kind of record that was given for an app."""
@@ -218,6 +219,11 @@ def store_of(lace: Lace) -> RecordStore:
     if local._closed:  # noqa: SLF001
         raise UsageError("this lace was closed", code=Code.STORE_CLOSED)
     return local._store  # noqa: SLF001
+
+
+def set_known_as(lace: Lace, verifier: Verifier) -> None:
+    """Say whom rules take a lace for that has no key: for explanations, which prove nothing."""
+    lace._known_as = verifier  # noqa: SLF001
 
 
 def as_lace(given: object) -> Lace:

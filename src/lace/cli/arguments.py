@@ -34,7 +34,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 def complete_keys(_: click.Context, __: click.Parameter, begin: str) -> list[str]:
     """Return the names of the keyring that begin so."""
-    return _beginning(begin, lambda: (entry.name for entry in Keyring().entries()))
+    return _beginning(begin, lambda: (entry.name for entry in Keyring().known()))
 
 
 def complete_people(_: click.Context, __: click.Parameter, begin: str) -> list[str]:
@@ -166,6 +166,11 @@ def read_signing_key(text: str, *, warns: bool = True) -> SigningKey:
     if warns:
         warn_of_demo(found)
     return found.key
+
+
+def read_own_verifier(text: str) -> Verifier:
+    """Return the verifier of a key of one's own; of a sealed keyring no passphrase is wanted."""
+    return Keyring().find(text).verifier if is_key_name(text) else read_key(text).verifier
 
 
 def read_time(text: str, what: str) -> Tai:

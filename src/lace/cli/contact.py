@@ -25,14 +25,18 @@ def contact() -> None:
 @contact.command()
 @click.argument("name")
 @click.argument("verifier")
-def add(name: str, verifier: str) -> None:
+@click.option("--force", is_flag=True, help="Give it a second name, though it has one.")
+def add(name: str, verifier: str, force: bool) -> None:
     """Call VERIFIER by NAME from now on.
+
+    A verifier has one name, and a name means one verifier. Of two names that --force gave, the one
+    that comes first in the alphabet is shown.
 
     \b
     Example:
       lace contact add bob V.SEpnutoWnvlX4JF3xSA9vqWYAd~lL54TkiT9X~Kx9ZO.H3
     """
-    Contacts().add(name, verifier)
+    Contacts().add(name, verifier, force=force)
     echo(f"{verifier} is called {name} here", err=True)
 
 

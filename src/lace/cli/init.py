@@ -12,8 +12,8 @@ import click
 from lace.api.handles import open as open_lace
 from lace.cli.arguments import (
     key_option,
+    read_own_verifier,
     read_parameters,
-    read_signing_key,
     read_verifier,
     select_option,
     set_option,
@@ -64,7 +64,7 @@ def init(
     if not (key_text or select_text or room or assigned or peers) and _made_again(Path(path)):
         return
     if key_text is not None:
-        read_signing_key(key_text, warns=False)
+        read_own_verifier(key_text)  # says that there is none
     if room is not None and select_text is not None and is_file(select_text):
         raise click.UsageError("--room is about a place: give --select //group//app//")
     table = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -14,9 +15,9 @@ from lace.cli.files import read_key, write_key
 from lace.cli.init import quoted
 from lace.cli.names import key_names
 from lace.cli.output import echo
-from lace.cli.place import find
+from lace.cli.place import Place, find
 from lace.crypto.keys import SigningKey
-from lace.errors import Code, UsageError
+from lace.errors import Code, LaceError, UsageError
 from lace.keyring import Keyring
 from lace.settings import FILE
 
@@ -71,9 +72,9 @@ def rotate(name: str, key_text: str | None, where: str | None) -> None:
     before that record has come: meet somebody once more with the old one, lace sync --key OLD.
 
     What the old key signed before belongs as it did, what it signs from now on does not. The
-    membership goes over, the right to admit does not: it is given again. lace.toml names the new
-    key then. The old one stays in the keyring until you remove it. The authority of a room cannot
-    be exchanged.
+    membership goes over, the right to admit does not: it is given again. If lace.toml names the old
+    key, it names the new one then. The old one stays in the keyring until you remove it. The
+    authority of a room cannot be exchanged.
 
     \b
     Example:
@@ -84,7 +85,7 @@ def rotate(name: str, key_text: str | None, where: str | None) -> None:
     if old is None:
         raise UsageError("there is no key to replace", code=Code.KEY_UNKNOWN)
     ring = Keyring()
-    there = {entry.name for entry in ring.entries()}
+    there = {entry.name for entry in ring.known()}
     with place.open(old) as local:
         room = place.settings.room or room_of(local)  # says what is missing
         if old.verifier == room.authority:
@@ -98,12 +99,19 @@ def rotate(name: str, key_text: str | None, where: str | None) -> None:
             )
         new = ring.get(name) if name in there else ring.add(name)
         made = blocking.move(local, new.verifier, room=room)
-    if key_text is None:
+    if key_text is None or _is_of_settings(place, old):
         _name_key(place.settings.folder / FILE, name)
     echo(f"{name} stands for the old key from now on: {new.verifier}", err=True)
     called = key_names().get(old.verifier) or key_text or "OLD"
     echo(f"lace sync --key {called} brings the news; after that the new key will do", err=True)
     echo(made.hash)
+
+
+def _is_of_settings(place: Place, key: SigningKey) -> bool:
+    """Whether lace.toml names this key, by whatever name it was given here."""
+    with suppress(LaceError):  # what it names is not there: it is not this one
+        return place.verifier() == key.verifier
+    return False
 
 
 def _name_key(settings: Path, name: str) -> None:

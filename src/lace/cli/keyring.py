@@ -15,7 +15,7 @@ from lace.cli.names import warn_of_demo
 from lace.cli.output import echo
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
 from lace.errors import Code, UsageError
-from lace.keyring import Contacts, Keyring
+from lace.keyring import Contacts, Keyring, named_already
 
 
 @click.group()
@@ -36,7 +36,8 @@ def keyring() -> None:
 @click.argument("name")
 @click.option("--demo", is_flag=True, help="Make it from its name: the same everywhere, no secret.")
 @click.option("--from", "file", metavar="FILE", help="Take over the key in FILE (- is stdin).")
-def new(name: str, demo: bool, file: str | None) -> None:
+@click.option("--force", is_flag=True, help="Give it a second name, though it has one.")
+def new(name: str, demo: bool, file: str | None, force: bool) -> None:
     """Make a key called NAME and print its verifier, which others know it by.
 
     A demo key is for examples: its verifier is the same on every machine, and anyone can sign with
@@ -51,7 +52,11 @@ def new(name: str, demo: bool, file: str | None) -> None:
     if demo and file is not None:
         raise click.UsageError("a demo key is made from its name, not taken from a file")
     _free_of_contacts(name)
-    made = Keyring().add(name, read_key(file) if file is not None else None, demo=demo)
+    taken = None if file is None else read_key(file)
+    for called, verifier in Contacts().entries().items():
+        if taken is not None and verifier == taken.verifier and not force:
+            raise named_already(verifier, called)
+    made = Keyring().add(name, taken, demo=demo, force=force)
     warn_of_demo(made)
     echo(made.verifier)
 
@@ -151,11 +156,14 @@ def backup(file: str) -> None:
 def restore(file: str) -> None:
     """Take over the keys of a backup that are not in the keyring.
 
+    The passphrase of FILE is asked for. Scripts give it in LACE_BACKUP_PASSPHRASE; without that,
+    LACE_PASSPHRASE opens FILE too, not only the keyring.
+
     \b
     Example:
       lace keyring restore keys-2026.sealed
     """
-    fresh = Keyring().restore(Path(file))
+    fresh = Keyring().restore(Path(file), os.environ.get("LACE_BACKUP_PASSPHRASE"))
     echo(f"taken over: {', '.join(fresh) or 'nothing, all of them are here'}", err=True)
 
 

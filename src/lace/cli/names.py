@@ -27,9 +27,12 @@ Keyring.ask = staticmethod(_ask_passphrase)
 def key_names() -> dict[str, str]:
     """Return the verifiers that have a name here; none if the names cannot be read."""
     try:
-        return {verifier: name for name, verifier in verifiers_by_name().items()}
+        own = [(entry.name, entry.verifier) for entry in Keyring().known()]
+        others = Contacts().entries().items()
     except UsageError:
         return {}  # it only makes things easier to read
+    # Of several names the first is shown, everywhere; one's own keys go before contacts.
+    return {verifier: name for name, verifier in reversed([*own, *others])}
 
 
 def place_for_people(place: Coordinate | None, names: Mapping[str, str]) -> str:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from lace.api.handles import Lace, Peer, connect, store_of
+from lace.api.handles import Lace, Peer, connect, set_known_as, store_of
 from lace.api.handles import open as open_lace
-from lace.cli.arguments import read_signing_key, read_verifier
+from lace.cli.arguments import read_own_verifier, read_signing_key, read_verifier
 from lace.cli.output import echo
 from lace.crypto.keys import SigningKey
 from lace.errors import Code, UsageError
+from lace.ids import Verifier
 from lace.keyring import is_key_name
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
@@ -44,9 +45,20 @@ class Place:
         """Return no lace: for what needs none, such as asking a peer."""
         return cls(Settings(folder=Path(), store=Path(STORE)))
 
-    def open(self, key: SigningKey | None = None, limits: Limits = DEFAULT_LIMITS) -> Lace:
-        """Open the lace; a record of it that was changed is told of when it is found."""
+    def open(
+        self,
+        key: SigningKey | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        known_as: Verifier | None = None,
+    ) -> Lace:
+        """Open the lace; a record of it that was changed is told of when it is found.
+
+        ``known_as`` is whom rules take it for where it has no key to prove it with.
+        """
         opened = open_lace(self.settings.store, key=key, limits=limits)
+        if known_as is not None:
+            set_known_as(opened, known_as)
         store = store_of(opened)
         if isinstance(store, SqliteStore):
             store.on_quarantine = partial(_tell_quarantine, store.path)
@@ -54,10 +66,19 @@ class Place:
 
     def signing_key(self, text: str | None, *, warns: bool = True) -> SigningKey | None:
         """Return the key of a flag, else the one of the settings, else None."""
+        meant = self._key(text)
+        return None if meant is None else read_signing_key(meant, warns=warns)
+
+    def verifier(self, text: str | None = None) -> Verifier | None:
+        """Return the verifier of the same key, which needs no passphrase."""
+        meant = self._key(text)
+        return None if meant is None else read_own_verifier(meant)
+
+    def _key(self, text: str | None) -> str | None:
         named = self.settings.key
-        if text is None and named is not None:
-            text = named if is_key_name(named) else str(self.settings.folder / named)
-        return None if text is None else read_signing_key(text, warns=warns)
+        if text is not None or named is None:
+            return text
+        return named if is_key_name(named) else str(self.settings.folder / named)
 
     def module(self, text: str | None) -> PolicyModule:
         """Return the selector of a flag or argument, else the one of the settings."""

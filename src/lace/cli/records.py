@@ -68,6 +68,7 @@ from_option = click.option(
 @click.option("--data", "only_data", is_flag=True, help="Write the payload, and nothing else.")
 @click.option("--raw", is_flag=True, help="Write the whole record as it is stored.")
 @click.option("-o", "--output", default="-", help="With --data or --raw: where to write it.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @form_option
 @from_option
 @key_option()
@@ -77,6 +78,7 @@ def get(
     only_data: bool,
     raw: bool,
     output: str,
+    force: bool,
     form: str | None,
     peer_text: str | None,
     key_text: str | None,
@@ -114,7 +116,7 @@ def get(
         if sys.stdout.isatty() and not found.data.endswith(b"\n"):
             echo("")  # a pipe gets the data alone, a prompt begins on a line of its own
     elif only_data or raw:
-        write_output(output, found.raw if raw else found.data, overwrite=False)
+        write_output(output, found.raw if raw else found.data, overwrite=force)
     else:
         show_record(found, form, requested=address)
     return Exit.OK

@@ -124,7 +124,7 @@ def _status(place: Place, local: Lace) -> dict[str, Any]:
         except LaceError as error:
             problems.append(f"the selector cannot be used: {error.message}")
     try:
-        key = place.signing_key(None, warns=False)
+        key = place.verifier()
     except LaceError as error:
         key = None
         problems.append(f"the key cannot be used: {error.message}")
@@ -137,12 +137,12 @@ def _status(place: Place, local: Lace) -> dict[str, Any]:
     waiting = {name: _waiting(local, met.get(name), hashes) for name in settings.peers}
     return {
         "folder": str(settings.folder),
-        "key": None if key is None else key.verifier,
+        "key": key,
         "newest": max((time for time, _ in chosen if time is not None), default=None),
         "peers": [entry | {"waiting": waiting[entry["name"]]} for entry in _peers(settings)],
         "problems": problems,
         "records": store.count(),
-        "room": _standing(local, settings.room, None if key is None else key.verifier),
+        "room": _standing(local, settings.room, key),
         "selected": len(chosen) if selects else None,
     }
 

@@ -140,19 +140,17 @@ def try_command(
 def _of_lace(
     place: Place, viewer: str | None, peer: str | None, exposed: tuple[str, ...], stack: ExitStack
 ) -> _World:
-    local = stack.enter_context(place.open(place.signing_key(None, warns=False)))
+    local = stack.enter_context(place.open(known_as=place.verifier()))
     exposure = place.exposure(exposed)
     names = dict(place.settings.parameters)
     if peer is None:
         who = None if viewer is None else read_verifier(viewer, "--as")
         return _World(local, exposure, names, who)
     there = folder_of(place, peer) or find(peer)
-    key = there.signing_key(None, warns=False)
     theirs = selected_by(there)
     with there.open() as other:
         offered = blocking.list(other, theirs) if theirs is not None else []
-    who = None if key is None else key.verifier
-    return _World(local, exposure, names, who, theirs, tuple(offered))
+    return _World(local, exposure, names, there.verifier(), theirs, tuple(offered))
 
 
 def _of_scenario(

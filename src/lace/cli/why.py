@@ -123,14 +123,14 @@ def _explain(
         verifier, known = _peer(settings, peer_text)
         theirs = _theirs(settings, known, their_text)
     else:
-        key = there.signing_key(None, warns=False)
-        verifier = None if key is None else key.verifier
+        verifier = there.verifier()
         theirs = read_selector(their_text) if their_text else selected_by(there)
     module = settings.module(select_text)
     if theirs is None and peer_text is not None:
         echo("what the peer selects is not known: taken to be what you select", err=True)
         theirs = module
-    with settings.open(settings.signing_key(key_text, warns=ask)) as local:
+    key = settings.signing_key(key_text) if ask else None  # only a peer has it proven
+    with settings.open(key, known_as=settings.verifier(key_text)) as local:
         hash, given = _record(local, record)
         if ask:
             given = _asked(settings, local, peer_text, hash)

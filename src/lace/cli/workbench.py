@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lace.cli.files import read_lines
-from lace.cli.names import key_names, verifiers_by_name
+from lace.cli.names import key_names
 from lace.cli.output import echo
-from lace.cli.place import Place, find
+from lace.cli.place import find
 from lace.errors import Code, UsageError
 from lace.extras import require
-from lace.ids import Verifier
-from lace.keyring import is_key_name
 from lace.scenario.library import library, scenario_text
 from lace.settings import STORE
 from lace.text import decode_utf8, shown
@@ -188,17 +186,8 @@ def _opened(name: str) -> RealLace:
         records=read_records(settings.store),
         module=settings.module(),
         exposure=settings.exposure(),
-        verifier=_verifier_of(place),
+        verifier=place.verifier(),
     )
-
-
-def _verifier_of(place: Place) -> Verifier | None:
-    """Return whom a lace proves to be; a sealed keyring need not be opened for that."""
-    key = place.settings.key
-    if key is not None and is_key_name(key):
-        return verifiers_by_name().get(key)
-    found = place.signing_key(None, warns=False)
-    return None if found is None else found.verifier
 
 
 def _fragment(link: str) -> str:

@@ -68,3 +68,28 @@ def test_a_file_that_cannot_be_used_says_why(home: Path, text: str) -> None:
     with pytest.raises(UsageError, match=r"contacts\.toml") as caught:
         Contacts().entries()
     assert caught.value.code is Code.KEY_FILE
+
+
+def test_a_verifier_has_one_name_unless_another_is_forced(home: Path) -> None:
+    assert lace("contact", "add", "robert", BOB, cwd=home).returncode == 0
+    second = lace("contact", "add", "bob", BOB, cwd=home)
+    assert (second.returncode, f"{BOB} is called robert already".encode() in second.stderr) == (
+        2,
+        True,
+    )
+    own = lace("contact", "add", "me", demo_key("alice").verifier, cwd=home)
+    assert (own.returncode, b"is called alice already" in own.stderr) == (2, True)
+    secret = lace("keyring", "show", "alice", "--secret", cwd=home).stdout
+    words = ("keyring", "new", "me2", "--from", "-")
+    twice = lace(*words, cwd=home, stdin=secret)
+    assert (twice.returncode, b"is called alice already" in twice.stderr) == (2, True)
+    bobs = demo_key("bob").reveal()
+    of_contact = lace("keyring", "new", "mine", "--from", "-", cwd=home, stdin=bobs)
+    assert b"is called robert already" in of_contact.stderr
+    assert lace(*words, "--force", cwd=home, stdin=secret).returncode == 0
+    assert lace("contact", "add", "bob", BOB, "--force", cwd=home).returncode == 0
+    assert lace("room", "new", "r", "//g//a//", "--key", "alice", cwd=home).returncode == 0
+    for name in ("robert", "bob"):
+        assert lace("room", "admit", name, cwd=home / "r").returncode == 0
+        shown = lace("room", "members", "--table", cwd=home / "r").stdout.decode()
+        assert ("bob" in shown, "robert" in shown, "alice" in shown) == (True, False, True)

@@ -317,6 +317,16 @@ def test_what_cannot_be_added_says_why(notes: Path, home: Path) -> None:
     assert lines(ok("list", cwd=notes)) == []
 
 
+def test_a_file_is_replaced_where_it_is_asked_for(notes: Path) -> None:
+    ok("add", PLACE, "--text", "new", cwd=notes)
+    (notes / "out").write_text("old")
+    kept = lace("get", PLACE, "--data", "-o", "out", cwd=notes)
+    assert (kept.returncode, b"add --force" in kept.stderr) == (2, True)
+    assert (notes / "out").read_text() == "old"
+    ok("get", PLACE, "--data", "-o", "out", "--force", cwd=notes)
+    assert (notes / "out").read_text() == "new"
+
+
 _EVERY_COMMAND = (
     "add //notes-demo//notes//a --text x", "backup b.lace", "diff . .", "export", "follow peer",
     "get //notes-demo//notes//a", "import x.csv", "invite tcp:example.org:4790", "list",

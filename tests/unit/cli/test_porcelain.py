@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -232,7 +233,7 @@ def test_a_sealed_keyring_on_the_command_line(
     monkeypatch.setenv("LACE_KEYRING", str(tmp_path / "keyring.toml"))
     monkeypatch.delenv("LACE_PASSPHRASE", raising=False)
     verifier = lace("keyring", "new", "alice", cwd=tmp_path).stdout
-    monkeypatch.setenv("LACE_NEW_PASSPHRASE", "words")
+    monkeypatch.setenv("LACE_NEW_PASSPHRASE", "many words")
     assert lace("keyring", "passphrase", cwd=tmp_path).returncode == 0
     assert lace("keyring", "backup", "kept", cwd=tmp_path).returncode == 2  # it is sealed
     assert lace("keyring", "show", "alice", cwd=tmp_path).stdout == verifier
@@ -240,10 +241,71 @@ def test_a_sealed_keyring_on_the_command_line(
     refused = lace("keyring", "show", "alice", "--secret", cwd=tmp_path)
     assert refused.returncode == 2
     assert b"LACE_PASSPHRASE" in refused.stderr
-    monkeypatch.setenv("LACE_PASSPHRASE", "words")
+    monkeypatch.setenv("LACE_PASSPHRASE", "many words")
     assert lace("keyring", "show", "alice", "--secret", cwd=tmp_path).stdout.startswith(b"&.")
     assert lace("keyring", "backup", "kept", cwd=tmp_path).returncode == 0
     assert lace("keyring", "rename", "alice", "old", cwd=tmp_path).returncode == 0
     assert b"taken over: alice" in lace("keyring", "restore", "kept", cwd=tmp_path).stderr
     assert lace("keyring", "passphrase", "--remove", cwd=tmp_path).returncode == 0
     assert "&." in (tmp_path / "keyring.toml").read_text()
+
+
+def test_a_script_restores_a_backup_that_has_another_passphrase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LACE_KEYRING", str(tmp_path / "keyring.toml"))
+    for name in ("LACE_PASSPHRASE", "LACE_BACKUP_PASSPHRASE"):
+        monkeypatch.delenv(name, raising=False)
+    assert lace("keyring", "new", "alice", cwd=tmp_path).returncode == 0
+    monkeypatch.setenv("LACE_NEW_PASSPHRASE", "of the backup")
+    assert lace("keyring", "backup", "kept", cwd=tmp_path).returncode == 0
+    (tmp_path / "keyring.toml").unlink()
+    assert lace("keyring", "new", "bob", cwd=tmp_path).returncode == 0
+    monkeypatch.setenv("LACE_NEW_PASSPHRASE", "of the keyring")
+    assert lace("keyring", "passphrase", cwd=tmp_path).returncode == 0
+    monkeypatch.setenv("LACE_PASSPHRASE", "of the keyring")
+    assert lace("keyring", "restore", "kept", cwd=tmp_path).returncode == 2
+    monkeypatch.setenv("LACE_BACKUP_PASSPHRASE", "of the backup")
+    assert b"taken over: alice" in lace("keyring", "restore", "kept", cwd=tmp_path).stderr
+    assert lace("keyring", "show", "alice", "--secret", cwd=tmp_path).stdout.startswith(b"&.")
+
+
+def test_a_short_passphrase_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LACE_KEYRING", str(tmp_path / "keyring.toml"))
+    assert lace("keyring", "new", "alice", cwd=tmp_path).returncode == 0
+    monkeypatch.setenv("LACE_NEW_PASSPHRASE", "1234567")
+    for words in (("keyring", "passphrase"), ("keyring", "backup", "kept")):
+        done = lace(*words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert b"at least 8 characters, and this one has 7 [key.sealed]" in done.stderr
+    assert not (tmp_path / "kept").exists()
+    assert "&." in (tmp_path / "keyring.toml").read_text()
+
+
+def test_what_needs_a_verifier_only_wants_no_passphrase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LACE_KEYRING", str(tmp_path / "keyring.toml"))
+    monkeypatch.delenv("LACE_PASSPHRASE", raising=False)
+    verifier = lace("keyring", "new", "alice", cwd=tmp_path).stdout.decode().strip()
+    assert lace("room", "new", "r", "//c//t//", "--key", "alice", cwd=tmp_path).returncode == 0
+    assert lace("add", "//c//t//a", "--text", "x", "--lace", "r", cwd=tmp_path).returncode == 0
+    monkeypatch.setenv("LACE_NEW_PASSPHRASE", "many words")
+    assert lace("keyring", "passphrase", cwd=tmp_path).returncode == 0
+    for words in (
+        "init n --key alice --select //c//t// --room alice", "why //c//t//a --lace r",
+        "try //c//t// --lace r --peer ./n", "invite tcp:example.org:4790 --lace r",
+        "why //c//t//a --peer ./n --lace r",
+    ):  # fmt: skip
+        done = lace(*words.split(), cwd=tmp_path)
+        assert b"passphrase" not in done.stderr.lower(), (words, done.stderr)
+        assert done.returncode in {0, 6}, (words, done.stderr)
+    status = lace("status", "--lace", "r", cwd=tmp_path)
+    assert status.returncode == 0
+    told = json.loads(status.stdout)
+    assert (told["key"], told["problems"]) == (verifier, [])
+    assert told["room"]["role"] == "writer"
+    unknown = lace("keyring", "show", "nobody", cwd=tmp_path)
+    assert b"no key is called 'nobody'; there are: alice" in unknown.stderr
+    signs = lace("add", "//c//t//b", "--text", "x", "--lace", "r", cwd=tmp_path)
+    assert (signs.returncode, b"LACE_PASSPHRASE" in signs.stderr) == (2, True)

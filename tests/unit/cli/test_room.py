@@ -169,6 +169,21 @@ def test_why_not_follows_membership_down_to_the_record_that_decides(home: Path) 
     assert (depth, entry["failed_atom"]) == (4, "Field(G,'Member',_,V)")
 
 
+def test_a_key_that_is_named_is_exchanged_in_the_settings_too(home: Path) -> None:
+    ok("room", "new", "club", PREFIX, "--key", "ann", cwd=home)
+    for name in ("bob", "cy"):
+        ok("room", "admit", name, "--lace", "club", cwd=home)
+    ok("init", "mine", "--key", "bob", "--select", PREFIX, "--room", "ann", cwd=home)
+    mine = home / "mine"
+    ok("sync", "../club", cwd=mine)
+    ok("key", "rotate", "cy-2", "--key", "cy", cwd=mine)  # not the key of this lace
+    assert 'key = "bob"' in (mine / "lace.toml").read_text()
+    ok("key", "rotate", "bob-2", "--key", "bob", cwd=mine)
+    assert 'key = "bob-2"' in (mine / "lace.toml").read_text()
+    (told,) = rows("status", cwd=mine)
+    assert told["room"]["role"] == "writer"
+
+
 def test_a_key_is_exchanged_for_another_by_a_record(home: Path) -> None:
     ok("room", "new", "club", PREFIX, "--key", "ann", cwd=home)
     ok("room", "admit", "bob", "--lace", "club", cwd=home)
