@@ -20,7 +20,7 @@ from lace.limits import FIXED
 from lace.policy.module import PolicyModule
 from lace.rooms import Room
 from lace.selectors import selector
-from lace.transport.address import parse_address
+from lace.transport.address import Address, Scheme, parse_address
 
 __all__ = ["Invitation"]
 
@@ -48,7 +48,7 @@ class Invitation:
     """The room at the place, with its choices."""
 
     def __post_init__(self) -> None:
-        parse_address(self.address)
+        _check_dialled(parse_address(self.address))
         if self.expect is not None and not is_verifier(self.expect):
             _refuse("whom it expects is no verifier")
         if self.room is not None and self.room.prefix != self.select:
@@ -69,9 +69,12 @@ class Invitation:
             plain = Room(prefix=self.room.prefix, authority=self.room.authority)
             choices = {name: getattr(self.room, name) for name in _ROOM}
             said["room"] = {"authority": self.room.authority} | {
-                name: value for name, value in choices.items() if value != getattr(plain, name)
+                name: value
+                for name, value in choices.items()
+                if value != getattr(plain, name) or (name == "roles" and not self.room.usual_roles)
             }
-        body = json.dumps(said, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+        # As they come: the first role of a room is the usual one, and the order of roles says it.
+        body = json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
         return _BEGIN + urlsafe_b64encode(_sum(body) + body).decode().rstrip("=")
 
     @classmethod
@@ -134,6 +137,17 @@ def _room(prefix: str, said: Any) -> Room:
     if not isinstance(authority, str):
         _refuse("its room has no authority")
     return Room(prefix=prefix, authority=authority, **choices)
+
+
+def _check_dialled(address: Address) -> None:
+    """Raise ``UsageError`` if nobody else can dial an address."""
+    ported = address.scheme in {Scheme.TCP, Scheme.WS, Scheme.WSS}
+    if address.scheme is Scheme.STDIO or address.is_wild or (ported and address.port == 0):
+        raise UsageError(
+            f"{address} is no address that others can dial",
+            code=Code.ADDRESS_MALFORMED,
+            hint="Give the name and the port at which they reach you: tcp:notes.example.org:4790.",
+        )
 
 
 def _sum(body: bytes) -> bytes:

@@ -92,7 +92,8 @@ class Room:
     authority: str
     """The verifier whose word on membership is final."""
     roles: Mapping[str, Sequence[str]] = field(default_factory=lambda: ROLES)
-    """Each role with the sub-apps it writes in; ``*`` is all of them, nothing is none."""
+    """Each role with the sub-apps it writes in; ``*`` is all of them, nothing is none. The first is
+    the usual one: who is admitted without a word about roles has it."""
     removed: Removed = "goes"
     """Whether what a removed member wrote before goes with them, or stays.
 
@@ -140,6 +141,11 @@ class Room:
             for app in apps:
                 if app == MEMBER_APP or (app != EVERYWHERE and path_fault(app) is not None):
                     _refuse(f"role {role} cannot write in {shown(app)}", "Name a sub-app, or *.")
+
+    @property
+    def usual_roles(self) -> bool:
+        """Whether it has the roles that a room has by itself, in their order too."""
+        return [*self.roles.items()] == [*ROLES.items()]
 
     @property
     def group(self) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from lace.cli.arguments import key_option, lace_option
+from lace.cli.arguments import key_option, lace_option, read_own_verifier
 from lace.cli.files import STANDARD_INPUT
 from lace.cli.init import make_lace, quoted
 from lace.cli.names import named
@@ -41,15 +41,15 @@ def invite(address: str, key_text: str | None, where: str | None) -> None:
     settings = place.settings
     if settings.select is None:
         raise nothing_selects()
-    key = place.signing_key(key_text, warns=False)
-    if key is None:
+    verifier = place.verifier(key_text)
+    if verifier is None:
         echo("there is no key: nobody can tell you from somebody else there", err=True)
     module = settings.module()
     is_place = settings.select.startswith("//")
     made = Invitation(
         address=address,
         select=settings.select if is_place else module.text,
-        expect=None if key is None else key.verifier,
+        expect=verifier,
         room=settings.room,
     )
     echo(made.text)
@@ -82,6 +82,8 @@ def join(path: str, invitation: str | None, key_text: str | None, peer: str) -> 
         sys.stdin.read(FIXED.invitation_bytes + 1) if invitation == STANDARD_INPUT else invitation
     )
     found = Invitation.read(text)
+    if key_text is not None:
+        read_own_verifier(key_text)  # says that there is none
     folder = Path(path)
     is_place = found.select.startswith("//")
     table = [] if found.room is None else room_lines(found.room)

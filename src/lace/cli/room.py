@@ -24,6 +24,7 @@ from lace.ids import is_verifier
 from lace.keyring import is_key_name
 from lace.limits import FIXED
 from lace.rooms import EVERYWHERE, PLACES, READS, REMOVED, Room
+from lace.text import shown
 
 _HEADS = ("Member", "Role", "Since", "By", "")
 
@@ -58,10 +59,15 @@ def room_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def read_room(prefix: str, authority: str, choices: dict[str, Any]) -> Room:
     """Return the room of options; what was not said is left to its default."""
-    roles = {
-        name: tuple(filter(None, (app.strip() for app in apps.split(","))))
-        for name, apps in map(name_and_value, choices.pop("role_texts"))
-    }
+    roles: dict[str, tuple[str, ...]] = {}
+    for name, apps in map(name_and_value, choices.pop("role_texts")):
+        if name in roles:
+            raise UsageError(
+                f"the role {shown(name)} is given twice",
+                code=Code.POLICY_ROOM,
+                hint="Write all its sub-apps in one --writes, with commas between them.",
+            )
+        roles[name] = tuple(filter(None, (app.strip() for app in apps.split(","))))
     said = {name: value for name, value in choices.items() if value is not None}
     if roles:
         said["roles"] = roles
@@ -77,7 +83,7 @@ def room_lines(room: Room) -> list[str]:
         for name in ("removed", "places", "reads", "delegation")
         if (value := getattr(room, name)) != getattr(default, name)
     ]
-    if room.roles != default.roles:
+    if not room.usual_roles:
         lines += ["", "[room.roles]"]
         lines += [f"{role} = {json.dumps(list(apps))}" for role, apps in room.roles.items()]
     return lines

@@ -204,3 +204,44 @@ def test_a_difference_in_python() -> None:
         found = blocking.diff(left, right, PREFIX)
         assert (len(found.left), len(found.right), found.both) == (0, 1, 3)
         assert found
+
+
+def test_an_invitation_keeps_the_order_of_roles(home: Path) -> None:
+    writes = ("--writes", "member=claim", "--writes", "boss=*")
+    for name, roles, first in (("a", writes, "member"), ("b", _SWAPPED, "reader")):
+        words = ("room", "new", name, PREFIX, "--key", "ann", *roles)
+        assert lace(*words, cwd=home).returncode == 0
+        line = lace("invite", ADDRESS, "--lace", name, cwd=home).stdout.decode().strip()
+        assert lace("join", f"{name}2", line, "--key", "ann", cwd=home).returncode == 0
+        told = [lace("room", "roles", "--lace", one, cwd=home).stdout for one in (name, f"{name}2")]
+        assert told[0] == told[1]
+        assert lace("room", "admit", "bob", "--lace", f"{name}2", cwd=home).returncode == 0
+        (bob,) = map(json.loads, lace("room", "members", "--lace", f"{name}2", cwd=home)
+                     .stdout.splitlines())  # fmt: skip
+        assert bob["role"] == first
+
+
+_SWAPPED = ("--writes", "reader=", "--writes", "writer=*")
+
+
+def test_a_role_is_given_once(home: Path) -> None:
+    words = ("room", "new", "r", PREFIX, "--key", "ann", "--writes", "a=b", "--writes", "a=c")
+    done = lace(*words, cwd=home)
+    assert (done.returncode, b"the role 'a' is given twice" in done.stderr) == (2, True)
+    assert not (home / "r").exists()
+
+
+def test_who_joins_has_the_key_that_they_name(home: Path) -> None:
+    line = Invitation(address=ADDRESS, select=PREFIX).text
+    done = lace("join", "j", line, "--key", "nobody", cwd=home)
+    assert (done.returncode, b"no key is called 'nobody'" in done.stderr) == (2, True)
+    assert not (home / "j").exists()
+    assert lace("join", "j", line, "--key", "bob", cwd=home).returncode == 0
+
+
+@pytest.mark.parametrize("address", ["tcp:0.0.0.0:4790", "tcp:127.0.0.1:0", "ws:[::]", "stdio"])
+def test_an_invitation_names_an_address_that_can_be_dialled(home: Path, address: str) -> None:
+    assert lace("room", "new", "r", PREFIX, "--key", "ann", cwd=home).returncode == 0
+    done = lace("invite", address, "--lace", "r", cwd=home)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"is no address that others can dial [address.malformed]" in done.stderr
