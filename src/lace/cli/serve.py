@@ -219,6 +219,8 @@ def serve(
     policy = _policy(select_texts, policy_file, accepted_texts, settings)
     # One place says what is exposed, whether rules come from a flag, a policy file or settings.
     policy.exposure = read_exposure(exposed) if settings is None else settings.exposure(exposed)
+    room = None if settings is None else settings.settings.room
+    members_only = room is not None and policy.exposure == room.exposure and room.reads == "members"
     if settings is not None:
         key = settings.signing_key(key_text)
     else:
@@ -245,7 +247,7 @@ def serve(
             proxy_channel="" if proxy_cert is None else certificate_channel(Path(proxy_cert)),
             log=log,
         )
-        _tell_strangers(policy, places, log)
+        _tell_strangers(policy, places, log, members_only)
         _allow_many_files()
         watch = None if watching is None else (watching, watch_port or 0)
         asyncio.run(_serve(server, places, certificate, origins, metrics_port, watch, log))
@@ -320,23 +322,30 @@ def one_policy(
     return selector_policy(module, said=said, accepted=who)
 
 
-def strangers_may(policy: ServePolicy) -> list[str]:
-    """Return two lines on what anybody who connects may do."""
+def strangers_may(policy: ServePolicy, *, members_only: bool = False) -> list[str]:
+    """Return two lines on what anybody who connects may do.
+
+    ``members_only``: what is served is a room that only its members read.
+    """
     reads, writes = policy.for_strangers()
     limits = policy.limits
     most = f"; {limits.peer_mib_per_day} MiB and {limits.peer_records_per_day:,} records a day"
     may_write = f"{', '.join(writes)}{most}" if writes else "nothing"
     may_read = ", ".join(reads) or "nothing"
-    if reads and policy.exposure.modules:
+    if reads and members_only:
+        may_read = f"nothing; members read {may_read}"
+    elif reads and policy.exposure.modules:
         may_read = f"what the rules that expose {may_read} show them"
     elif policy.exposure.default == "none":
         may_read = "nothing"
     return [f"anyone may read: {may_read}", f"anyone may write: {may_write}"]
 
 
-def _tell_strangers(policy: ServePolicy, places: list[Address], log: _Log) -> None:
+def _tell_strangers(
+    policy: ServePolicy, places: list[Address], log: _Log, members_only: bool
+) -> None:
     """Say in two lines what anybody who connects may do, and what identity is worth here."""
-    for line in strangers_may(policy):
+    for line in strangers_may(policy, members_only=members_only):
         log({"event": "strangers", "detail": line})
     if any(place.scheme in {Scheme.TCP, Scheme.WS} for place in places):
         detail = "over tcp and ws, identity holds against strangers, not against who alters traffic"

@@ -127,7 +127,7 @@ def test_one_line_is_enough_to_join_and_meet(home: Path) -> None:
     assert (missing.returncode, b"anne does not exist" in missing.stderr) == (2, True)
     with process(home / "ann", "tcp:127.0.0.1:0") as server:  # the lace one is in
         reads, writes = (entry["detail"] for entry in server.wait_for("strangers", 2))
-        assert reads == f"anyone may read: what the rules that expose the room {PREFIX} show them"
+        assert reads == f"anyone may read: nothing; members read the room {PREFIX}"
         assert writes.startswith(f"anyone may write: what the rules of the room {PREFIX} allow")
         line = ok("invite", str(server.address), "--lace", "ann", cwd=home)
         joined = lace("join", "bob", "-", "--key", "bob", "--as", "ann", stdin=line, cwd=home)
