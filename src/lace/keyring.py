@@ -48,6 +48,9 @@ _SEALED_HEAD: Final = (
 )
 _OPENED: Final[dict[tuple[SealedText, str], tuple[str, str]]] = {}
 """The text of a sealed file and its passphrase, so that both are worked on once."""
+_UNWRITTEN: Final = (
+    "The file is as it was. Make room on the disk, or get the right to write there, and try again."
+)
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _HEAD: Final = (
     "# Signing secrets of Lace: whoever can read this file can sign in your name.\n"
@@ -359,7 +362,7 @@ class Keyring:
                 _replace(self.path.resolve(), text)  # where a link leads, and not in its place
                 self._passphrase = words
         except OSError as error:
-            self._refuse(f"it cannot be written: {error.strerror}")
+            self._refuse(f"it cannot be written: {error.strerror}", _UNWRITTEN)
 
     def _refuse(self, what: str, hint: str = "") -> NoReturn:
         raise UsageError(f"keyring {self.path}: {what}", code=Code.KEY_FILE, hint=hint)
@@ -438,10 +441,10 @@ class Contacts:
                     "".join(["# Names of other people. lace contact changes it.\n", *lines]),
                 )
         except OSError as error:
-            self._refuse(f"it cannot be written: {error.strerror}")
+            self._refuse(f"it cannot be written: {error.strerror}", _UNWRITTEN)
 
-    def _refuse(self, what: str) -> NoReturn:
-        raise UsageError(f"contacts {self.path}: {what}", code=Code.KEY_FILE)
+    def _refuse(self, what: str, hint: str = "") -> NoReturn:
+        raise UsageError(f"contacts {self.path}: {what}", code=Code.KEY_FILE, hint=hint)
 
 
 def _unknown(name: str, names: Iterable[str]) -> UsageError:

@@ -112,12 +112,22 @@ async def sync(
     """
     right = other_of(as_lace(left), right)
     with ExitStack() as stack:
-        kept = None if journal is None else JournalFile(Path(journal))
+        kept = None if journal is None else _new_journal(Path(journal))
         if kept is not None:
             stack.callback(kept.close)
         hear = Ends(listen)
         await _sync(left, right, (policy, their_policy), (expose, their_expose), hear, kept)
     return hear.result()
+
+
+def _new_journal(path: Path) -> JournalFile:
+    if path.exists():
+        raise UsageError(
+            f"{path} exists already",
+            code=Code.INPUT_FILE,
+            hint="Choose another name: a journal is never written over.",
+        )
+    return JournalFile(path)
 
 
 async def _sync(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -73,6 +73,13 @@ class Step:
     """None if an earlier layer decided."""
     detail: str = ""
     """What it found, in words."""
+
+
+_FORGOTTEN: Final = Step(
+    "here",
+    passed=False,
+    detail="it was forgotten here for good; lace store remember lets it come back",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +183,11 @@ def explain(
         question = Question.SEND if is_here else Question.REQUEST
     else:
         question = Question.HERE if is_here or offered is None else Question.REQUEST
-    return _explanation(made, hash, question, is_here=is_here, alone=their_policy is None)
+    found = _explanation(made, hash, question, is_here=is_here, alone=their_policy is None)
+    if is_here or not store_of(local).kept_out([hash]):
+        return found
+    others = (step for step in found.steps if step.name != _FORGOTTEN.name)
+    return replace(found, steps=(_FORGOTTEN, *(Step(step.name, passed=None) for step in others)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from lace.cli.names import key_names
 from lace.cli.output import echo
 from lace.cli.place import Place, find
 from lace.cli.render import chosen_form, fitted_table, form_option, print_csv, print_json
+from lace.cli.shape import short_hashes
 from lace.clock import tai_now
 from lace.dates import iso_date, local_date
 from lace.errors import LaceError
@@ -25,6 +26,7 @@ from lace.settings import Settings
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 
 _BATCH: Final = 10_000
+_NAMED: Final = 5  # records, in a problem
 _FUTURE_NS: Final = 60 * NS_PER_SECOND  # clocks differ by less
 _HEADS: Final = ("Name", "Address", "Expected", "Last met", "")
 
@@ -129,9 +131,9 @@ def _status(place: Place, local: Lace) -> dict[str, Any]:
         key = None
         problems.append(f"the key cannot be used: {error.message}")
     soon = add_ns(tai_now(), _FUTURE_NS)
-    future = sum(1 for time, _ in chosen if time is not None and time > soon)
+    future = [hash for time, hash in sorted(chosen, key=str) if time is not None and time > soon]
     if future:
-        problems.append(f"{future:,} records that belong have a time in the future")
+        problems.append(_of_the_future(future))
     hashes = {hash for _, hash in chosen}
     met = meetings(settings)
     waiting = {name: _waiting(local, met.get(name), hashes) for name in settings.peers}
@@ -145,6 +147,16 @@ def _status(place: Place, local: Lace) -> dict[str, Any]:
         "room": _standing(local, settings.room, key),
         "selected": len(chosen) if selects else None,
     }
+
+
+def _of_the_future(hashes: list[str]) -> str:
+    """Return which records have a time that has not come."""
+    short = short_hashes(hashes)
+    named = ", ".join(short[hash] for hash in hashes[:_NAMED])
+    if len(hashes) == 1:
+        return f"1 record that belongs has a time in the future: {named}"
+    more = f" and {len(hashes) - _NAMED:,} more" if len(hashes) > _NAMED else ""
+    return f"{len(hashes):,} records that belong have a time in the future: {named}{more}"
 
 
 def _standing(local: Lace, room: Room | None, own: str | None) -> dict[str, Any] | None:

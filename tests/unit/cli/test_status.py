@@ -134,10 +134,19 @@ def test_people_see_it_in_words(home: Path) -> None:
 
 def test_problems_are_named(home: Path) -> None:
     late = ("add", f"{PLACE}late", "--text", "x", "--tai", "9000000000:000000000")
-    assert lace(*late, cwd=home).returncode == 0
+    hash = lace(*late, cwd=home).stdout.decode()
     Keyring().remove("alice")
     (made,) = told("status", cwd=home, exit=3)
-    assert any("in the future" in problem for problem in made["problems"])
+    said = "1 record that belongs has a time in the future: "
+    (named,) = [problem for problem in made["problems"] if problem.startswith(said)]
+    assert hash.startswith(named.removeprefix(said))
+    for number in range(6):
+        assert lace("add", f"{PLACE}{number}", *late[2:], "--key", "bob", cwd=home).returncode == 0
+    (made,) = told("status", cwd=home, exit=3)
+    assert any(
+        problem.startswith("7 records that belong have") and problem.endswith(" and 2 more")
+        for problem in made["problems"]
+    )
     assert any("no key is called" in problem for problem in made["problems"])
 
 
