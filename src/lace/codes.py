@@ -245,6 +245,11 @@ class Code(StrEnum):
         "The signature does not hold for this Plex and this verifier.",
         "Trust nothing about this record; the Plex inside may still be valid unsigned.",
     )
+    RECORD_ABSENT = (
+        "record.absent",
+        "No such record is here.",
+        "lace list shows what is here, and lace sync gets what a peer has.",
+    )
     RECORD_WORKER_CRASH = (
         "record.worker-crash",
         "The worker process that checked this record died, again and again, on this record alone.",
@@ -718,7 +723,7 @@ class Code(StrEnum):
     STORE_FULL = (
         "store.full",
         "The disk is full or failed; nothing of this save was kept.",
-        "Make room, or forget records, and save again.",
+        "Make room on the disk, and save again; to forget records takes room too.",
     )
     STORE_CORRUPT = (
         "store.corrupt",

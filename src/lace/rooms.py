@@ -28,7 +28,7 @@ from lace.datalog.ast import (
     TextShape,
     Variable,
 )
-from lace.errors import Code, PolicyError
+from lace.errors import Code, EncodingError, PolicyError
 from lace.ids import is_verifier
 from lace.limits import FIXED
 from lace.policy.module import Facet, PolicyModule, module_from_rules
@@ -108,7 +108,10 @@ class Room:
     """How far the right to admit can be handed on: 0 leaves it to the authority alone."""
 
     def __post_init__(self) -> None:
-        place = parse_urc(self.prefix)
+        try:
+            place = parse_urc(self.prefix)
+        except EncodingError:
+            place = None  # as //group//app, which is no address of anything
         if not isinstance(place, Prefix) or place.name:
             _refuse(f"{shown(self.prefix)} is not a whole app", "Write //group//app//.")
         if not is_verifier(self.authority):

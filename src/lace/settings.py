@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 from lace.crypto.keys import SigningKey
-from lace.errors import Code, LaceError, StoreError, UsageError
+from lace.errors import Code, LaceError, PolicyError, StoreError, UsageError
 from lace.ids import is_verifier
 from lace.keyring import Keyring, is_key_name, read_key_file
 from lace.limits import FIXED
@@ -151,7 +151,10 @@ def read_selector(
     Of ``parameters``, a file is given those that it has names for.
     """
     if not is_file(text):
-        return selector(text, fields)
+        try:
+            return selector(text, fields)
+        except PolicyError as error:  # it was typed so
+            raise UsageError(error.message, code=error.code, hint=error.hint) from error
     if fields:
         raise UsageError("rules take no field filter", code=Code.POLICY_SELECTOR)
     return _from_file(text, folder, Facet.SELECTOR, parameters)

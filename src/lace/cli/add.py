@@ -12,7 +12,7 @@ from lace.api.handles import Lace, store_of
 from lace.api.handles import open as open_lace
 from lace.api.importing import Imported, Importer
 from lace.api.reasons import explain
-from lace.cli.arguments import key_option, lace_option, read_verifier
+from lace.cli.arguments import key_option, lace_option, read_time, read_verifier, typed
 from lace.cli.exitcodes import Exit
 from lace.cli.files import name_and_value, open_input, read_limited
 from lace.cli.output import echo
@@ -40,7 +40,10 @@ _FUTURE_NS: Final = 60 * NS_PER_SECOND  # clocks differ by less
     "--field", "-f", "extras", multiple=True, metavar="NAME=VALUE",
     help="An extra header; repeatable.",
 )  # fmt: skip
-@click.option("--tai", "instant", help="The record's time.  [default: now]")
+@click.option(
+    "--tai", "instant", metavar="TIME",
+    help="The record's time: 2026-01-31, 12h, 7d, or TAI.  [default: now]",
+)  # fmt: skip
 @click.option(
     "--batch", metavar="FILE", help="Make many: one JSON object a line, from FILE (- is stdin)."
 )
@@ -100,14 +103,15 @@ def add(
             code=Code.KEY_UNKNOWN,
             hint="Give --key NAME, write key in lace.toml, or say --unsigned.",
         )
-    plex = build_plex(
-        group=place.group,
-        app=place.app,
-        name=place.name,
-        tai=instant or tai_now(),
-        extras=_by_verifier(settings, place, map(name_and_value, extras)),
-        data=data,
-    )
+    with typed():
+        plex = build_plex(
+            group=place.group,
+            app=place.app,
+            name=place.name,
+            tai=tai_now() if instant is None else read_time(instant, "--tai"),
+            extras=_by_verifier(settings, place, map(name_and_value, extras)),
+            data=data,
+        )
     made = plex if key is None else seal(plex, key)
     with settings.open() as local:
         (outcome,) = blocking.store(local, [made])

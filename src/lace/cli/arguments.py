@@ -7,7 +7,8 @@ the keyring or a file. A verifier may be given by a name that it has here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import click
@@ -19,7 +20,7 @@ from lace.cli.output import echo
 from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
 from lace.dates import read_instant
-from lace.errors import Code, LaceError, UsageError
+from lace.errors import Code, LaceError, PolicyError, RecordError, UsageError
 from lace.ids import Verifier, is_verifier
 from lace.keyring import Keyring, is_key_name
 from lace.tai import Tai
@@ -166,6 +167,15 @@ def read_signing_key(text: str, *, warns: bool = True) -> SigningKey:
     if warns:
         warn_of_demo(found)
     return found.key
+
+
+@contextmanager
+def typed() -> Iterator[None]:
+    """Turn what is wrong with values that were typed into an error of usage."""
+    try:
+        yield
+    except (PolicyError, RecordError) as error:
+        raise UsageError(error.message, code=error.code, hint=error.hint) from error
 
 
 def read_own_verifier(text: str) -> Verifier:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from lace.cli.arguments import key_option, read_signing_key
+from lace.cli.arguments import key_option, read_signing_key, read_time, typed
 from lace.cli.exitcodes import Exit
 from lace.cli.files import name_and_value, read_frames, read_limited, write_output
 from lace.cli.names import named
@@ -65,7 +65,12 @@ def record() -> None:
     metavar="NAME=VALUE",
     help="An extra header; repeatable.",
 )
-@click.option("--tai", "instant", help="The record's time.  [default: now]")
+@click.option(
+    "--tai",
+    "instant",
+    metavar="TIME",
+    help="The record's time: 2026-01-31, 12h, 7d, or TAI.  [default: now]",
+)
 @key_option("Sign with this key.")
 @output_option
 @force_option
@@ -97,14 +102,15 @@ def make(
     data = (text_data or "").encode("utf-8", "surrogateescape")  # any bytes a shell can pass
     if data_file is not None:
         data = read_limited(data_file, DEFAULT_LIMITS.blob_bytes)
-    plex = build_plex(
-        group=place.group,
-        app=place.app,
-        name=place.name,
-        tai=instant or tai_now(),
-        extras=map(name_and_value, extras),
-        data=data,
-    )
+    with typed():
+        plex = build_plex(
+            group=place.group,
+            app=place.app,
+            name=place.name,
+            tai=tai_now() if instant is None else read_time(instant, "--tai"),
+            extras=map(name_and_value, extras),
+            data=data,
+        )
     _write(seal(plex, read_signing_key(key_text)) if key_text else plex, output, force)
 
 

@@ -194,6 +194,9 @@ def list_command(
             found = _tips(local, prefix, begin)
         else:
             found = blocking.list(_target(local, settings, peer_text, key_text), module)
+    if selector_text is None:  # else it was narrowed itself
+        for name, value in read_fields(fields).items():
+            found = [record for record in found if cell_of(record, name) == value]
     if newest:
         found = newest_of(found)
     found = [
@@ -248,7 +251,9 @@ def _place_of(local: Lace, text: str) -> str:
     if hash is None:
         return text
     found = blocking.get(local, hash)
-    if found is None or found.place is None:
+    if found is None:
+        raise UsageError(f"{text} is not here", code=Code.RECORD_ABSENT)
+    if found.place is None:
         raise UsageError(
             f"{text} is at no place here",
             code=Code.URC_FORM,
@@ -323,9 +328,7 @@ def _cell(record: Record, column: str, dates: Callable[[Tai], str | None]) -> Ce
 
 
 def _module(settings: Place | None, text: str | None, fields: dict[str, str]) -> PolicyModule:
-    if fields:
-        if text is None:
-            raise click.UsageError("--field narrows a SELECTOR: give one")
+    if fields and text is not None:
         return read_selector(text, fields=fields)
     if settings is None:
         if text is None:

@@ -38,7 +38,7 @@ def form_option(command: Callable[..., Any]) -> Callable[..., Any]:
         ("table", "Print a table.  [default: on a terminal]"),
         ("json", "Print one JSON object a line.  [default: in a pipe]"),
     ):
-        command = click.option(f"--{form}", "form", flag_value=form, help=help)(command)
+        command = _form_flag(form, help)(command)
     return command
 
 
@@ -48,8 +48,23 @@ def words_option(command: Callable[..., Any]) -> Callable[..., Any]:
         ("table", "Tell it in words, for people.  [default: on a terminal]"),
         ("json", "Print JSON objects, for programs.  [default: in a pipe]"),
     ):
-        command = click.option(f"--{form}", "form", flag_value=form, help=help)(command)
+        command = _form_flag(form, help)(command)
     return command
+
+
+def _form_flag(form: str, help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a flag that chooses a form; another one beside it that chooses another is refused."""
+
+    def choose(context: click.Context, _option: click.Parameter, is_given: bool) -> None:
+        before = context.params.setdefault("form", None)
+        if is_given and before is not None:
+            raise click.UsageError(f"give --{before} or --{form}, not both")
+        if is_given:
+            context.params["form"] = form
+
+    return click.option(
+        f"--{form}", f"form_{form}", is_flag=True, expose_value=False, callback=choose, help=help
+    )
 
 
 json_option = click.option(

@@ -11,7 +11,7 @@ import click
 
 from lace import blocking
 from lace.api.rooms import Membership, room_of
-from lace.cli.arguments import complete_people, key_option, lace_option, read_verifier
+from lace.cli.arguments import complete_people, key_option, lace_option, read_verifier, typed
 from lace.cli.files import name_and_value
 from lace.cli.init import make_lace, peer_option
 from lace.cli.names import key_names
@@ -71,7 +71,8 @@ def read_room(prefix: str, authority: str, choices: dict[str, Any]) -> Room:
     said = {name: value for name, value in choices.items() if value is not None}
     if roles:
         said["roles"] = roles
-    return Room(prefix=prefix, authority=authority, **said)
+    with typed():
+        return Room(prefix=prefix, authority=authority, **said)
 
 
 def room_lines(room: Room) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from errno import ENOSPC
 from importlib import import_module
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from lace.cli.exitcodes import Exit
 from lace.cli.loudness import loudness, with_loudness
 from lace.errors import (
     Code,
+    EncodingError,
     InterlaceAborted,
     LaceError,
     LimitExceeded,
@@ -96,8 +98,10 @@ class _LazyGroup(click.Group):
 @click.group(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 all well, 1 wrong input, 2 usage, 3 some records rejected, "
-    "4 exchange aborted, 5 stopped by a limit, 6 not found or refused, 130 interrupted.",
+    epilog="Exit codes: 0 all well, 1 wrong input (rules, records, a store, what a check finds), "
+    "2 usage (words, values, settings, keys, a file that is not there), 3 some records "
+    "rejected, 4 exchange aborted, 5 stopped by a limit, 6 no such record, or refused, "
+    "130 interrupted.",
 )
 @click.version_option(__version__, message="lace %(version)s")
 def root() -> None:
@@ -156,8 +160,11 @@ def _run(arguments: list[str] | None) -> int:
         return _exit_code(error)
     except (OSError, UnicodeError, RecursionError) as error:
         code = Code.INPUT_FILE
-        _complain(error, f"lace: {redact(_without_number(error))} [{code}]\n  {code.fix}")
-        return Exit.BAD_INPUT
+        full = isinstance(error, OSError) and error.errno == ENOSPC
+        hint = "Make room on the disk, and try again." if full else code.fix
+        _complain(error, f"lace: {redact(_without_number(error))} [{code}]\n  {hint}")
+        named = isinstance(error, OSError) and error.filename is not None
+        return Exit.USAGE if named else Exit.BAD_INPUT
     return result if isinstance(result, int) else Exit.OK
 
 
@@ -221,7 +228,9 @@ def _told(error: click.ClickException) -> str:
 
 
 def _exit_code(error: LaceError) -> Exit:
-    if isinstance(error, UsageError):
+    if error.code is Code.RECORD_ABSENT:
+        return Exit.NOT_FOUND
+    if isinstance(error, UsageError | EncodingError):  # what a file holds wrongly is no exception
         return Exit.USAGE
     if isinstance(error, LimitExceeded):
         return Exit.LIMIT

@@ -48,7 +48,9 @@ def _stored(local: Lace) -> Iterator[RecordHash]:
         after = batch[-1].id
 
 
-def hash_among(hashes: Iterable[RecordHash], text: str, none: str = "no record here") -> str | None:
+def hash_among(
+    hashes: Iterable[RecordHash], text: str, none: str = "no record here", hint: str = ""
+) -> str | None:
     """Return the hash that a text means: itself, or the one of these that begins like it.
 
     None if the text is no hash; raises ``UsageError`` if none or several begin so.
@@ -68,7 +70,7 @@ def hash_among(hashes: Iterable[RecordHash], text: str, none: str = "no record h
     if len(found) == 1:
         return found[0]
     if not found:
-        raise UsageError(f"{none} begins with {shown(text)}", code=Code.ID_MALFORMED)
+        raise UsageError(f"{none} begins with {shown(text)}", code=Code.RECORD_ABSENT, hint=hint)
     names = ", ".join(short_hashes(found).values()) if len(found) <= _HASHES_SHOWN else "many"
     raise UsageError(
         f"{shown(text)} may mean {len(found)} records: {names}",

@@ -98,6 +98,9 @@ def info(file: str | None, form: str | None, where: str | None) -> None:
 def check(file: str | None, form: str | None, where: str | None) -> int:
     """Check every page, every record and every fact in LACE; print what is wrong.
 
+    In a pipe each problem is a JSON object, and the last object says how many records were checked
+    and how many problems there are.
+
     Without LACE it is that of --lace, else the one you are in.
 
     \b
@@ -123,6 +126,8 @@ def check(file: str | None, form: str | None, where: str | None) -> int:
                 echo(problem)
         else:
             print_entries(form, ("problem",), ({"problem": problem} for problem in found()))
+            if chosen_form(form) == "json":
+                print_json({"checked": opened.count(), "problems": problems})
         echo(f"{opened.count()} records checked, {problems} problems", err=True)
     return Exit.SOME_REJECTED if problems else Exit.OK
 
@@ -222,10 +227,8 @@ def remember(words: tuple[str, ...], everything: bool, form: str | None, where: 
 
 
 def _forgotten_hash(held: list[RecordHash], text: str) -> RecordHash:
-    found = hash_among(held, text, "nothing that was forgotten here")
+    hint = "lace store forgotten lists those that may come back."
+    found = hash_among(held, text, "nothing that was forgotten here", hint)
     if found is None:
-        raise UsageError(
-            f"{shown(text)} is no hash", code=Code.ID_MALFORMED,
-            hint="lace store forgotten lists those that may come back.",
-        )  # fmt: skip
+        raise UsageError(f"{shown(text)} is no hash", code=Code.ID_MALFORMED, hint=hint)
     return RecordHash(found)

@@ -170,7 +170,7 @@ def _record(local: Lace, text: str) -> tuple[str, Record | None]:
         if not isinstance(address, Coordinate):
             return str(address).removeprefix("////"), None
         raise UsageError(
-            f"nothing is at {text}", code=Code.URC_FORM,
+            f"nothing is at {text}", code=Code.RECORD_ABSENT,
             hint="Ask by hash about a record that is not here, or give it as a file.",
         )  # fmt: skip
     if not Path(text).is_file():

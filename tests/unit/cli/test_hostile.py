@@ -38,7 +38,7 @@ def shell(script: str, folder: Path, **environment: str) -> subprocess.Completed
         ("lace --version > /dev/full", {1}),
         ("lace --version | true; exit ${PIPESTATUS[0]}", {0}),
         ("lace record make //a//b//c --text $'\\xff' -o /dev/null --force", {0}),
-        ("lace policy show //a//b// -f $'A=\\xff'", {1}),
+        ("lace policy show //a//b// -f $'A=\\xff'", {2}),
         ("lace plumb advert list --records /dev/null --source $'a\\nb' --all-fields", {2}),
         ("lace check .", {2}),
         ("lace record show .", {2}),

@@ -59,7 +59,10 @@ def test_keys_are_made_listed_shown_and_removed(home: Path) -> None:
     assert secret.startswith(b"&.")
     (home / "c.key").write_bytes(secret)
     (home / "c.key").chmod(0o600)
-    assert ok("keyring", "new", "other", "--from", "c.key", cwd=home).decode().strip() == verifier
+    assert (
+        ok("keyring", "new", "other", "--from", "c.key", "--force", cwd=home).decode().strip()
+        == verifier
+    )
     assert lace("keyring", "remove", "carol", cwd=home).returncode == 2
     ok("keyring", "remove", "carol", "--yes", cwd=home)
     gone = lace("keyring", "show", "carol", cwd=home)
@@ -391,3 +394,70 @@ def test_what_is_no_store_and_no_folder_is_called_so(home: Path) -> None:
             2,
             True,
         )
+
+
+def test_a_field_narrows_what_the_settings_select(notes: Path) -> None:
+    for name, colour in (("a", "red"), ("b", "blue"), ("b", "red")):
+        place = f"//notes-demo//notes//{name}"
+        ok("add", place, "-f", f"Colour={colour}", "--text", colour, cwd=notes)
+    chosen = lines(ok("list", "-f", "Colour=red", cwd=notes))
+    assert [entry["data"] for entry in chosen] == ["red", "red"]
+    again = lines(ok("list", "//notes-demo//notes//", "-f", "Colour=red", cwd=notes))
+    assert chosen == again
+    for words in ((), ("//notes-demo//notes//",)):
+        newest = lines(ok("list", *words, "-f", "Colour=blue", "--newest", cwd=notes))
+        assert [entry["data"] for entry in newest] == ["blue"]
+
+
+def test_the_time_of_a_record_is_given_as_any_time_is(notes: Path) -> None:
+    for text in ("2026-01-31", "7d", "1700000000:000000000"):
+        ok("add", PLACE, "--text", text, "--tai", text, cwd=notes)
+    times = {entry["data"]: entry["tai"] for entry in lines(ok("list", cwd=notes))}
+    assert times["1700000000:000000000"] == "1700000000:000000000"
+    assert ok("list", "--since", times["2026-01-31"], "--limit", "1", cwd=notes)
+    assert len(times) == 3
+
+
+def test_a_journal_is_never_written_over(notes: Path) -> None:
+    ok("init", "other", "--select", "//notes-demo//notes//", cwd=notes.parent)
+    (notes / "j").write_text("mine")
+    done = lace("sync", "../other", "--journal", "j", cwd=notes)
+    assert (done.returncode, b"j exists already [input.file]" in done.stderr) == (2, True)
+    assert b"Choose another name" in done.stderr
+    assert (notes / "j").read_text() == "mine"
+
+
+def test_a_room_is_at_a_whole_app(home: Path) -> None:
+    done = lace("room", "new", "r", "//club//talk", "--key", "bob", cwd=home)
+    assert done.returncode == 2
+    assert b"'//club//talk' is not a whole app [policy.room]" in done.stderr
+    assert b"Write //group//app//." in done.stderr
+
+
+def test_what_was_forgotten_for_good_is_told_by_why_not(notes: Path) -> None:
+    hash = ok("add", PLACE, "--text", "x", cwd=notes).decode().strip()
+    ok("store", "forget", PLACE, "--yes", cwd=notes)
+    for words in ((), ("--peer", "bob")):
+        done = lace("why-not", hash, *words, cwd=notes)
+        assert done.returncode == 6
+        step = json.loads(done.stdout)["steps"][0]
+        assert (step["layer"], step["passed"]) == ("here", False)
+        assert "forgotten here for good; lace store remember" in step["detail"]
+    ok("store", "remember", hash, cwd=notes)
+    step = json.loads(lace("why-not", hash, cwd=notes).stdout)["steps"][0]
+    assert step["detail"] == "it is not stored here"
+
+
+def test_a_keyring_that_cannot_be_written_says_what_to_do(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("lace.keyring._replace", full)
+    for words in (("keyring", "new", "dan"), ("contact", "add", "x", demo_key("carol").verifier)):
+        done = lace(*words, cwd=home)
+        assert done.returncode == 2
+        assert b"No space left on device [key.file]" in done.stderr
+        assert b"Make room on the disk" in done.stderr
+    assert "forget records takes room" in Code.STORE_FULL.fix

@@ -83,7 +83,7 @@ def test_policy_show(folder: Path) -> None:
     assert b"Support(T)" in lace("policy", "show", "//u//d//", "--support", "evidence").stdout
     assert b"'Colour'" in lace("policy", "show", "//u//d//", "-f", "Colour=red").stdout
     bad = lace("policy", "show", "//u")
-    assert bad.returncode == 1
+    assert bad.returncode == 2
     assert b"policy.selector" in bad.stderr
     assert lace("policy", "show", "//u//d//", "-f", "Colour").returncode == 2
 

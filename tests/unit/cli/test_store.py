@@ -30,13 +30,16 @@ def test_info_and_check(path: Path) -> None:
     assert json.loads(lace("store", "info", path).stdout)["records"] == 6
     assert b"records,6\n" in lace("store", "info", path, "--csv").stdout
     done = lace("store", "check", path)
-    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == {"checked": 6, "problems": 0}
     with SqliteStore(path) as store:
         store._connection.execute("UPDATE place SET app = 'x' WHERE app = 'drafts'")
     done = lace("store", "check", path)
     assert done.returncode == 3
     assert done.stdout.count(b"its facts are not those of its bytes") == 3
-    assert all("problem" in json.loads(line) for line in done.stdout.splitlines())
+    *told, last = map(json.loads, done.stdout.splitlines())
+    assert all("problem" in one for one in told)
+    assert last == {"checked": 6, "problems": len(told)}
     words = lace("store", "check", path, "--table").stdout.splitlines()
     assert all(line.startswith(b"record ") for line in words)
 
@@ -73,7 +76,7 @@ def test_what_is_forgotten_comes_back_only_if_it_may(
     )
     here = json.loads(lace("list", "--lace", path, "--all").stdout.splitlines()[0])["hash"]
     for words, code in (
-        (("S.x",), 2), (("P.zzzzz",), 2), ((here,), 6), ((), 2), ((listed[0], "--all"), 2),
+        (("S.x",), 2), (("P.zzzzz",), 6), ((here,), 6), ((), 2), ((listed[0], "--all"), 2),
         ((listed[0], "none"), 2),
     ):  # fmt: skip
         assert lace("store", "remember", path, *words).returncode == code

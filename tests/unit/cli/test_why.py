@@ -136,8 +136,9 @@ def test_the_commands_answer_by_hash_place_and_file(home: Path) -> None:
         "layer": "here", "passed": False, "detail": "it is not stored here",
     }  # fmt: skip
     (home / "two.records").write_bytes(other.raw + NOTE.raw)
-    for wrong in ("//notes-demo//notes/message//msg/9", "nothing", str(home / "two.records")):
-        assert lace("why", wrong, cwd=where).returncode in {1, 2}
+    assert lace("why", "//notes-demo//notes/message//msg/9", cwd=where).returncode == 6
+    for wrong in ("nothing", str(home / "two.records")):
+        assert lace("why", wrong, cwd=where).returncode == 2
 
 
 def test_a_peer_is_a_name_a_verifier_or_an_address(home: Path) -> None:
