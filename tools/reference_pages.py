@@ -265,7 +265,7 @@ def python_api() -> str:
     for node in _tree(blocking).body:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             first = (ast.get_docstring(node) or "").partition("\n\n")[0]
-            lines.append(f"| `{cell(_head(node))}` | {_prose(first)} |")
+            lines.append(f"| {_code(_head(node))} | {_prose(first)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -313,8 +313,13 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
         else:
             continue
         if not name.startswith("_"):
-            rows.append(f"| `{cell(written)}` | {_prose(told.get(name, ''))} |")
+            rows.append(f"| {_code(written)} | {_prose(told.get(name, ''))} |")
     for part in node.body:
+        if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+            doc = _prose((ast.get_docstring(part) or "").partition("\n\n")[0])
+            if doc:  # else it is made by something else
+                made = _head(part).replace("__init__", node.name, 1).removesuffix(" -> None")
+                rows.insert(0, f"| {_code(made)} | {doc} |")
         if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) and not part.name.startswith(
             "_"
         ):
@@ -322,7 +327,7 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
             property_ = any("property" in ast.unparse(d) for d in part.decorator_list)
             returns = f": {ast.unparse(part.returns)}" if part.returns else ""
             written = f"{part.name}{returns}" if property_ else _head(part)
-            rows.append(f"| `{cell(written)}` | {doc} |")
+            rows.append(f"| {_code(written)} | {doc} |")
     if rows:
         yield from ("", "| Member | What it is |", "|---|---|", *rows)
 
@@ -379,6 +384,11 @@ def _wrapped(head: str) -> str:
             pieces.append(rest[start:at])
             start = at + 1
     return head
+
+
+def _code(text: str) -> str:
+    """Return code for a cell of a table, as it is written."""
+    return cell(f"`{text}`")
 
 
 def _first(owner: type) -> str:

@@ -137,6 +137,10 @@ class Keyring:
     """Asks a person for the passphrase of a file; the command line gives it."""
 
     def __init__(self, path: str | Path | None = None, passphrase: str | None = None) -> None:
+        """Stand for the keyring in a file, by default the user's own; nothing is read yet.
+
+        Without ``passphrase`` a sealed one is opened with that of the environment.
+        """
         self.path = default_path() if path is None else Path(path)
         self._passphrase = passphrase
         self._new_passphrase: tuple[str | None] = (None,)

@@ -64,6 +64,14 @@ def test_every_member_of_the_api_says_what_it_is() -> None:
     assert [name for name, _ in members if " = _" in name or "field(" in name] == []
 
 
+def test_code_stands_as_it_is_written_and_what_can_be_made_says_how() -> None:
+    page = reference_pages.python_api()
+    assert "`base_facts: int = 1 << 24`" in page
+    assert "| `addresses: tuple[str, ...]` | Where it can be reached" in page
+    made = "`Keyring(path: str \\| Path \\| None=None, passphrase: str \\| None=None)`"
+    assert f"| {made} | Stand for the keyring in a file" in page
+
+
 def test_every_metric_is_there() -> None:
     page = reference_pages.metrics()
     every = [*METRICS, *STREAM_METRICS, *RUN_METRICS]

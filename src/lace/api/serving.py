@@ -40,12 +40,14 @@ class ServerEvent:
 class Serving:
     """A server that runs for as long as its ``async with`` does; iterate over its events."""
 
+    addresses: tuple[str, ...]
+    """Where it can be reached, with the ports that it really has; nowhere before it runs."""
+
     def __init__(self, server: Server, places: Sequence[_Place], events: _Events) -> None:
         self._server = server
         self._places = places
         self._events = events
-        self.addresses: tuple[str, ...] = ()
-        """Where it can be reached, with the ports that it really has."""
+        self.addresses = ()
 
     def __repr__(self) -> str:
         return f"<Serving {', '.join(self.addresses) or 'nowhere yet'}>"

@@ -16,6 +16,7 @@ from typing import Final
 from lace.datalog.ast import Anonymous, Constant, Rule, Variable
 from lace.datalog.explain import Proof
 from lace.datalog.source import parse_fact
+from lace.ids import is_verifier
 from lace.limits import FIXED
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import PolicyModule, module_from_rules
@@ -82,8 +83,10 @@ class AuditReport:
     def sentences(self) -> list[str]:
         """Return the report in plain words."""
         fields = "all fields" if self.advertised_fields is None else _listed(self.advertised_fields)
+        # Who proved no key has a label for one exchange only, which means nothing to anybody.
+        who = self.viewer if is_verifier(self.viewer) else "a peer that proved no key"
         lines = [
-            f"Advertisements to {self.viewer} carry {fields or 'no fields, only hashes'}.",
+            f"Advertisements to {who} carry {fields or 'no fields, only hashes'}.",
             f"Its rules can see {self.visible} of {self.records} records"
             + (f": {_counted(self.visible_by_app)}." if self.visible else "."),
             f"{self.may_send} records may be sent to it; it learns these whole.",

@@ -295,7 +295,7 @@ class ExchangePolicy:
             return Verdict(
                 record=record,
                 layer=Layer.VIEW if hidden else Layer.THEIR_RULES,
-                detail=f"it is not exposed to {self.peer.viewer}"
+                detail=f"it is not exposed to {self.peer.called}"
                 if hidden
                 else f"their selector does not derive {facet.name} for it",
                 mine=my_proof,

@@ -77,6 +77,11 @@ class Operand:
         return Viewer(self.verifier or self.origin)
 
     @property
+    def called(self) -> str:
+        """Whom it is for people; the label of who proved nothing means nothing to anybody."""
+        return self.verifier or "a peer that proved no key"
+
+    @property
     def source_label(self) -> SourceLabel:
         """Whom its advertisements name: its proven verifier, else its label."""
         return SourceLabel(self.verifier or self.origin)

@@ -98,11 +98,14 @@ def test_policy_audit(folder: Path) -> None:
     assert "can see 1 of 3 records" in text
     assert "1 records may be sent" in text
     assert "none was found out" in text
+    assert "Advertisements to a peer that proved no key carry" in text
+    assert "Opq_" not in text
     exposed = lace(
         "policy", "audit", "--local", "//u//a//", "--peer", "u", "--records", "records",
         "--expose", "expose", "--viewer", ALICE, "--why", "nothing", cwd=folder,
     )  # fmt: skip
     assert "can see 2 of 3 records" in exposed.stdout.decode()
+    assert f"Advertisements to {ALICE} carry" in exposed.stdout.decode()
     assert "not here decided" in exposed.stdout.decode()
     told = lace(
         "policy", "audit", "--local", "//u//a//", "--peer", "u", "--records", "records", "--json",
