@@ -137,12 +137,12 @@ def test_an_existing_file_is_kept_unless_forced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "hint"),
     [
-        (("//a//b",), 1, b"urc.field"),
+        (("//a//b",), 2, b"urc.field"),
         (("//a//b//",), 2, b"//group//app//name"),
         (("//a//b//c", "--field", "Title"), 2, b"NAME=VALUE"),
-        (("//a//b//c", "--field", "Type=x"), 1, b"record.header-reserved"),
+        (("//a//b//c", "--field", "Type=x"), 2, b"record.header-reserved"),
         (("//a//b//c", "--text", "a", "--data", "-"), 2, b"not both"),
-        (("//a//b//c", "--tai", "now"), 1, b"tai.malformed"),
+        (("//a//b//c", "--tai", "now"), 2, b"tai.malformed"),
         (("//a//b//c", "--data", "/nothing/here"), 2, b"/nothing/here"),
         (("//a//b//c", "--key", "/nothing/here"), 2, b"/nothing/here"),
         (("//a//b//c", "-o", "/nothing/here"), 2, b"/nothing/here"),

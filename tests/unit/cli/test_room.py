@@ -124,7 +124,7 @@ def test_contacts_are_names_too(home: Path) -> None:
         (("admit", "bob", "--under", "b"), b"write at any place"),
         (("remove", "bob"), b"bob is no member"),
         (("new", ".", PREFIX, "--key", "ann"), b"exists already"),
-        (("new", "x", "//club", "--key", "ann"), b"App is missing"),
+        (("new", "x", "//club", "--key", "ann"), b"is not a whole app"),
         (("new", "x", PREFIX, "--key", "ann", "--writes", "guest"), b"NAME=VALUE"),
         (("new", "x", PREFIX, "--key", "ann", "--writes", "a=member"), b"cannot write in 'member'"),
     ],
