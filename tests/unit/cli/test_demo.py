@@ -61,5 +61,5 @@ def source() -> Path:
 
 def test_a_folder_that_is_there_is_not_touched(tmp_path: Path) -> None:
     done = lace("demo", "--keep", tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert list(tmp_path.iterdir()) == []
