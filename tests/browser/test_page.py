@@ -359,6 +359,27 @@ def test_the_bait_test_and_the_peers_view(page: Page, link: str) -> None:
     expect(page.locator("#bait-result-1")).to_contain_text("without carls-diary, message")
 
 
+def test_a_bait_test_says_what_could_be_found_and_when_there_is_nothing(
+    page: Page, link: str
+) -> None:
+    """Carl exposes what he keeps back: rules that do not pry yet find nothing, others would."""
+    text = find_scenario_text("bait-attack").replace(", Field(Q,'Group',_,'Y')", "")
+    open_page(page, link, f"#z={page_packed(page, link, 'careless', text)}")
+    page.keyboard.press("2")
+    page.locator("#tab-disclosure").click()
+    page.locator("#bait-1").click()
+    result = page.locator("#bait-result-1")
+    expect(result).to_contain_text("Careless Carl gives away what it keeps back")
+    expect(result.locator("tr", has_text="Group Y")).to_contain_text("yes")
+    nothing = text.replace("Field(P,'Group',_,'X')", "Field(P,'Group',_,_)")
+    open_page(page, link, f"#z={page_packed(page, link, 'nothing', nothing)}")
+    page.keyboard.press("2")
+    page.locator("#tab-disclosure").click()
+    page.locator("#bait-1").click()
+    expect(result).to_contain_text("hides nothing here, so nothing was tested")
+    expect(result).not_to_contain_text("✓")
+
+
 def test_watches_turn_from_not_yet_to_true(page: Page, link: str) -> None:
     open_page(page, link)
     page.locator("#tab-watches").click()

@@ -198,6 +198,37 @@ def test_exposing_everything_makes_the_bait_work_and_the_scenario_fail() -> None
     assert "without diary, message" in failed["bob passes the bait test"]
 
 
+def _meets(exposed: str, rules: str) -> dict[str, tuple[bool, str]]:
+    """Return what is found of Bob, who has a rule for Group X and meets rules that do not pry."""
+    scenario = find_scenario("bait-attack").scenario
+    honest = dict(scenario.rules)["group-x"]
+    bob = replace(scenario.peer("bob"), expose=(exposed,), rules=rules or honest)
+    peers = (bob, replace(scenario.peer("alice"), rules=honest))
+    expected = (Expectation(text="bob passes the bait test"),)
+    steps = (replace(scenario.steps[0], expect=expected),)
+    done = run_scenario(build(replace(scenario, peers=peers, steps=steps)))
+    return {check.text: (check.ok, check.detail) for check in done.checks}
+
+
+@pytest.mark.req("040-DIS-05")
+def test_what_prying_rules_would_find_is_found_before_anybody_pries() -> None:
+    """Bob keeps the diary back and exposes it: nobody asked after it yet, and anybody could."""
+    ok, detail = _meets("everything", "")["bob passes the bait test"]
+    assert not ok
+    assert "rules that pry find out App diary, Group Y, Name today" in detail
+    ok, detail = _meets("selected", "")["bob passes the bait test"]
+    assert ok
+    assert "3 hidden values were asked after" in detail
+
+
+def test_a_bait_test_without_anything_hidden_is_no_success() -> None:
+    """Bob would give the diary to whoever wants it: it is not hidden, though nobody heard of it."""
+    gives = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+    ok, detail = _meets("selected", gives)["bob passes the bait test"]
+    assert not ok
+    assert detail == "Bait test: nothing is hidden here, so nothing was tested."
+
+
 def test_a_request_that_rests_on_a_hidden_record_is_found() -> None:
     """Bob has the diary from Carl and shows it to nobody; yet only because of it he asks Alice."""
     scenario = find_scenario("bait-attack").scenario

@@ -9,7 +9,7 @@ should be known.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,6 +26,7 @@ from lace.rules import LocalFacts
 from lace.vocabulary import ADVERTISED, FIELD, HAVE, RECORD_FACTS, SELECT_ADVERTISED, SELECT_HAVE
 
 _RECORD_NAMES: Final = frozenset(predicate.name for predicate in RECORD_FACTS)
+_HASH: Final = "Hash"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +41,14 @@ class Declassified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bait:
-    """A hidden field value, and whether a bait rule of the peer could find it out."""
+    """A value that only records have which are kept back, and whether a prying rule finds it."""
 
     field: str
-    """The name of the field."""
+    """The name of the field; ``Hash`` for a record without a Group, App or Name of its own."""
     value: str
-    """Its value in a hidden record."""
+    """Its value in a record that is hidden, or that the own rules do not select."""
+    exposed: bool
+    """Whether the peer's rules may see such a record, though the own rules do not select it."""
     learned: bool
     """Whether a rule of the peer could find out that it is there."""
 
@@ -71,14 +74,19 @@ class AuditReport:
     examined: int
     """How many sendable records were examined for declassification."""
     baits: tuple[Bait, ...]
-    """Hidden values that were tried."""
+    """Values of hidden records, and of records that are not selected, that were tried."""
     hidden_matter: bool
     """Whether the peer's own rules answer differently when hidden records are taken away."""
 
     @property
     def holds(self) -> bool:
         """Whether the peer's rules learned nothing about hidden records."""
-        return not self.hidden_matter and not any(bait.learned for bait in self.baits)
+        return not self.hidden_matter and not any(b.learned for b in self.baits if not b.exposed)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether also rules that pry find nothing of what is kept back."""
+        return self.holds and not any(bait.learned for bait in self.baits)
 
     def sentences(self) -> list[str]:
         """Return the report in plain words."""
@@ -100,19 +108,30 @@ class AuditReport:
             )
         else:
             lines.append("None of them rests on records that it cannot see.")
-        if self.holds:
-            lines.append(
-                f"Bait test: {len(self.baits)} hidden values were asked after and none was found "
-                "out; without the hidden records its rules answer the same."
+        return [*lines, self._bait_sentence()]
+
+    def _bait_sentence(self) -> str:
+        found = _listed(f"{bait.field} {bait.value}" for bait in self.baits if bait.learned)
+        if not self.holds:
+            return f"Bait test FAILED: its rules found out {found or 'something'}."
+        if found:
+            return (
+                f"Bait test: rules that pry find out {found}, of records that the own rules do not "
+                "select and that it may see. If that is not meant, expose less."
             )
-        else:
-            found = [f"{bait.field} {bait.value}" for bait in self.baits if bait.learned]
-            lines.append(f"Bait test FAILED: its rules found out {_listed(found) or 'something'}.")
-        return lines
+        if not self.baits:
+            return "Bait test: nothing is hidden here, so nothing was tested."
+        return (
+            f"Bait test: {len(self.baits)} hidden values were asked after and none was found "
+            "out; without the hidden records its rules answer the same."
+        )
 
 
-def audit(policy: ExchangePolicy) -> AuditReport:
-    """Return what the peer of a policy can learn from the records it stands on."""
+def audit(policy: ExchangePolicy, known: Collection[str] = ()) -> AuditReport:
+    """Return what the peer of a policy can learn from the records it stands on.
+
+    ``known`` are records that it has or was told of: nobody needs to find those out.
+    """
     source = policy.source
     visible = set(policy.visible)
     records = {row[0] for row in source.iterate(HAVE)}
@@ -131,7 +150,7 @@ def audit(policy: ExchangePolicy) -> AuditReport:
         may_send=len(policy.may_send),
         declassified=tuple(_declassified(policy, [row[0] for row in examined], visible)),
         examined=len(examined),
-        baits=tuple(_baits(policy, visible)),
+        baits=tuple(_baits(policy, visible, set(known))),
         hidden_matter=_hidden_matter(policy, visible),
     )
 
@@ -165,24 +184,46 @@ def _records_in(proof: Proof) -> set[str]:
     return records
 
 
-def _baits(policy: ExchangePolicy, visible: set[str]) -> list[Bait]:
-    """Ask after values that only hidden records have, as a curious peer would."""
-    shown: set[tuple[str, str]] = set()
-    hidden: set[tuple[str, str]] = set()
+def _baits(policy: ExchangePolicy, visible: set[str], known: set[str]) -> list[Bait]:
+    """Ask after what only records have that are kept back, as a curious peer would."""
+    offered = {row[0] for row in policy.own_selects(SELECT_HAVE)} | known
+    shown = visible & offered
+    kept = {row[0] for row in policy.source.iterate(HAVE)} - shown - known
+    values: dict[str, set[tuple[str, str]]] = {record: set() for record in kept}
+    told: set[tuple[str, str]] = set()
     for record, name, _, value in policy.source.iterate(FIELD):
         if name in {"Group", "App", "Name"}:
-            (shown if record in visible else hidden).add((name, value))
-    baits = []
-    for name, value in sorted(hidden - shown)[: FIXED.audited_baits]:
-        asked = _with_peer(policy, _bait_module(name, value))
-        baits.append(Bait(field=name, value=value, learned=bool(asked.peer_selects(SELECT_HAVE))))
-    return baits
+            if record in shown:
+                told.add((name, value))
+            elif record in kept:
+                values[record].add((name, value))
+    asked: dict[tuple[str, str], bool] = {}
+    for record, own in values.items():
+        for ask in own - told or {(_HASH, record)}:
+            asked[ask] = asked.get(ask, False) or record in visible
+    # Those that can be seen come first: of these something can be found out.
+    order = sorted(asked, key=lambda ask: (not asked[ask], ask))
+    return [
+        Bait(
+            field=name, value=value, exposed=asked[name, value], learned=_find(policy, name, value)
+        )
+        for name, value in order[: FIXED.audited_baits]
+    ]
+
+
+def _find(policy: ExchangePolicy, field: str, value: str) -> bool:
+    prying = _with_peer(policy, _bait_module(field, value))
+    return bool(prying.peer_selects(SELECT_HAVE))
 
 
 def _bait_module(field: str, value: str) -> PolicyModule:
     """Return a selector that selects a made-up record if any visible record has the value."""
-    anything = Anonymous()
-    asked = FIELD(Variable("Q"), Constant(field), anything, Constant(value))
+    sought = Constant(value)
+    asked = (
+        HAVE(sought)
+        if field == _HASH
+        else FIELD(Variable("Q"), Constant(field), Anonymous(), sought)
+    )
     bait = Constant("bait")
     return module_from_rules(
         (

@@ -183,6 +183,10 @@ class ExchangePolicy:
         """Return how many facts this holds, and what both operands select, or a little more."""
         return self.source.size_at_most() + self._facets.size_at_most()
 
+    def own_selects(self, facet: Predicate) -> Collection[Row]:
+        """Return what the rules of this side select."""
+        return self._local.rows(facet)
+
     def peer_selects(self, facet: Predicate) -> Collection[Row]:
         """Return what the peer's rules select here, through their view."""
         return self._peer.rows(facet)

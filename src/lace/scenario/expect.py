@@ -109,8 +109,8 @@ FORMS: Final = (
     _form(
         Kind.BAIT, "<peer> passes the bait test", "bob passes the bait test",
         "Everything that crosses, both ways, is the same in a run in which the peer does not have "
-        "what it keeps back; and rules made to find out hidden values, put in the place of the "
-        "other side's, find none.",
+        "what it keeps back; and rules made to find out what it hides or does not select, put in "
+        "the place of the other side's, find nothing. It fails where nothing is kept back.",
     ),
     _form(
         Kind.LOOPS, "the exchange takes <number> loops?", "the exchange takes 3 loops",

@@ -9,7 +9,7 @@ from lace.datalog.ast import Predicate
 from lace.datalog.evaluate import evaluate
 from lace.ids import RecordHash
 from lace.interlace import messages as m
-from lace.policy.audit import audit
+from lace.policy.audit import AuditReport, audit
 from lace.policy.executable import ExchangePolicy, Layer
 from lace.record.facts import facts
 from lace.rules import MemorySource
@@ -142,13 +142,21 @@ def _bait(sentence: Sentence, run: Run) -> Finding:
     if whole is None:
         return False, "there was no exchange with rules evaluated"
     assert meeting is not None
-    report = audit(whole)
-    compared = keeps_to_itself(run, meeting, meeting.side(sentence.peer))
+    side = meeting.side(sentence.peer)
+    compared = keeps_to_itself(run, meeting, side)
     if compared is None:
         return False, "it keeps nothing back: nothing is tested"
     if not compared[0]:
         return compared
-    return report.holds, report.sentences()[-1]
+    report = audit_in(run, meeting, side, whole)
+    return report.keeps and bool(report.baits), report.sentences()[-1]
+
+
+def audit_in(run: Run, meeting: Meeting, side: int, whole: ExchangePolicy) -> AuditReport:
+    """Return what the other side could find out of one side, beyond what it has been told."""
+    secret = {run.built.hash(id) for id in kept_back(run, meeting, side)}
+    held = run.steps[-1].held[meeting.pair[side]]
+    return audit(whole, [hash for hash in held if hash not in secret])
 
 
 def keeps_to_itself(run: Run, meeting: Meeting, side: int) -> Finding | None:

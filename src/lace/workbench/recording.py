@@ -12,7 +12,6 @@ from typing import Any, Final
 from lace._version import __version__
 from lace.ids import RecordHash
 from lace.limits import WORKBENCH
-from lace.policy.audit import audit
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import Facet
 from lace.policy.plan import ExchangePlan
@@ -21,7 +20,7 @@ from lace.record.model import Record
 from lace.scenario.build import Built
 from lace.scenario.expect import Kind, Sentence
 from lace.scenario.run import Checked, Meeting, Run, StepRun, World
-from lace.scenario.verdicts import check, check_step, keeps_to_itself
+from lace.scenario.verdicts import audit_in, check, check_step, keeps_to_itself
 from lace.scenario.write import write_scenario
 from lace.workbench.changes import Changes
 from lace.workbench.disclosure import ledger_json
@@ -227,10 +226,10 @@ def _audit_json(run: Run, meeting: Meeting, side: int) -> Json | None:
     policy = meeting.link.whole_policy(side)
     if policy is None:
         return None
-    report = audit(policy)
+    report = audit_in(run, meeting, side, policy)
     compared = keeps_to_itself(run, meeting, side)
     return {
-        "holds": report.holds and (compared is None or compared[0]),
+        "holds": report.keeps and (compared is None or compared[0]),
         "compared": None if compared is None else {"ok": compared[0], "text": compared[1]},
         "sentences": report.sentences(),
         "viewer": report.viewer,

@@ -240,6 +240,28 @@ def test_an_audit_says_what_a_peer_can_learn() -> None:
     assert "none was found out" in text
 
 
+def test_an_audit_tries_prying_rules_on_what_is_seen_and_not_selected() -> None:
+    mine = SEE_ALL + "SelectHave(P) :- Have(P), Field(P,'Group',_,'X').\n"
+    report = audit(policy(mine, mine, exposure=Exposure(default="everything")))
+    assert [(b.value, b.exposed, b.learned) for b in report.baits] == [("Y", True, True)]
+    assert report.holds  # the rules that this peer brought found nothing out
+    assert not report.keeps
+    assert "rules that pry find out Group Y" in report.sentences()[-1]
+    known = audit(policy(mine, mine, exposure=Exposure(default="everything")), [Y1])
+    assert (known.keeps, known.baits) == (True, ())
+    assert known.sentences()[-1] == "Bait test: nothing is hidden here, so nothing was tested."
+
+
+def test_a_hidden_record_without_a_value_of_its_own_is_asked_after_by_its_hash() -> None:
+    mine = SEE_ALL + f"SelectHave('{X1}') :- Have('{X1}').\n"
+    report = audit(policy(mine, EVERYTHING, exposure=Exposure(default="selected")))
+    assert [(b.field, b.value, b.learned) for b in report.baits] == [
+        ("Group", "Y", False), ("Hash", X2, False),
+    ]  # fmt: skip
+    seen = audit(policy(mine, EVERYTHING, exposure=Exposure(default="everything")))
+    assert ("Hash", X2, True) in [(b.field, b.value, b.learned) for b in seen.baits]
+
+
 @pytest.mark.req("040-FLD-06")
 def test_schema_and_view_are_independent() -> None:
     wide = SEE_ALL + "SelectHave(P) :- Have(P).\nH(P) :- AdvertisedField(P,_,N,_,N).\n"

@@ -44,21 +44,20 @@ function Side({ side }) {
 /** What one side’s rules found out of what ``you`` keeps back.
  * @param {{side: number, audit: import("../types.js").Audit, you: string}} properties */
 function BaitTest({ side, audit, you }) {
-  const verdict = !audit.holds ? `✗ ${you} gives away what it keeps back`
-    : audit.compared ? `✓ ${you}’s hidden records stay hidden`
-    : `– ${you} keeps nothing back: there is nothing to find out`;
+  const [verdict, look] = !audit.holds ? [`✗ ${you} gives away what it keeps back`, "bad"]
+    : audit.compared && audit.baits.length ? [`✓ ${you}’s hidden records stay hidden`, "good"]
+    : [`– ${you} hides nothing here, so nothing was tested`, "quiet"];
   return html`<div role="status" class="bait-result" id=${`bait-result-${side}`}>
-    <p class=${audit.holds ? "good" : "bad"}><b>${verdict}</b></p>
+    <p class=${look}><b>${verdict}</b></p>
     ${audit.compared
-      ? html`<p>Run again without what ${you} keeps back: ${audit.compared.text}.</p>` : null}
+      ? html`<p>Run again without what did not cross: ${audit.compared.text}.</p>` : null}
     <ul>${audit.sentences.map((sentence) => html`<li>${named(sentence)}</li>`)}</ul>
     ${audit.baits.length ? html`
       <div class="scroll" tabindex="0" role="region" aria-label="Baits">
         <table><caption class="sr">Baits</caption>
-          <thead><tr><th scope="col">Hidden value</th><th scope="col">Found out</th></tr></thead>
+          <thead><tr><th scope="col">Value that is kept back</th><th scope="col">Found out</th></tr></thead>
           <tbody>${audit.baits.map((bait) => html`<tr>
             <td>${bait.field} ${named(bait.value)}</td>
-            <td>${bait.learned ? "✗ yes" : "✓ no"}</td></tr>`)}</tbody></table></div>`
-      : html`<p>${you} hides nothing from these rules.</p>`}
+            <td>${bait.learned ? "✗ yes" : "✓ no"}</td></tr>`)}</tbody></table></div>` : null}
   </div>`;
 }
