@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from bench_page import workbench
 from command import lace
-from playwright.sync_api import Browser, Page, WebSocketRoute, expect
+from playwright.sync_api import Browser, Dialog, Page, WebSocketRoute, expect
 
 from lace.crypto.keys import demo_key
 from lace.scenario.library import find_scenario, library
@@ -675,6 +675,45 @@ def test_a_draft_goes_on_without_the_engine_and_is_what_is_saved(page: Page, lin
     with page.expect_download() as saved:
         page.locator("#save-toml").click()
     assert saved.value.path().read_text(encoding="utf-8") == typed(page)
+    # Another start of the workbench has another address, and what this tab keeps is not there.
+    with page.expect_download() as kept:
+        page.locator("#save-drafts").click()
+    assert kept.value.suggested_filename == "notes-room.toml"
+    assert kept.value.path().read_text(encoding="utf-8") == typed(page)
+    asked: list[str] = []
+
+    def stay(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        dialog.accept()
+
+    page.on("dialog", stay)
+    page.goto("about:blank")
+    assert asked == ["beforeunload"]
+
+
+def test_a_draft_belongs_to_a_text_and_not_to_whatever_has_its_name(page: Page, link: str) -> None:
+    theirs = find_scenario_text("notes-room").replace('"Notes room"', '"A stranger\'s room"')
+    packed = page_packed(page, link, "notes-room", theirs)
+    open_page(page, link, "#tab=scenario")
+    mine = find_scenario_text("notes-room") + "# mine\n"
+    put(page, "toml", mine)
+    expect(page.locator("#drafted")).to_have_text("Not run yet.")
+    page.evaluate("(z) => { location.hash = `z=${z}&tab=scenario`; }", packed)
+    expect(page.locator(".story h2")).to_have_text("A stranger's room")
+    expect(page.locator("#drafted")).to_be_empty()
+    assert typed(page) == theirs
+    put(page, "toml", theirs + "# of theirs\n")
+    page.locator("#back-toml").click()
+    expect(page.locator("#drafted")).to_be_empty()
+    page.go_back()
+    expect(page.locator(".story h2")).to_have_text("Notes room")
+    assert typed(page) == mine
+    page.locator("#run-toml").click()
+    expect(page.locator("#drafted")).to_be_empty()
+    put(page, "toml", mine + "# more\n")
+    page.reload()  # what was run here is still the same scenario
+    page.wait_for_selector("html[data-ready=ready]")
+    assert typed(page) == mine + "# more\n"
 
 
 def test_a_link_or_file_that_cannot_be_run_shows_its_text_to_be_mended(

@@ -228,4 +228,9 @@ window.addEventListener("hashchange", () => {
   if (location.hash.includes("=")) void state.led(followAddress);
 });
 
+window.addEventListener("beforeunload", (event) => {
+  // Another start of the workbench is another place: what this tab keeps is not there.
+  if (state.engine.value === "gone" && state.draftFiles().length) event.preventDefault();
+});
+
 void start();

@@ -195,8 +195,8 @@ export async function open(name, at, asked = true) {
   return true;
 }
 
-/** Run what is on the page, with something changed.
- * @param {{name?: string, toml?: string, rules?: Record<string, string>,
+/** Run what is on the page, with something changed; or something else, which was "opened".
+ * @param {{opened?: boolean, name?: string, toml?: string, rules?: Record<string, string>,
  *   changes?: Partial<import("./types.js").Changes>, at?: {scene?: number, step?: number|null}}
  *   } [what] */
 export async function run(what = {}) {
@@ -205,12 +205,14 @@ export async function run(what = {}) {
   const toml = what.toml ?? now?.toml;
   if (name === undefined || toml === undefined) return false;
   const changes = { ...state.recording.value?.changes, ...what.changes };
+  const from = what.opened ? null : state.origin.value;
   if (state.engine.value === "ready") state.engine.value = "running";
   const answer = await ask({ do: "run", name, toml, rules: what.rules ?? null, changes });
   if (answer.type === "problems" && name !== state.source.value?.name) {
     answer.source = { name, toml };
   }
   if (state.engine.value === "running") state.engine.value = "ready";
+  if (answer.type === "recording" && from !== null) state.descend(answer.recording.scenario, from);
   const { pack } = await import("./share.js");
   const shared = answer.type === "recording" ? await pack(answer.recording) : null;
   const at = what.at ?? { scene: state.sceneNumber.value, step: state.step.value };

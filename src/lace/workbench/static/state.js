@@ -151,31 +151,77 @@ export const source = computed(() => broken.value ?? recording.value?.scenario ?
 
 // --- drafts ---
 
-const DRAFTS = "lace-drafts";
+const DRAFTS = "lace-texts";
+const ORIGINS = "lace-origins";
 const MOST_DRAFTS = 1_000_000;
+const MOST_ORIGINS = 500;
 
 /** The places of drafts beside peers, whose names have no such sign. */
 export const TOML = "?toml";
 export const WATCH = "?watch";
 
-/** Texts that were typed and not yet run, by scenario and place: one of these, or a peer's rules.
- * They are kept for this tab of the browser, so that a reload loses nothing. */
-export const drafts = signal(readDrafts());
+/** Of each text that was opened or run in this tab, the one that it grew from. */
+const origins = new Map(Object.entries(readKept(ORIGINS)));
 
-/** @param {string} place @param {string} [name] of a scenario; that which is shown by default
- * @returns {string|undefined} */
-export function draftOf(place, name = source.value?.name ?? "") {
-  return drafts.value[`${name}/${place}`];
+/** Which scenario a text is: its name does not tell, since a link may bring another of that name.
+ * It is that which was opened first, and whatever was made of it here.
+ * @param {{name: string, toml: string}|null|undefined} text */
+export function originOf(text) {
+  if (!text) return "";
+  const own = ownOrigin(text);
+  return origins.get(own) ?? own;
 }
 
-/** Keep what was typed; what is equal to what was run is no draft. An editor names its scenario:
- * it may still have something to say when another one is shown already.
- * @param {string} name @param {string} place @param {string} text @param {string} ran */
-export function setDraft(name, place, text, ran) {
-  const key = `${name}/${place}`;
+/** @param {{name: string, toml: string}} text */
+function ownOrigin({ name, toml }) {
+  let [a, b] = [0xdeadbeef, 0x41c6ce57];
+  for (let at = 0; at < toml.length; at += 1) {
+    a = Math.imul(a ^ toml.charCodeAt(at), 2654435761);
+    b = Math.imul(b ^ toml.charCodeAt(at), 1597334677);
+  }
+  return `${name}@${[a, b, toml.length].map((part) => (part >>> 0).toString(36)).join(".")}`;
+}
+
+/** Take a text for what was made here of another one, unless it was there before.
+ * @param {{name: string, toml: string}} text @param {string} origin */
+export function descend(text, origin) {
+  const own = ownOrigin(text);
+  if (origins.has(own)) return;
+  origins.set(own, origin);
+  keep(ORIGINS, [...origins].slice(-MOST_ORIGINS));
+}
+
+/** Texts that were typed and not yet run, by scenario and place: one of these, or a peer's rules.
+ * They are kept for this tab of the browser, so that a reload loses nothing. */
+export const drafts = signal(readKept(DRAFTS));
+
+/** What is shown, as drafts know it. */
+export const origin = computed(() => originOf(source.value));
+
+/** @param {string} place @param {string} [from] of a scenario; that which is shown by default
+ * @returns {string|undefined} */
+export function draftOf(place, from = origin.value) {
+  return drafts.value[`${from}/${place}`];
+}
+
+/** Keep what was typed; what is equal to what was run is no draft. An editor says what it is of:
+ * it may still have something to say when another scenario is shown already.
+ * @param {string} from @param {string} place @param {string} text @param {string} ran */
+export function setDraft(from, place, text, ran) {
+  const key = `${from}/${place}`;
   const { [key]: before, ...rest } = drafts.value;
   if (text !== ran) keepDrafts({ ...rest, [key]: text });
   else if (before !== undefined) keepDrafts(rest);
+}
+
+/** The drafts as files: of what, and the text. @returns {[string, string][]} */
+export function draftFiles() {
+  return Object.entries(drafts.value).flatMap(([key, text]) => {
+    const place = key.slice(key.lastIndexOf("/") + 1);
+    const name = key.slice(0, key.lastIndexOf("@"));
+    if (place === WATCH) return [];
+    return [[place === TOML ? `${name}.toml` : `${name}-${place}.lacegram`, text]];
+  });
 }
 
 /** Forget drafts that have become what was run. @param {Recording} made */
@@ -183,7 +229,7 @@ function settleDrafts(made) {
   const ran = new Map([[TOML, made.scenario.toml]]);
   for (const peer of made.scenario.peers) ran.set(peer.id, peer.rules);
   for (const [place, text] of ran) {
-    if (draftOf(place) === text) setDraft(made.scenario.name, place, text, text);
+    if (draftOf(place) === text) setDraft(origin.value, place, text, text);
   }
 }
 
@@ -193,15 +239,20 @@ function keepDrafts(next) {
   const kept = Object.entries(next);
   // The oldest go first where a browser would have no room for all.
   while (JSON.stringify(kept).length > MOST_DRAFTS) kept.shift();
+  keep(DRAFTS, kept);
+}
+
+/** @param {string} name @param {[string, string][]} entries */
+function keep(name, entries) {
   try {
-    sessionStorage.setItem(DRAFTS, JSON.stringify(Object.fromEntries(kept)));
+    sessionStorage.setItem(name, JSON.stringify(Object.fromEntries(entries)));
   } catch { /* a window that keeps nothing still has them until it is closed */ }
 }
 
-/** @returns {Record<string, string>} */
-function readDrafts() {
+/** @param {string} name @returns {Record<string, string>} */
+function readKept(name) {
   try {
-    const kept = Object.entries(JSON.parse(sessionStorage.getItem(DRAFTS) ?? "{}"));
+    const kept = Object.entries(JSON.parse(sessionStorage.getItem(name) ?? "{}"));
     return Object.fromEntries(kept.filter(([, text]) => typeof text === "string"));
   } catch {
     return {};
@@ -423,6 +474,7 @@ export function show(made, at = {}, shared = null) {
       written.value = made;
     } else if (inputs(made) !== inputs(recording.value)) previous.value = recording.value;
     recording.value = made;
+    descend(made.scenario, originOf(made.scenario));
     sharedText.value = shared; // at once with it: both make the address
     sceneNumber.value = Math.min(at.scene ?? 0, made.scenes.length - 1);
     const end = Math.max(0, (made.scenes[sceneNumber.value].frames?.length ?? 1) - 1);

@@ -55,7 +55,8 @@ function BaitTest({ side, audit, you }) {
     ${audit.baits.length ? html`
       <div class="scroll" tabindex="0" role="region" aria-label="Baits">
         <table><caption class="sr">Baits</caption>
-          <thead><tr><th scope="col">Value that is kept back</th><th scope="col">Found out</th></tr></thead>
+          <thead><tr><th scope="col">Value that is kept back</th>
+            <th scope="col">Found out</th></tr></thead>
           <tbody>${audit.baits.map((bait) => html`<tr>
             <td>${bait.field} ${named(bait.value)}</td>
             <td>${bait.learned ? "✗ yes" : "✓ no"}</td></tr>`)}</tbody></table></div>` : null}

@@ -2,6 +2,7 @@
 // @ts-check
 import { html, useEffect } from "../vendor/preact.js";
 import * as engine from "../engine.js";
+import { download } from "../share.js";
 import * as state from "../state.js";
 import { glossed } from "./glossary.js";
 import { PeerMap } from "./map.js";
@@ -146,7 +147,13 @@ export function Story() {
 }
 
 export function Notice() {
-  return html`<p class="notice" role="status" id="notice">${state.notice.value}</p>`;
+  const kept = state.engine.value === "gone" ? state.draftFiles() : [];
+  const save = () => kept.forEach(([name, text]) => download(name, text, "text/plain"));
+  return html`<p class="notice" role="status" id="notice">${state.notice.value}</p>
+    ${kept.length ? html`<p class="notice" role="status" id="unsaved">The engine is gone. What you
+      wrote and did not run is in this tab alone: save it before you open another link.${" "}
+      <button type="button" id="save-drafts" onClick=${save}>Save
+        ${kept.map(([name]) => name).join(", ")}</button></p>` : null}`;
 }
 
 /** The whole scene under one hand. */

@@ -15,8 +15,8 @@ const WORDS = [
 
 /** @param {{side: number, peer: import("../types.js").Peer}} properties */
 export function RulesPanel({ side, peer }) {
-  const name = state.recording.value?.scenario.name ?? "";
-  const draft = state.draftOf(peer.id, name);
+  const origin = state.originOf(state.recording.value?.scenario);
+  const draft = state.draftOf(peer.id, origin);
   const text = draft ?? peer.rules;
   const [checked, setChecked] = useState(peer.checked);
   useEffect(() => { if (draft === undefined) setChecked(peer.checked); }, [peer, draft]);
@@ -47,14 +47,14 @@ export function RulesPanel({ side, peer }) {
     : `✓ ${counted(checked.rules?.length ?? 0, "rule")}`;
   const byName = peer.expose.every((e) => !e.includes(":-"));
   const apply = () => engine.run({ rules: { [peer.id]: text } });
-  const write = (/** @type {string} */ next) => state.setDraft(name, peer.id, next, peer.rules);
+  const write = (/** @type {string} */ next) => state.setDraft(origin, peer.id, next, peer.rules);
   /** How often a rule fired. @param {string} id */
   const fired = (id) => !found ? ""
     : found.hits[id] ? ` · fired for ${counted(found.hits[id], "fact")}` : " · never fired";
   return html`
     <div class="rules">
-      <${Editor} id=${`editor-${side}`} document=${`${name}/${peer.id}`} text=${text}
-        latest=${() => state.draftOf(peer.id, name) ?? peer.rules}
+      <${Editor} id=${`editor-${side}`} document=${`${origin}/${peer.id}`} text=${text}
+        latest=${() => state.draftOf(peer.id, origin) ?? peer.rules}
         language="lacegram" label=${`Rules of ${peer.title}`}
         readOnly=${!can && draft === undefined && state.engine.value !== "running"}
         diagnostics=${checked.diagnostics} marks=${marks} words=${words}

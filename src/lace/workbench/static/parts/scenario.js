@@ -13,7 +13,8 @@ const NOTHING_CHANGED = { faults: [], orders: [], watched: [], seed: 0 };
 export function ScenarioTab() {
   const now = state.recording.value;
   const source = state.source.value;
-  const draft = state.draftOf(state.TOML);
+  const origin = state.origin.value;
+  const draft = state.draftOf(state.TOML, origin);
   useEffect(() => judge(draft ?? state.broken.value?.toml), [draft, source]);
   if (!source) return null;
   if (now && source.toml === "" && !state.broken.value) {
@@ -30,7 +31,7 @@ export function ScenarioTab() {
     name: source.name, toml: text, ...(fresh ? { changes: NOTHING_CHANGED, at: {} } : {}),
   });
   const write = (/** @type {string} */ next) =>
-    state.setDraft(source.name, state.TOML, next, source.toml);
+    state.setDraft(origin, state.TOML, next, source.toml);
   return html`
     <div class="panel scenario">
       <div class="row">
@@ -45,8 +46,8 @@ export function ScenarioTab() {
       ${now && !fresh ? html`<${Sharing} now=${now} can=${can} saves=${can} />` : null}
       <p class="keys-notice">⚠ Demo keys only. The keys of a scenario are made from words that
         everybody can read; never put a real secret into one. A real secret is refused.</p>
-      <${Editor} id="toml" document=${`${source.name}/${state.TOML}`} text=${text}
-        latest=${() => state.draftOf(state.TOML, source.name) ?? source.toml} language="toml"
+      <${Editor} id="toml" document=${`${origin}/${state.TOML}`} text=${text}
+        latest=${() => state.draftOf(state.TOML, origin) ?? source.toml} language="toml"
         label="The scenario as TOML" diagnostics=${state.problems.value} onChange=${write}
         onRun=${run}
         readOnly=${!can && draft === undefined && state.engine.value !== "running"} />
@@ -76,7 +77,7 @@ async function open(input) {
     state.notice.value = `${file.name} was not opened: a scenario has at most ${MOST_TOML} bytes.`;
   } else {
     await engine.run({
-      name: file.name.replace(/\.toml$/, ""), toml: await file.text(),
+      opened: true, name: file.name.replace(/\.toml$/, ""), toml: await file.text(),
       changes: NOTHING_CHANGED, at: {},
     });
   }

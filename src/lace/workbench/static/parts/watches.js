@@ -6,9 +6,9 @@ import * as state from "../state.js";
 
 export function WatchesTab() {
   const scene = state.scene.value;
-  const name = state.recording.value?.scenario.name ?? "";
-  const text = state.draftOf(state.WATCH, name) ?? "";
-  const write = (/** @type {string} */ next) => state.setDraft(name, state.WATCH, next, "");
+  const origin = state.originOf(state.recording.value?.scenario);
+  const text = state.draftOf(state.WATCH, origin) ?? "";
+  const write = (/** @type {string} */ next) => state.setDraft(origin, state.WATCH, next, "");
   const changes = state.recording.value?.changes;
   if (!scene || !changes) return null;
   const atEnd = state.step.value >= state.last.value;
@@ -18,7 +18,7 @@ export function WatchesTab() {
     const wanted = text.trim();
     if (!wanted) return;
     const done = await engine.run({ changes: { watched: [...changes.watched, wanted] } });
-    if (done && state.draftOf(state.WATCH, name)?.trim() === wanted) write("");
+    if (done && state.draftOf(state.WATCH, origin)?.trim() === wanted) write("");
   };
   /** @param {string} sentence */
   const remove = (sentence) =>
