@@ -594,6 +594,23 @@ def test_a_typo_is_marked_while_typing_and_costs_no_text(page: Page, link: str) 
     assert typed(page) == wrong
 
 
+def test_a_fault_is_described_once(page: Page, link: str) -> None:
+    open_page(page, link, "#tab=scenario")
+    put(page, "toml", find_scenario_text("notes-room").replace("Alice hello", "Alice\\u0007"))
+    said = page.locator(".problems li", has_text="text.control")
+    expect(said).to_be_visible()
+    assert said.inner_text().count("has a control character") == 1
+
+
+def test_what_is_not_shown_is_not_fetched(page: Page, link: str) -> None:
+    """A browser complains of what was fetched ahead and never used."""
+    packed = page_packed(page, link, "sent", find_scenario_text("cache-fill"))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    open_page(page, link, f"#z={packed}")
+    assert [url for url in asked if "notes-room" in url] == []
+
+
 def test_no_action_and_no_reload_loses_a_draft(page: Page, link: str) -> None:
     open_page(page, link)
     rules = find_scenario("notes-room").scenario.rules[0][1]
@@ -809,6 +826,9 @@ def test_what_a_strangers_link_carries_is_shown_before_it_is_copied_and_runs_not
     page.locator("#show-cli").click()
     expect(page.locator("#shared")).to_have_value(re.compile("lace scenario run x-touch-owned"))
     assert page.evaluate("navigator.clipboard.readText()") == "what was there"
+    with page.expect_download() as saved:
+        page.locator("#save-toml").click()
+    assert saved.value.suggested_filename == "x-touch-owned.toml"
     copy(page, "cli")
     expect(page.locator("#notice")).to_contain_text("Copied: commands")
     commands = page.evaluate("navigator.clipboard.readText()")
@@ -1099,13 +1119,16 @@ def test_what_a_stop_of_the_tour_speaks_of_is_in_sight(
 
 def test_words_of_the_protocol_say_what_they_mean(page: Page, link: str) -> None:
     open_page(page, link, "#s=notes-room&scene=0&step=14")
-    word = page.locator("#sentence abbr", has_text="advertises")
+    word = page.locator("#sentence .term", has_text="advertises")
     expect(word).to_have_attribute("title", re.compile("which records it could give"))
     page.locator("#scrub").fill("18")
     expect(page.locator("#sentence")).to_contain_text("asks for grant-bob")
-    expect(page.locator("#sentence abbr", has_text="grant")).to_have_count(0)  # it is a name
-    for side, said in ((0, "hidden"), (0, "sendable"), (1, "advertised"), (1, "in flight")):
-        found = page.locator(f".side-{side} abbr", has_text=said).first
+    expect(page.locator("#sentence .term", has_text="grant")).to_have_count(0)  # it is a name
+    said_of = (
+        (0, "have"), (0, "hidden"), (0, "sendable"), (1, "advertised"), (1, "in flight"),
+    )  # fmt: skip
+    for side, said in said_of:
+        found = page.locator(f".side-{side} .term", has_text=said).first
         expect(found).to_have_attribute("title", re.compile(r"\w"))
     page.keyboard.press("Escape")
     page.keyboard.press("?")
@@ -1116,6 +1139,30 @@ def test_words_of_the_protocol_say_what_they_mean(page: Page, link: str) -> None
         for frame in record_run(find_scenario("notes-room"))["scenes"][0]["frames"][1:]
     }
     assert phases <= set(words.all_inner_texts()) | {"closed", "aborted"}
+
+
+def test_words_are_explained_by_keyboard_and_by_touch(browser: Browser, link: str) -> None:
+    context = browser.new_context(has_touch=True, viewport={"width": 1440, "height": 1000})
+    page = context.new_page()
+    open_page(page, link, "#s=notes-room&scene=0&step=14")
+    word = page.locator("#sentence .term", has_text="advertises")
+    word.tap()
+    meaning = page.locator(".words div:focus")
+    expect(meaning).to_contain_text("Says which records it could give")
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    expect(word).to_be_focused()
+    # One stop a table, however many rows it has.
+    for side in (0, 1):
+        stops = page.locator(f".side-{side} table .term:not([tabindex='-1'])")
+        expect(stops).to_have_text(["Status"])
+    page.locator(".side-0 table .term").first.press("Enter")
+    expect(meaning).to_contain_text("How a record stands on this side")
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.locator("dialog[open]")).to_be_visible()
+    expect(meaning).to_have_count(0)
+    context.close()
 
 
 def test_an_edit_says_what_it_changed_and_why(page: Page, link: str) -> None:
@@ -1277,7 +1324,14 @@ def test_an_engine_that_was_lost_is_found_again(page: Page, link: str) -> None:
 
 def test_the_palette_is_walked_with_arrows(page: Page, link: str) -> None:
     open_page(page, link)
-    page.keyboard.press("Control+k")
+    focused = page.evaluate(
+        """async () => {
+          document.dispatchEvent(new KeyboardEvent("keydown", { key: "k", ctrlKey: true }));
+          for (let turn = 0; turn < 10; turn += 1) await null;
+          return document.activeElement.id;
+        }"""
+    )
+    assert focused == "palette"  # before any other key can come
     page.keyboard.type("show ")
     entries = page.locator(".palette button")
     expect(entries.first).to_have_text("Show why")

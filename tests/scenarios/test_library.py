@@ -18,6 +18,7 @@ from lace.scenario.link import crossing_bytes
 from lace.scenario.model import Expectation, Scenario
 from lace.scenario.run import Fate, Run, World, run_scenario
 from lace.scenario.write import write_scenario
+from lace.workbench.recording import record_run
 
 NAMES = tuple(library())
 
@@ -63,6 +64,14 @@ def test_each_scenario_expects_something_of_every_exchange(name: str) -> None:
 @pytest.mark.req("000-SYN-04", "000-SYN-05")
 def test_the_notes_room() -> None:
     keeps_its_word("notes-room")
+
+
+def test_each_rule_of_the_notes_room_has_a_label_of_its_own() -> None:
+    """The tour shows them: two rules of one name could not be told apart."""
+    checked = record_run(find_scenario("notes-room"))["scenario"]["peers"][0]["checked"]
+    labels = [rule["notes"].get("label") for rule in checked["rules"]]
+    assert all(labels)
+    assert len(set(labels)) == len(labels) == 5
 
 
 @pytest.mark.req("000-NOT-04", "000-NOT-05")

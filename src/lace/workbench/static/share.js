@@ -84,12 +84,20 @@ export async function unpackRun(text) {
   }
 }
 
-/** @param {string} name @param {string} content @param {string} type */
+/** A name of letters, digits and dashes before its ending: a stranger's may hold anything else.
+ * @param {string} name */
+export function fileName(name) {
+  const dot = name.lastIndexOf(".");
+  const fit = name.slice(0, dot).replaceAll(/[^A-Za-z0-9]+/g, "-").slice(0, 60);
+  return `${fit.replaceAll(/^-|-$/g, "") || "scenario"}${name.slice(dot)}`;
+}
+
+/** @param {string} name with an ending @param {string} content @param {string} type */
 export function download(name, content, type) {
   const address = URL.createObjectURL(new Blob([content], { type }));
   const link = document.createElement("a");
   link.href = address;
-  link.download = name;
+  link.download = fileName(name);
   link.click();
   setTimeout(() => URL.revokeObjectURL(address), 1000);
 }

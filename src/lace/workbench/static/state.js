@@ -34,6 +34,8 @@ export const follows = signal(true);
 /** At which stop of the tour somebody is; -1 when nobody is on it. */
 export const tourStop = signal(-1);
 export const help = signal(false);
+/** The word that help is about, if it is about one. */
+export const word = signal("");
 export const palette = signal(false);
 /** A picture needs room: on a narrow screen the timeline begins as a list. */
 export const asList = signal(matchMedia("(max-width: 480px)").matches);

@@ -1,6 +1,6 @@
 // The sheet of keys, and the palette of everything that can be done.
 // @ts-check
-import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { html, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import * as engine from "../engine.js";
 import * as state from "../state.js";
 import { WORDS } from "./glossary.js";
@@ -17,7 +17,8 @@ const KEYS = [
 /** @param {{open: boolean, close: () => void, label: string, children: any}} properties */
 function Dialog({ open, close, label, children }) {
   const shown = useRef(/** @type {HTMLDialogElement|null} */ (null));
-  useEffect(() => {
+  // Before anything else can be typed: what comes right after the key is meant for the dialog.
+  useLayoutEffect(() => {
     if (open && !shown.current?.open) shown.current?.showModal();
     if (!open && shown.current?.open) shown.current.close();
   }, [open]);
@@ -27,7 +28,12 @@ function Dialog({ open, close, label, children }) {
 }
 
 export function Help() {
-  const close = () => { state.help.value = false; };
+  const close = () => { state.help.value = false; state.word.value = ""; };
+  const sought = useRef(/** @type {HTMLElement|null} */ (null));
+  useLayoutEffect(() => {
+    sought.current?.scrollIntoView({ block: "center" });
+    sought.current?.focus();
+  }, [state.word.value, state.help.value]);
   return html`<${Dialog} open=${state.help.value} close=${close} label="Keys and words">
     <h2>Keys</h2>
     <table><caption class="sr">Keys and what they do</caption>
@@ -36,7 +42,8 @@ export function Help() {
         <tr><th scope="row"><kbd>${key}</kbd></th><td>${what}</td></tr>`)}</tbody></table>
     <h2>Words</h2>
     <dl class="words">${WORDS.map(([word, meaning]) => html`
-      <div><dt>${word}</dt><dd>${meaning}</dd></div>`)}</dl>
+      <div ...${word === state.word.value ? { tabindex: -1, ref: sought } : {}}>
+        <dt>${word}</dt><dd>${meaning}</dd></div>`)}</dl>
     <p class="quiet">Engine ${state.recording.value?.engine}. Demo keys only. Nothing leaves this
       machine.</p>
     <button type="button" onClick=${close}>Close</button><//>`;

@@ -1,12 +1,15 @@
 // The words of the protocol, each with one sentence that a stranger understands.
 // @ts-check
 import { html } from "../vendor/preact.js";
+import * as state from "../state.js";
 
 /** @type {[string, string][]} */
 export const WORDS = [
   ["record",
     "Bytes that never change and are named by their hash; most are signed and have a place."],
   ["rules", "What a side says belongs: which records it would give and which it would take."],
+  ["status", "How a record stands on this side: whether it is here, on its way, or heard of only."],
+  ["have", "Here: it was checked and is stored on this side."],
   ["operand", "One side’s rules as the exchange takes them, with who brought them."],
   ["plan", "What both sides compute from the two operands; they go on only if it is the same."],
   ["setup", "The phase in which both sides send their rules."],
@@ -36,13 +39,31 @@ export const WORDS = [
   ["tick", "The time that rules see; it moves between loops only."],
 ];
 const MEANING = new Map(WORDS);
-const LONGEST_FIRST = [...MEANING.keys()].sort((a, b) => b.length - a.length);
+/** Everyday words, which are explained in tables alone. */
+const EVERYDAY = ["status", "have"];
+const LONGEST_FIRST = [...MEANING.keys()].filter((word) => !EVERYDAY.includes(word))
+  .sort((a, b) => b.length - a.length);
 // Not within a name such as grant-bob.
 const KNOWN = new RegExp(`(?<![\\w-])(${LONGEST_FIRST.join("|")})(?![\\w-])`, "gi");
 
-/** A text whose words of the protocol say what they mean when they are pointed at.
- * @param {string} text */
-export function glossed(text) {
+/** A text whose words of the protocol say what they mean when they are pointed at, and lead to the
+ * list of words. By keyboard the first one is a stop, unless the text stands in a row of many.
+ * @param {string} text @param {boolean} [stop] */
+export function glossed(text, stop = true) {
   return text.split(KNOWN).map((part, index) => (index % 2 === 0 ? part
-    : html`<abbr class="term" title=${MEANING.get(part.toLowerCase())}>${part}</abbr>`));
+    : term(part, stop && index === 1)));
+}
+
+/** One word that says what it means; whatever is no word of the protocol stays as it is.
+ * @param {string} text @param {boolean} [stop] */
+export function term(text, stop = true) {
+  const word = text.toLowerCase();
+  const meaning = MEANING.get(word);
+  if (meaning === undefined) return text;
+  const open = () => {
+    state.word.value = word;
+    state.help.value = true;
+  };
+  return html`<button type="button" class="term" title=${meaning} tabindex=${stop ? 0 : -1}
+    aria-haspopup="dialog" onClick=${open}>${text}</button>`;
 }

@@ -2,7 +2,7 @@
 // @ts-check
 import { html, useRef } from "../vendor/preact.js";
 import * as state from "../state.js";
-import { glossed } from "./glossary.js";
+import { glossed, term } from "./glossary.js";
 import { RulesPanel } from "./rules.js";
 import { ICONS, counted, named } from "./text.js";
 
@@ -107,7 +107,7 @@ function Table({ side }) {
     <div class="scroll" tabindex="0" role="region" aria-label=${`Records of ${peer.title}`}>
       <table>
         <caption class="sr">Records of ${peer.title} at step ${state.step.value}</caption>
-        <thead><tr><th scope="col">Status</th><th scope="col">Record</th>
+        <thead><tr><th scope="col">${term("Status")}</th><th scope="col">Record</th>
           ${columns.map((name) => html`<th scope="col" key=${name}>${name}</th>`)}</tr></thead>
         ${groups(rows.slice(0, MOST_ROWS)).map(({ at, found }, index) => html`
         <tbody key=${at || index} class=${at ? "versions" : ""}>
@@ -180,10 +180,10 @@ function RecordRow({ row, side, columns, fresh, masked, leaving, newest, other, 
   return html`
     <tr class=${`record ${marks}`}>
       <td class="status s-${row.state.replace(" ", "-")}"><span aria-hidden="true">${icon}</span>
-        ${" "}${glossed(row.state)}
+        ${" "}${term(row.state, false)}
         ${newest ? html`<small class="mark newest"><span aria-hidden="true">${ICONS.newest}</span>
           ${" "}${newest}<span class="sr">, a candidate</span></small>` : null}
-        ${words.map((word) => html`<small class="mark">${glossed(word)}</small>`)}
+        ${words.map((word) => html`<small class="mark">${glossed(word, false)}</small>`)}
         ${row.code ? html`<small class="mark bad">${row.code}</small>` : null}</td>
       <th scope="row"><button type="button" class="ref" title=${row.hash} aria-pressed=${chosen}
         onClick=${() => state.selectRecord(row.hash, side)}>${state.nameOf(row.hash)}</button></th>

@@ -18,5 +18,6 @@ export function ProblemList() {
   return html`
     <ul class="diagnostics" role="status">${found.map((d) => html`
       <li><b>line ${d.line}, column ${d.column}</b> ${d.message} <code>${d.code}</code><br />
-        <small>${d.meaning} ${d.hint}</small></li>`)}</ul>`;
+        <small>${d.message.includes(d.meaning) ? null : `${d.meaning} `}
+          ${d.hint}</small></li>`)}</ul>`;
 }
