@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import active_children
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
@@ -75,7 +76,9 @@ def main() -> int:
                 spent += seconds
                 if failed is not None:
                     print(f"failed: --only {jobs[job]} --seed {failed}", flush=True)
-                    os._exit(1)  # the others need not go on
+                    for child in active_children():  # the others need not go on
+                        child.kill()
+                    os._exit(1)
             first = end
             if time.monotonic() - shown > _SHOW_SECONDS:
                 shown = time.monotonic()
