@@ -872,6 +872,7 @@ THRESHOLDS = {
 }
 
 
+@pytest.mark.long
 def test_what_is_known_is_found_to_the_same_end_in_every_way(
     spark: SparkSession, tmp_path: Path, bundles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -171,7 +171,7 @@ def test_the_doctor_says_what_is_missing(clean: Environment, tmp_path: Path) -> 
         ("pandas", "dependency.missing", "lace.Projection.of([]).to_pandas()"),
         ("polars", "dependency.missing", "lace.Projection.of([]).to_polars()"),
         ("devcert", "dependency.missing", "tls.development_certificate(Path('cert'))"),
-        ("passphrase", "dependency.missing", "lace.Keyring('keyring').seal('words')"),
+        ("passphrase", "dependency.missing", "lace.Keyring('keyring').seal('some words')"),
         ("lake", "lake.missing", "session.open_session()"),
     ],
 )

@@ -251,7 +251,7 @@ def test_a_server_without_a_name_says_so(tmp_path: Path) -> None:
 def test_wrong_options_are_told_before_anything_is_opened(tmp_path: Path) -> None:
     for arguments, code, says in (
         (("s", "tcp:127.0.0.1:0"), 2, "--select or --policy"),
-        (("s", "tcp:x:y", *SELECT), 1, "address.malformed"),
+        (("s", "tcp:x:y", *SELECT), 2, "address.malformed"),
         (("s", "stdio", "tcp:x", *SELECT), 2, "give it alone"),
         (("s", "wss:x", *SELECT), 2, "transport.tls"),
         (("s", "tcp:x", *SELECT, "--dev-cert", "d"), 2, "no address is wss"),

@@ -219,5 +219,5 @@ def test_the_command_says_whether_it_agrees(tmp_path: Path) -> None:
     lines[2] = lines[2].replace('"now": "', '"now": "\\ud800', 1)
     file.write_text("\n".join(lines))
     done = lace("plumb", "journal", "replay", file)
-    assert (done.returncode, b"line 3: " in done.stderr) == (1, True)
+    assert (done.returncode, b"line 3: " in done.stderr) == (2, True)
     assert Code.JOURNAL_MALFORMED.encode() in done.stderr

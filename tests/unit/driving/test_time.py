@@ -166,7 +166,7 @@ def meet(
 
 
 @pytest.mark.req("050-ERR-11", "050-LIM-08")
-@pytest.mark.parametrize("kind", ["memory", "tcp"])
+@pytest.mark.parametrize("kind", ["memory", pytest.param("tcp", marks=pytest.mark.long)])
 @pytest.mark.parametrize("question", ["recall", "evaluate", "describe", "serve", "save"])
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_side_that_works_for_long_does_not_lose_its_peer(
