@@ -99,6 +99,7 @@ def test_a_sqlite_lace_takes_what_it_lacks(spark: SparkSession, tmp_path: Path) 
 # --- reconcile ---
 
 
+@pytest.mark.long
 def test_two_lakes_end_up_with_what_either_selects(spark: SparkSession, tmp_path: Path) -> None:
     """One side has the grants, the other the messages: two looks are needed."""
     grants, messages = RECORDS[:5], RECORDS[5:]

@@ -40,6 +40,8 @@ from lace.transport.dial import connect
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 LAKE, PEER = SigningKey(b"\x21" * 32), SigningKey(b"\x22" * 32)
 COMMON = notes(300)
 
@@ -238,7 +240,6 @@ def test_a_server_that_is_killed_in_the_middle_loses_and_doubles_nothing(
     assert len(check(lake, before, tidy=False)) == len(COMMON) + 3000 == mine.count()
 
 
-@pytest.mark.long
 def test_a_connection_that_breaks_off_anywhere_costs_nothing_but_itself(lake: Lake) -> None:
     """Cut after any number of bytes; the next peer finds everything."""
     before = {str(hash) for hash in lake.snapshot().hashes()}

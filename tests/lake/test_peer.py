@@ -335,6 +335,7 @@ def meet(
     return fixed_point(here), answers
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("link", [b"link", None], ids=["a link", "strangers"])
 @pytest.mark.parametrize(
     "module", [selector(PREFIX), FLAT, ROOM], ids=["apart", "a room", "delegation"]

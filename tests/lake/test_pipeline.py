@@ -83,6 +83,7 @@ def newest(records: list[Versioned]) -> list[tuple[str, str]]:
     return sorted((app, record.hash) for app, record in found.items())
 
 
+@pytest.mark.long
 def test_a_run_follows_and_a_second_one_changes_nothing(spark: SparkSession, home: Path) -> None:
     pipeline = load(home / "lake.toml")
 
