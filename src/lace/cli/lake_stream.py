@@ -13,6 +13,7 @@ from lace.cli.arguments import is_address, read_signing_key, read_verifier
 from lace.cli.exitcodes import Exit
 from lace.cli.lake import Spark, open_lake, spark_options
 from lace.cli.lake_peer import exchange_options, how_it_ended
+from lace.cli.lake_run import set_by_signals
 from lace.cli.output import echo
 from lace.cli.render import print_json
 from lace.interlace import messages as m
@@ -123,13 +124,13 @@ def _live_source(
 
 
 def _run(stream: LakeStream, once: bool, interval: str) -> int:
-    stream.start(interval=None if once else interval)
-    try:
-        while not stream.wait(1):
+    with set_by_signals() as stop:
+        stream.start(interval=None if once else interval)
+        while not stop.is_set() and not stream.wait(1):
             pass
-    except KeyboardInterrupt:
-        echo("ending", err=True)
-        stream.stop()
+        if stop.is_set():
+            echo("ending", err=True)
+            stream.stop()
     return Exit.OK
 
 
@@ -139,18 +140,19 @@ def _run_live(live: LiveSource, stream: LakeStream, once: bool, interval: str) -
         live.drain()
         _run(stream, True, interval)
         return _how_it_ended(ended)
-    stream.start(interval=interval)
-    live.start()
-    try:
-        while live.ended() is None:
-            live.drain()
-            if stream.wait(1):
-                return Exit.OK
-    except KeyboardInterrupt:
-        echo("ending", err=True)
-    finally:
-        live.stop()
-        stream.stop()
+    with set_by_signals() as stop:
+        stream.start(interval=interval)
+        live.start()
+        try:
+            while live.ended() is None and not stop.is_set():
+                live.drain()
+                if stream.wait(1):
+                    return Exit.OK
+            if stop.is_set():
+                echo("ending", err=True)
+        finally:
+            live.stop()
+            stream.stop()
     live.drain()
     _run(stream, True, interval)  # what has come meanwhile
     return _how_it_ended(live.ended())
