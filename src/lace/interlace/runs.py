@@ -16,6 +16,7 @@ DIGEST: Final = 32
 _HASH: Final = 32
 _CHARACTERS: Final = b64a.ALPHABET.decode("ascii")
 _CHARACTERS_OF_A_HASH: Final = 43
+_FEW: Final = 4  # times as many are in a run before it pays to put entries in one by one
 _NAME: Final = len("P.") + _CHARACTERS_OF_A_HASH + len(".H3")
 
 
@@ -49,9 +50,22 @@ def position(run: bytes, size: int, key: bytes) -> int:
 
 def merged(run: bytes, size: int, entries: Mapping[bytes, bytes]) -> bytes:
     """Return a run with digests by key put into it; they replace those that it has."""
+    if run and len(entries) * _FEW < len(run) // size:
+        return _put_into(run, size, entries)
     if run:
         entries = {entry[:KEY]: entry[KEY:] for entry in cut(run, size)} | dict(entries)
     return b"".join([key + entries[key] for key in sorted(entries)])
+
+
+def _put_into(run: bytes, size: int, entries: Mapping[bytes, bytes]) -> bytes:
+    """Do the same for a few entries, without a look at all others."""
+    pieces: list[bytes] = []
+    done = 0
+    for key in sorted(entries):
+        at = position(run, size, key) * size
+        pieces += (run[done:at], key, entries[key])
+        done = at + size if run[at : at + KEY] == key else at
+    return b"".join((*pieces, run[done:]))
 
 
 def last_digests(run: bytes, columns: int) -> bytes:

@@ -29,6 +29,7 @@ from lace.interlace.negotiate import (
     parse_hello,
 )
 from lace.interlace.partition import Partitions
+from lace.interlace.runs import DIGEST, KEY, entry_size, merged
 from lace.interlace.summary import (
     EMPTY,
     Summary,
@@ -495,3 +496,20 @@ def test_records_of_other_formats_are_found_by_their_prefix_and_cost_no_more() -
     for character in "0123456789":
         assert table.summary(f"{character}{character}").count == 0
     assert looked <= 10
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_entries_are_put_into_a_run_one_by_one_or_all_at_once_to_the_same_end(seed: int) -> None:
+    chance = random.Random(seed)
+    size = entry_size(2)
+
+    def some(most: int) -> dict[bytes, bytes]:
+        return {
+            bytes([chance.randrange(40)]).ljust(KEY, b"k"): chance.randbytes(2 * DIGEST)
+            for _ in range(chance.randrange(most))
+        }
+
+    for _ in range(50):
+        before, fresh = some(60), some(8)
+        run = merged(b"", size, before)
+        assert merged(run, size, fresh) == merged(b"", size, before | fresh)
