@@ -48,7 +48,7 @@ test-long: ## run the longest tests: kills and resumes of a lake, set-ups, Firef
 	@$(PYTEST) -m long
 
 QUICK := -m "not spark and not browser and not slow and not long" --ignore tests/lake --ignore tests/browser
-test-quick: ## run most tests, without Spark and browser and with fewer random cases: two minutes
+test-quick: ## run most tests, without Spark and browser and with fewer random cases: about ten minutes
 	$(call set-up,test-quick)
 	@LACE_TEST_EFFORT=0.25 $(PYTEST) $(QUICK)
 
