@@ -7,27 +7,34 @@ is read: an import that was cut off goes on when it is run again, and makes noth
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import re
-from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, cast
+from typing import Any, BinaryIO, Final, Literal
 
-from lace.api.handles import Lace, RecordKind, as_lace, checked_key, in_worker, store_of
+from lace.api.handles import Lace, as_lace, checked_key, in_worker, store_of
+from lace.api.rows import (
+    BOM,
+    UTF8,
+    Asked,
+    RowMap,
+    RowReader,
+    asked_by,
+    csv_rows,
+    is_text,
+    json_rows,
+    lines_of,
+)
 from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
 from lace.crypto.native import digest
-from lace.dates import read_instant
 from lace.errors import Code, LaceError, RecordError, Status, UsageError
 from lace.ids import RecordHash
-from lace.limits import DEFAULT_LIMITS, MIB
+from lace.limits import MIB
 from lace.record import grammar
 from lace.record.build import build_plex, seal
 from lace.record.model import Plex, Record, Versioned
@@ -35,10 +42,9 @@ from lace.record.split import BrokenFrame, Frame, split_records
 from lace.record.validate import validate_record
 from lace.recordstore.base import RecordStore
 from lace.tai import Tai
-from lace.text import shown
-from lace.urc import Coordinate, Prefix, VersionSelector, parse_urc
+from lace.urc import Coordinate, VersionSelector
 
-__all__ = ["Imported", "Refused", "RowMap", "import_file"]
+__all__ = ["Imported", "Refused", "import_file"]
 
 Form = Literal["records", "jsonl", "csv", "parquet"]
 
@@ -49,30 +55,8 @@ _REASONS: Final = 100
 _VERSIONS: Final = 10_000
 """So many versions of a place are looked at, to find out which rows they say already."""
 _HELD_BYTES: Final = 64 * MIB
-_BOM: Final = b"\xef\xbb\xbf"
 _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
-_ESCAPED: Final = re.compile("[\udc80-\udcff]")
-_UTF8: Final = "convert the file, as iconv -f LATIN1 -t UTF-8 does"
 _DATABASE: Final = b"SQLite format 3\x00"
-_ENTRIES: Final = ("place", "fields", "data", "data_b64", "tai")
-_IGNORED: Final = ("author", "date", "hash", "type", "requested")
-"""What else a record has in the JSON of commands; it follows from the rest, or from the key."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowMap:
-    """How rows become records: where they go, and what each column becomes."""
-
-    to: RecordKind | str
-    """A kind of record, or a prefix, //group//app// or //group//app//name/."""
-    name: str
-    """The column that names the record within its place; each row needs a value there."""
-    data: str | None = None
-    """The column that becomes the data; without one the data is empty."""
-    time: str | None = None
-    """The column with the time, TAI or ISO 8601; without one it is the time of the import."""
-    fields: Mapping[str, str] | None = None
-    """Fields with the columns they come from; by default each other column, under its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +210,7 @@ class Importer:
             )
         if not head or head.startswith((grammar.MARK, grammar.TRAILER_MARK)):
             return "records"
-        start = head.removeprefix(_BOM).lstrip()
+        start = head.removeprefix(BOM).lstrip()
         return "jsonl" if start.startswith(b"{") else "csv"
 
     def _save(self, batch: list[Record]) -> Imported:
@@ -288,29 +272,27 @@ class Importer:
                 code=Code.KEY_UNKNOWN,
                 hint="Give a key, or say that the records are to be unsigned.",
             )
-        make = _RowReader(self.rows) if self.rows is not None else None
-        lines = _lines(chunks)
+        make = RowReader(self.rows) if self.rows is not None else None
+        lines = lines_of(chunks)
         check = None if make is None else make.check_columns
-        for number, content, row in (
-            _json_rows(lines) if form == "jsonl" else _csv_rows(lines, check)
-        ):
+        for number, content, row in json_rows(lines) if form == "jsonl" else csv_rows(lines, check):
             where = f"line {number}"
             try:
-                if not _is_text(content):
-                    message = f"the line is not UTF-8: {_UTF8}"
+                if not is_text(content):
+                    message = f"the line is not UTF-8: {UTF8}"
                     raise RecordError(message, code=Code.TEXT_UTF8)
                 if isinstance(row, LaceError):
                     raise row
-                asked = _asked(row) if make is None else make.asked(row)
+                asked = asked_by(row) if make is None else make.asked(row)
                 made = self._make(asked)
             except LaceError as error:
-                found = content if _is_text(content) else content.encode("utf-8", "surrogateescape")
+                found = content if is_text(content) else content.encode("utf-8", "surrogateescape")
                 self._refuse(Refused(where, error.code, error.message, found))
                 made = [None]
             yield from made
         yield from self._let_go()
 
-    def _make(self, asked: _Asked) -> list[Record | None]:
+    def _make(self, asked: Asked) -> list[Record | None]:
         """Return the records that are to be stored for a row; None for what is here already."""
         place = asked.place
         fields = asked.fields
@@ -428,230 +410,6 @@ def _said_by(record: Versioned) -> bytes:
     """Return what stands for the content of a record, whenever and by whomever it was said."""
     extras, data_digest = record.parts[-3:-1]
     return digest(extras + b"\n" + data_digest)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What one row asks for."""
-
-    place: Coordinate
-    fields: list[tuple[str, str]]
-    data: bytes
-    time: Tai | None
-    author: str | None = None
-
-
-class _RowReader:
-    """Reads rows by a mapping."""
-
-    def __init__(self, rows: RowMap) -> None:
-        self._rows = rows
-        self._kind = rows.to if isinstance(rows.to, RecordKind) else None
-        if self._kind is not None:
-            self._group, self._app, self._begin = self._kind.group, self._kind.app, ""
-        else:
-            place = parse_urc(cast("str", rows.to))
-            if not isinstance(place, Prefix):
-                raise UsageError(
-                    f"{shown(str(rows.to))} is one place, not one for many records",
-                    code=Code.URC_FORM,
-                    hint="Write //group//app// or //group//app//name/.",
-                )
-            self._group, self._app, self._begin = place.group, place.app, place.name
-        self._taken = {rows.name, rows.data, rows.time}
-
-    def check_columns(self, columns: Sequence[str]) -> None:
-        """Raise ``UsageError`` if a table has not the columns that are named: no row would do."""
-        rows = self._rows
-        named = [rows.name, rows.data, rows.time, *(rows.fields or {}).values()]
-        missing = [name for name in named if name is not None and name not in columns]
-        if missing:
-            known = ", ".join(columns)
-            raise UsageError(
-                f"there is no column {shown(missing[0])}; there are {shown(known)}",
-                code=Code.INPUT_KEY,
-                hint="Name columns as the first line of the table does.",
-            )
-        self._check_reserved(columns)
-
-    def _check_reserved(self, columns: Iterable[str]) -> None:
-        for name, _ in self._columns(dict.fromkeys(columns)):
-            if name.encode("utf-8", "surrogatepass") in grammar.RESERVED_NAMES:
-                raise UsageError(
-                    f"the column {name} cannot become a field of this name, which is reserved",
-                    code=Code.RECORD_HEADER_RESERVED,
-                    hint="Say which columns become fields, with --column FIELD=COLUMN for each. "
-                    "What lace export wrote comes back whole from .records.",
-                )
-
-    def asked(self, row: Mapping[str, Any]) -> _Asked:
-        """Return what a row asks for, or raise ``LaceError`` that says what is wrong with it."""
-        rows = self._rows
-        name = _text(self._cell(row, rows.name))
-        if not name:
-            raise RecordError(f"column {rows.name} has no name", code=Code.INPUT_KEY)
-        fields: list[tuple[str, str]] = []
-        for field_name, column in self._columns(row):
-            fields += [(field_name, value) for value in _texts(row.get(column)) if value]
-        if self._kind is not None:
-            self._kind.check(dict(fields))
-        time = None if rows.time is None else _text(self._cell(row, rows.time))
-        data = "" if rows.data is None else _text(row.get(rows.data))
-        place = Coordinate(group=self._group, app=self._app, name=self._begin + name)
-        when = read_instant(time) if time else None
-        return _Asked(place, fields, data.encode("utf-8", "surrogateescape"), when)
-
-    def _columns(self, row: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-        if self._rows.fields is not None:
-            return self._rows.fields.items()
-        if self._kind is not None:
-            return [(name, name) for name in (*self._kind.required, *self._kind.fields)]
-        return [(name, name) for name in row if name not in self._taken]
-
-    def _cell(self, row: Mapping[str, Any], column: str) -> Any:
-        if column not in row:
-            known = ", ".join(row)
-            raise RecordError(
-                f"there is no column {shown(column)}; there are {shown(known)}",
-                code=Code.INPUT_KEY,
-            )
-        return row[column]
-
-
-def _asked(row: Mapping[str, Any]) -> _Asked:
-    """Return what an object asks for that names its place itself."""
-    for name in row:
-        if name not in _ENTRIES and name not in _IGNORED:
-            known = ", ".join(_ENTRIES)
-            raise RecordError(
-                f"a record has no entry {shown(name)}; it has {known}", code=Code.INPUT_KEY
-            )
-    place = parse_urc(_entry(row, "place", str) or "")
-    if not isinstance(place, Coordinate) or place.selector is not None:
-        raise RecordError(f"{shown(str(row['place']))} is not an exact place", code=Code.URC_FORM)
-    fields = _entry(row, "fields", dict) or {}
-    pairs = [(name, value) for name, given in fields.items() for value in _texts(given)]
-    text, encoded = _entry(row, "data", str), _entry(row, "data_b64", str)
-    if text is not None and encoded is not None:
-        raise RecordError("a record has data or data_b64, not both", code=Code.INPUT_KEY)
-    time = _entry(row, "tai", str)
-    try:
-        data = (text or "").encode() if encoded is None else b64decode(encoded, validate=True)
-    except Base64Error:
-        raise RecordError(Code.INPUT_BASE64.meaning, code=Code.INPUT_BASE64) from None
-    when = None if time is None else read_instant(time)
-    return _Asked(place, pairs, data, when, _entry(row, "author", str))
-
-
-def _entry(row: Mapping[str, Any], name: str, kind: type) -> Any:
-    value = row.get(name)
-    if value is not None and not isinstance(value, kind):
-        what = "an object" if kind is dict else "a text"
-        raise RecordError(f"{name} is {what}", code=Code.INPUT_KEY)
-    return value
-
-
-def _texts(value: Any) -> list[str]:
-    """Return the texts of a cell: none for nothing, several for a list."""
-    if value is None:
-        return []
-    return [_text(part) for part in value] if isinstance(value, list) else [_text(value)]
-
-
-def _text(value: Any) -> str:
-    """Return a cell as text: what is no text, as JSON writes it."""
-    if isinstance(value, str):
-        return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-_Row = tuple[int, str, Mapping[str, Any] | LaceError]
-
-
-def _json_rows(lines: Iterable[str]) -> Iterator[_Row]:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if isinstance(row, dict):
-            yield number, line, row
-        else:
-            yield number, line, RecordError(Code.INPUT_JSON.meaning, code=Code.INPUT_JSON)
-
-
-def _csv_rows(
-    lines: Iterable[str], check: Callable[[Sequence[str]], None] | None
-) -> Iterator[_Row]:
-    reader = csv.reader(lines, strict=True)
-    columns: list[str] | None = None
-    while True:
-        number = reader.line_num + 1
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            message = f"this is not CSV: {error}; nothing after this can be read"
-            yield number, "", RecordError(message, code=Code.INPUT_FILE)
-            return
-        if cells is None:
-            return
-        if columns is None:
-            columns = cells
-            if not _is_text("".join(columns)):
-                raise UsageError(
-                    f"line 1: the names of the columns are not UTF-8: {_UTF8}",
-                    code=Code.TEXT_UTF8,
-                )
-            for place, name in enumerate(columns):
-                if name in columns[:place]:
-                    raise UsageError(
-                        f"line 1: two columns have one name, {shown(name)}",
-                        code=Code.INPUT_FILE,
-                        hint="Give one of them another name in the first line of the table.",
-                    )
-            if check is not None:
-                check(columns)
-        elif cells:
-            content = _csv_line(cells)
-            if len(cells) == len(columns):
-                yield number, content, dict(zip(columns, cells, strict=True))
-            else:
-                message = f"{len(cells)} cells under {len(columns)} columns"
-                yield number, content, RecordError(message, code=Code.INPUT_KEY)
-
-
-def _csv_line(cells: Iterable[object]) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow(cells)
-    return out.getvalue()
-
-
-def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines of a text with their ends; a line over the limit ends the import."""
-    held = b""
-    first = True
-    limit = DEFAULT_LIMITS.input_line_bytes
-    for chunk in chunks:
-        *whole, held = (held + chunk).split(b"\n")
-        for line in whole:
-            yield _decoded(line.removeprefix(_BOM) if first else line) + "\n"
-            first = False
-        if len(held) > limit:
-            raise UsageError(f"a line is longer than {limit} bytes", code=Code.INPUT_LINE_TOO_LONG)
-    if held:
-        yield _decoded(held.removeprefix(_BOM) if first else held)
-
-
-def _is_text(text: str) -> bool:
-    """Whether the bytes of a line were UTF-8."""
-    return text.isascii() or not _ESCAPED.search(text)
-
-
-def _decoded(line: bytes) -> str:
-    # What is no UTF-8 comes through as something that can be told from text.
-    return line.decode("utf-8", "surrogateescape")
 
 
 def _before(head: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
