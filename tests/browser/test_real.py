@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -82,7 +85,9 @@ def test_a_journal_is_shown_message_by_message(page: Page, laces: Path) -> None:
         assert re.fullmatch(r"journal\.html", saved.value.suggested_filename)
 
 
-def test_the_first_exchange_of_a_server_is_shown_when_it_comes(page: Page, laces: Path) -> None:
+@contextmanager
+def waiting(page: Page, laces: Path) -> Iterator[str]:
+    """Open the page on a server that has had no exchange yet; give the server's address."""
     token = str(laces / "token")
     served = (laces, laces / "bob", "tcp:127.0.0.1:0", "--accept", "anyone", "--watch-token", token)
     with process(*served, "--watch", "0") as server:
@@ -91,8 +96,27 @@ def test_the_first_exchange_of_a_server_is_shown_when_it_comes(page: Page, laces
             page.goto(link)
             page.wait_for_selector("html[data-ready=ready]")
             expect(page.locator("#notice")).to_contain_text("has had no exchange yet")
-            run("sync", server.addresses[0], "--lace", "alice")
-            expect(page.locator(".story h2")).to_have_text("Exchange 1")
+            yield server.addresses[0]
+
+
+def test_the_first_exchange_of_a_server_is_shown_when_it_comes(page: Page, laces: Path) -> None:
+    with waiting(page, laces) as address:
+        run("sync", address, "--lace", "alice")
+        expect(page.locator(".story h2")).to_have_text("Exchange 1")
+        expect(page.locator("#notice")).to_be_empty()
+
+
+def test_who_comes_and_says_nothing_does_not_keep_the_first_exchange_from_being_shown(
+    page: Page, laces: Path
+) -> None:
+    with waiting(page, laces) as address:
+        host, _, port = address.removeprefix("tcp:").rpartition(":")
+        with socket.create_connection((host, int(port))):
+            silent = page.locator("#scenario option", has_text="Exchange 1 with 127.0.0.1")
+            silent.wait_for(state="attached")
+            expect(page.locator("#notice")).to_contain_text("has had no exchange yet")
+            run("sync", address, "--lace", "alice")
+            expect(page.locator(".story h2")).to_have_text("Exchange 2")
             expect(page.locator("#notice")).to_be_empty()
 
 

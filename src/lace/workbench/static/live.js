@@ -58,6 +58,10 @@ const NONE_YET = "The server has had no exchange yet: the first one is shown her
  * @type {import("./types.js").Recording|null} */
 let instead = null;
 
+/** What the list said of the first exchange when it was tried: one that has only just come in
+ * tells nothing yet, and is tried again when there is more of it. */
+let tried = "";
+
 /** Say it where there is no exchange yet, and show the first one to whoever still waits for it. */
 async function welcome() {
   const shown = state.recording.value;
@@ -66,10 +70,13 @@ async function welcome() {
     instead = shown;
     state.notice.value = NONE_YET;
   } else if (instead !== null && last?.scenarios.length) {
+    const { name, title } = last.scenarios[0];
+    if (title === tried) return;
+    tried = title;
     const waits = shown === instead && state.step.value === 0 && state.tourStop.value < 0;
+    if (waits && !(await engine.open(name, undefined, false))) return;
     instead = null;
     if (state.notice.value === NONE_YET) state.notice.value = "";
-    if (waits) await engine.open(last.scenarios[0].name);
   }
 }
 

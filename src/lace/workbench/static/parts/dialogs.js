@@ -23,8 +23,11 @@ function Dialog({ open, close, label, children }) {
     if (!open && shown.current?.open) shown.current.close();
   }, [open]);
   const onClick = (/** @type {any} */ e) => { if (e.target === shown.current) close(); };
-  return html`<dialog ref=${shown} aria-label=${label} onClose=${close} onClick=${onClick}
-    >${open ? children : null}</dialog>`;
+  // That it was closed is told late: a key that came meanwhile may have opened it again.
+  const onCancel = (/** @type {Event} */ e) => { e.preventDefault(); close(); };
+  const onClose = () => { if (!shown.current?.open) close(); };
+  return html`<dialog ref=${shown} aria-label=${label} onCancel=${onCancel} onClose=${onClose}
+    onClick=${onClick}>${open ? children : null}</dialog>`;
 }
 
 export function Help() {
