@@ -11,20 +11,27 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing import Process
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
+from lace import collector
 from lace.datalog.evaluate import evaluate
 from lace.interlace.partition import Partitions
 from lace.lake.evaluate import evaluate_on_spark
 from lace.lake.facts import GivenFacts
-from lace.lake.ingest import ingest
+from lace.lake.ingest import STEP_BYTES, ingest
+from lace.lake.parts import Input, Part, Reading, plan_steps, shared_out
+from lace.lake.places import Bytes
 from lace.lake.placing import Placement
+from lace.lake.salvage import next_record
 from lace.lake.select import select
 from lace.lake.session import SparkOptions, open_session
+from lace.lake.source import careful_judge
 from lace.lake.summarize import Advertising, SummaryTables, summarize
 from lace.lake.tables import Lake
 from lace.record.split import Frame, split_records
@@ -96,50 +103,95 @@ def timed(job: Callable[[], object]) -> float:
 
 
 def validation(spark: SparkSession, folder: Path, amounts: Amounts) -> None:
-    """Spark with two cores against one plain process, and against two that share nothing."""
+    """Spark with two cores against one plain process, and against two that share nothing.
+
+    Workers validate as an ingest has them do it: each cuts its parts of the bundle into records,
+    and tells Java how many are valid. ``format("lace")`` hands all rows to Java instead.
+    """
     bundle = folder / f"seals-{amounts.validated}.records"
     if not bundle.exists():
         bundle.write_bytes(b"".join(seal.raw for seal in make_seals(amounts.validated)))
     frames = [f.raw for f in split_records([bundle.read_bytes()]) if isinstance(f, Frame)]
+    count = len(frames)
     rows = spark.read.format("lace").load(str(bundle))
+    lakes = (folder / f"ingest-{time.time_ns()}-{n}" for n in range(ROUNDS + 1))
+
+    def worked() -> None:
+        _check(_validate_on_spark(spark, str(bundle)) == count)
 
     def read() -> None:
         rows.write.format("noop").mode("overwrite").save()
 
-    read()  # compiles, and starts the workers
+    def ingested() -> None:
+        lake = Lake.open(spark, str(next(lakes)), create=True)
+        _check(ingest(lake, [str(bundle)]).records == count)
+
+    ways: dict[str, Callable[[], None]] = {
+        "one plain process": lambda: _validate(frames),
+        f"{CORES} plain processes": lambda: _apart(frames),
+        "Spark's workers": worked,
+        "rows to Java": read,
+        "whole ingest": ingested,
+    }
+    for way in (worked, read, ingested):
+        way()  # compiles, and starts the workers
     # In turns, so that whatever else the machine does disturbs all of them alike.
-    spent = [(timed(read), timed(lambda: _validate(frames)), timed(lambda: _apart(frames)))
-             for _ in range(ROUNDS)]  # fmt: skip
-    on_spark, alone, apart = map(min, zip(*spent, strict=True))
-    rate = len(frames) / on_spark
-    print(
-        f"  Spark, {CORES} cores      {rate:,.0f} records/s ({rows.rdd.getNumPartitions()} tasks)"
-    )
-    print(f"  one plain process   {len(frames) / alone:,.0f} records/s")
-    print(f"  {CORES} plain processes   {len(frames) / apart:,.0f} records/s")
-    print(f"  Spark over {CORES} x one process   {alone / CORES / on_spark:.2f}")
-    print(f"  Spark over {CORES} processes       {apart / on_spark:.2f}   (target 0.90)")
-    cpu, clock = cpu_of_all(), time.perf_counter()
-    read()
-    read_cpu, read_clock = cpu_of_all() - cpu, time.perf_counter() - clock
-    lake = Lake.open(spark, str(folder / f"ingest-{time.time_ns()}"), create=True)
-    cpu, clock = cpu_of_all(), time.perf_counter()
-    done = ingest(lake, [str(bundle)])
-    cpu, seconds = cpu_of_all() - cpu, time.perf_counter() - clock
-    if done.records != len(frames):
+    spent = [{name: _cost(way) for name, way in ways.items()} for _ in range(ROUNDS)]
+    cpu = {name: min(one[name][0] for one in spent) for name in ways}
+    clock = {name: min(one[name][1] for one in spent) for name in ways}
+    for name in ways:
+        print(
+            f"  {name:20} {cpu[name] * 1e6 / count:6.1f} CPU s a million,"
+            f" {count / clock[name]:,.0f} records/s by the clock"
+        )
+    alone, apart, workers, java_rows, whole = ways
+    for name, other, target in (
+        (workers, apart, "   (target 0.90)"),
+        (workers, alone, ""),
+        (java_rows, apart, ""),
+        (java_rows, alone, ""),
+        (whole, workers, "   (target 0.60)"),
+    ):
+        # One process has half of the cores, so that the clock says nothing beside it.
+        told = f", {clock[other] / clock[name]:.2f} by the clock" if other != alone else ""
+        print(f"  {name} over {other}: {cpu[other] / cpu[name]:.2f} by CPU time{told}{target}")
+
+
+def _cost(job: Callable[[], object]) -> tuple[float, float]:
+    """Return the CPU seconds of all processes that a job takes, and its time by the clock."""
+    cpu = cpu_of_all()
+    seconds = timed(job)
+    return cpu_of_all() - cpu, seconds
+
+
+def _validate_on_spark(spark: SparkSession, bundle: str) -> int:
+    """Return how many valid records the workers find in a bundle, read in parts by an ingest."""
+    (step,) = plan_steps([Input.of(bundle)], STEP_BYTES)
+    parts = shared_out(step, CORES)
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with collector.paused():
+            for batch in batches:
+                found = [_valid_in(parts[number]) for number in batch.column("id").to_pylist()]
+                yield pa.RecordBatch.from_pydict({"valid": found})
+
+    counts = spark.range(0, len(parts), 1, len(parts)).mapInArrow(work, "valid long")
+    return sum(counts.toArrow().column("valid").to_pylist())
+
+
+def _valid_in(part: Part) -> int:
+    with Bytes(part.bundle) as file:
+        judge = careful_judge()
+        begin = next_record(file, part.start, part.end, judge) if part.start else 0
+        if begin is None:
+            return 0
+        reading = Reading(file, begin, part.end, judge)
+        return sum(outcome.ok for _, _, outcomes in reading for outcome in outcomes)
+
+
+def _check(holds: bool) -> None:
+    if not holds:
         raise RuntimeError("the lake has something else than it was given")
-    print(f"  whole ingest        {done.records / seconds:,.0f} records/s")
-    print(
-        f"  ingest over Spark's validation  {read_clock / seconds:.2f} by the clock,"
-        f" {read_cpu / cpu:.2f} by CPU time   (target 0.60)"
-    )
-    begin = time.process_time()
-    _validate(frames)
-    plain = time.process_time() - begin
-    print(
-        f"  CPU s a million: one plain process {plain * 1e6 / len(frames):.1f},"
-        f" Spark {read_cpu * 1e6 / len(frames):.1f}, ingest {cpu * 1e6 / len(frames):.1f}"
-    )
 
 
 def _validate(raws: list[bytes]) -> None:
@@ -180,6 +232,11 @@ def selection(spark: SparkSession, folder: Path, amounts: Amounts) -> None:
             f"{cpu:6.2f} CPU s a million (target 0.40 at 5,000,000); "
             f"{counts[0]:,} selected; {_peaks()}"
         )
+        with select(lake.snapshot(), program) as chosen:
+            cpu = cpu_of_all()
+            chosen.hashes().write.format("noop").mode("overwrite").save()
+            cpu = (cpu_of_all() - cpu) * 1e6 / size
+        print(f"            their hashes, read too: {cpu:6.2f} CPU s a million")
 
 
 # --- recursion ----------------------------------------------------------------------------------

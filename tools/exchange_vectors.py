@@ -18,6 +18,7 @@ from retelling import Json, run_exchange, run_hearing
 
 from lace import b64a
 from lace.crypto import SigningKey
+from lace.interlace.negotiate import CAPABILITIES
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.origin import Party, label_operands
 from lace.record import Record, build_blob, build_plex, fields, seal
@@ -50,6 +51,10 @@ SKEWED = module_from_text(
     "SelectHave(P) :- Have(P), ClockSkewSeconds('1').\n"
     "SelectAdvertised(P,S) :- Advertised(P,S), ClockSkewSeconds('1').\n"
 )
+TAGS = module_from_text(
+    "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Tag',_,'x').\n"
+)
 FOUR_FIELDS = module_from_text(
     "SelectHave(P) :- Have(P), Field(P,'Type',_,'P'), Field(P,'Group',_,'u'),"
     " Field(P,'App',_,'ding'), Field(P,'Name',_,'links/1').\n"
@@ -75,9 +80,7 @@ def later(seconds: int) -> list[str]:
 
 
 #: As with a peer that knows of nothing but partitions.
-BY_PARTITIONS: Final = {
-    "max_delta_advertisements": 0, "max_sketch_cells": 0, "max_places_listed": 0,
-}  # fmt: skip
+BY_PARTITIONS: Final = dict.fromkeys(sorted(CAPABILITIES), 0)
 BY_TABLES: Final = {"max_delta_advertisements": 100, "max_sketch_cells": 1024}
 
 
@@ -166,6 +169,7 @@ def exchanges(book: Book) -> None:
     )
     by_tables(book)
     by_places(book)
+    in_parts(book)
     crowded = sharing_a_partition(10)
     book.exchange(
         "ten records share two characters, one is missing: standard start, narrowed",
@@ -439,6 +443,40 @@ def by_places(book: Book) -> None:
     )
 
 
+IN_PARTS: Final = {"max_fact_block_size": 8000, "max_deferred_advertisements": 100}
+
+
+def tagged(number: int) -> Record:
+    """Return a record whose advertisement has about 3 KB."""
+    tags = [("Tag", f"{line} {'x' * 900}") for line in range(3)]
+    tai = f"{number:010d}:{0:09d}"
+    return build_plex(group="u", app="ding", name=f"tags/{number}", tai=tai, extras=tags)
+
+
+def in_parts(book: Book) -> None:
+    """Advertisements that do not fit a block: of a first listing, of an answer, of what is new."""
+    many = [tagged(n) for n in range(16)]
+    book.exchange("a first listing that does not fit a block", (many[:5], many[3:7]), TAGS, limits=IN_PARTS)  # fmt: skip
+    book.exchange("an answer that does not fit a block", (many[:12], []), TAGS, limits=IN_PARTS)
+    book.exchange(
+        "what is new does not fit beside the table",
+        (many[:2], []),
+        TAGS,
+        {"do": "store", "side": 0, "records": [book.keep(record) for record in many[2:5]]},
+        {"do": "wake", "side": 0},
+        {"do": "close", "side": 0},
+        {"do": "gone", "side": 1},
+        limits=IN_PARTS | BY_TABLES,
+        open=True,
+    )
+    book.exchange(
+        "parts need the offer of both sides: else what does not fit ends the exchange",
+        (many[:5], []),
+        TAGS,
+        each=({"limits": IN_PARTS}, {}),
+    )
+
+
 def refusals(book: Book) -> None:
     one = book.exchange("the exchange that refusals change", ([link(1), link(2)], []), LINKS)
     two = one["said"][0][TRANSFER]["items"]
@@ -523,6 +561,20 @@ def refusals(book: Book) -> None:
     for why, code, change in places:
         book.refusal(why, code, placed, change)
     book.refusal("a place, and nobody offered any", "interlace.phase", one, adding(REQUEST, "RequestListed('0','1')"))  # fmt: skip
+    parts = book.exchange("parts that refusals change", ([tagged(n) for n in range(7)], []), TAGS, limits=IN_PARTS)  # fmt: skip
+    deferrals: list[tuple[str, str, Callable[[list[Json]], object]]] = [
+        ("a number put off that is no number", "interlace.listing", replacing(ADVERTISE, "('5')", "('05')")),
+        ("nothing put off, and it is said", "interlace.listing", replacing(ADVERTISE, "('5')", "('0')")),
+        ("two numbers put off", "interlace.listing", adding(ADVERTISE, "AdvertisementsDeferred('4')")),
+        ("more put off than agreed", "limit.exceeded", replacing(ADVERTISE, "('5')", "('101')")),
+        ("as much put off as before", "interlace.listing", replacing(answer, "('3')", "('5')")),
+        ("less put off than listed", "interlace.listing", replacing(answer, "('3')", "('4')")),
+        ("more listed than put off", "interlace.listing", replacing(ADVERTISE, "('5')", "('1')")),
+        ("a question for what was not put off", "interlace.phase", adding(ASK, "ListDeferredAdvertisements()")),
+    ]  # fmt: skip
+    for why, code, change in deferrals:
+        book.refusal(why, code, parts, change)
+    book.refusal("parts, and nobody offered any", "interlace.phase", one, adding(ADVERTISE, "AdvertisementsDeferred('1')"))  # fmt: skip
     narrowed = book.exchange("narrowing that refusals change", (many, many[1:]), LINKS)
     listing = answer + 2
     other = next(record.hash for record in many if record.hash[2] != many[0].hash[2])

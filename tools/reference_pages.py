@@ -208,7 +208,7 @@ TOPICS: Final = {
     ),
     "Rooms": ("lace.api.rooms", "lace.rooms"),
     "Reasons": ("lace.api.reasons", "lace.datalog.explain"),
-    "In and out": ("lace.api.importing", "lace.api.exporting"),
+    "In and out": ("lace.api.importing", "lace.api.rows", "lace.api.exporting"),
     "Keys": ("lace.crypto.keys", "lace.keyring", "lace.ids"),
     "Records as bytes": (
         "lace.record.build", "lace.record.model", "lace.record.validate", "lace.record.bulk",

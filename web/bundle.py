@@ -41,12 +41,12 @@ PACKAGE = {
 }
 # A page has no commands, no Spark, no server and no files; the workbench's parts come on demand.
 LEFT_OUT = frozenset((
-    "__main__.py", "__pycache__", "api/rooms.py", "backups.py", "blocking.py", "bulk.py", "cli",
-    "crypto/sealing.py", "currents.py", "differences.py", "drawing.py", "exporting.py", "extras.py",
-    "importing.py", "invitations.py", "keyring.py", "kit", "lake", "live.py", "picture.py",
-    "projection.py", "raster.py", "reference.py", "retold.py", "rulefiles.py", "server.py",
-    "serving", "serving.py", "settings.py", "shapes.py", "sqlite_file.py",
-    "sqlite_snapshot.py", "static",
+    "__main__.py", "__pycache__", "api/rooms.py", "api/rows.py", "backups.py", "blocking.py",
+    "bulk.py", "cli", "crypto/sealing.py", "currents.py", "differences.py", "drawing.py",
+    "exporting.py", "extras.py", "importing.py", "invitations.py", "keyring.py", "kit", "lake",
+    "live.py", "picture.py", "projection.py", "raster.py", "reference.py", "retold.py",
+    "rulefiles.py", "server.py", "serving", "serving.py", "settings.py", "shapes.py",
+    "sqlite_file.py", "sqlite_links.py", "sqlite_rows.py", "sqlite_snapshot.py", "static",
 ))  # fmt: skip
 LEFT_OUT_TRANSPORTS = frozenset(
     ("sockets.py", "stdio.py", "tcp.py", "tls.py", "unix.py", "websocket.py")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lace.api.events import EventsMissed
     from lace.api.exporting import Exported, export_file
     from lace.api.handles import Lace, Peer, RecordKind, connect, open
-    from lace.api.importing import Imported, Refused, RowMap, import_file
+    from lace.api.importing import Imported, Refused, import_file
     from lace.api.interlaces import (
         Opening,
         OpenInterlace,
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         move,
         remove,
     )
+    from lace.api.rows import RowMap
     from lace.api.serving import ServerEvent, Serving, serve
     from lace.clock import tai_now
     from lace.crypto.keys import SigningKey
@@ -180,7 +181,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "lace.api.events": ("EventsMissed",),
     "lace.api.exporting": ("Exported", "export_file"),
-    "lace.api.importing": ("Imported", "Refused", "RowMap", "import_file"),
+    "lace.api.importing": ("Imported", "Refused", "import_file"),
     "lace.api.handles": ("Lace", "Peer", "RecordKind", "connect", "open"),
     "lace.api.interlaces": (
         "OpenInterlace", "Opening", "SteppedInterlace", "open_interlace", "sync",
@@ -190,6 +191,7 @@ _HOMES = {
     ),
     "lace.api.reasons": ("Explanation", "Question", "Step", "Trial", "explain", "try_rules"),
     "lace.api.rooms": ("Membership", "admit", "members", "move", "remove"),
+    "lace.api.rows": ("RowMap",),
     "lace.api.serving": ("ServerEvent", "Serving", "serve"),
     "lace.crypto.keys": ("SigningKey",),
     "lace.datalog.evaluate": ("Evaluation", "evaluate"),

@@ -31,6 +31,7 @@ from lace.api.handles import connect as connect
 from lace.api.handles import open as open
 from lace.api.interlaces import SteppedInterlace as SteppedInterlace
 from lace.api.policies import Exposes, Policy
+from lace.api.rows import RowMap
 from lace.crypto.keys import SigningKey
 from lace.errors import Outcome
 from lace.interlace import messages as m
@@ -86,7 +87,7 @@ def import_file(
     local: Lace,
     source: str | Path | BinaryIO,
     *,
-    rows: importing.RowMap | None = None,
+    rows: RowMap | None = None,
     form: importing.Form | None = None,
     key: SigningKey | None = None,
     unsigned: bool = False,

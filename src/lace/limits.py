@@ -87,6 +87,8 @@ class Limits:
     """Most cells of a sketch of what is advertised; 0 for none."""
     max_places_listed: int = 100_000
     """Most records that a side lists in one loop and that are requested by place; 0 for none."""
+    max_deferred_advertisements: int = 100_000
+    """Most advertisements that do not fit a block and are put off at a time; 0 for none."""
     max_total_transferred_bytes: int = 1024 * MIB
     """Most record bytes in one round."""
     max_loop_iterations: int = 16
@@ -225,6 +227,10 @@ class FixedLimits:
     """Most evaluations that are kept for exchanges to come, while no exchange shares them."""
     shared_advertisements: int = 1000
     """Most advertisements that exchanges which share an evaluation keep for each other."""
+    shared_records: int = 100
+    """Most new records that are read once for all exchanges which share an evaluation."""
+    shared_record_bytes: int = MIB // 4
+    """Most bytes of these that are kept until anything else is stored or forgotten."""
     kept_facts: int = 400_000
     """Most facts of earlier evaluations that a worker process keeps for the next question."""
 

@@ -19,6 +19,8 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
+_TURN_SECONDS: Final = 0.001
+
 _HAS_NO_THREADS: Final = sys.platform == "emscripten"  # a page, where work is done at once
 
 
@@ -75,6 +77,18 @@ class Threads(ThreadPoolExecutor):
             self._tasks.append(task)
         return future
 
+    def withdraw(self, future: asyncio.Future[None]) -> None:
+        """Leave undone what no thread has begun with; whoever waits for it goes on as if it were.
+
+        It does nothing to what a thread has begun with.
+        """
+        with self._guard:
+            waiting = [task for task in self._tasks if task.future is future]
+            for task in waiting:
+                self._tasks.remove(task)
+        for task in waiting:
+            task.tell()
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End when everything is done, or at once with what is being done."""
         if cancel_futures:
@@ -116,6 +130,16 @@ class Threads(ThreadPoolExecutor):
             done = self._told.pop(loop)
         for task in done:
             task.tell()
+
+
+def take_short_turns() -> None:
+    """Let the threads of this process take shorter turns than Python's five milliseconds.
+
+    An event loop gives its turn away with each call of the system, and has to wait for it again
+    while another thread computes. What it does for a peer makes dozens of such calls. It holds for
+    the whole process, so it is for programs, not for libraries.
+    """
+    sys.setswitchinterval(_TURN_SECONDS)
 
 
 def do(executor: Executor, work: Callable[[], T]) -> asyncio.Future[T]:

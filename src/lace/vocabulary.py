@@ -207,6 +207,16 @@ _entry(
 )
 _entry(
     Kind.WIRE,
+    "AdvertisementsDeferred(count)",
+    "So many advertisements did not fit this phase, and can be asked for in the next one.",
+)
+_entry(
+    Kind.WIRE,
+    "ListDeferredAdvertisements()",
+    "The sender asks for the advertisements that did not fit.",
+)
+_entry(
+    Kind.WIRE,
     "RequestListed(first,last)",
     "The sender asks for records that were listed in this loop: by place, first to before last.",
 )

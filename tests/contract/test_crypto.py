@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from blake3 import blake3
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lace.crypto import CryptoProvider, SigningKey, native, reference
-from lace.crypto.provider import ADHOC_KEY, AUX, CHALLENGE, NONCE, N, P
+from lace.crypto.provider import ADHOC_KEY, AUX, CHALLENGE, NONCE, Claim, N, P
 from lace.ids import digest_of
 
 PROVIDERS = pytest.mark.parametrize("provider", [native, reference], ids=["native", "reference"])
@@ -28,6 +29,12 @@ SIZES = (0, 1, 63, 64, 65, 1023, 1024, 1025, 2048, 2049, 3072, 3073, 5120, 8193)
 def test_digest(provider: CryptoProvider, size: int) -> None:
     data = random.Random(size).randbytes(size)
     assert provider.digest(data) == blake3(data).digest()
+
+
+def test_many_digests_are_those_of_each_text_alone() -> None:
+    texts = [random.Random(size).randbytes(size) for size in (*SIZES, *reversed(SIZES))]
+    assert native.digests(iter(texts)) == [reference.digest(text) for text in texts]
+    assert native.digests([]) == []
 
 
 @PROVIDERS
@@ -111,6 +118,38 @@ def test_providers_agree_on_honest_input_and_one_changed_byte(
     changed = bytearray(message + signature)
     changed[place] ^= 0x80
     assert not native.verify(x, bytes(changed[:32]), bytes(changed[32:]))
+
+
+@pytest.mark.req("009-SIG-02", "009-SIG-06")
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 200])
+def test_many_signatures_hold_if_each_does(count: int) -> None:
+    """Sound, false, malformed and out of recovery's reach, in any order."""
+    chance = random.Random(count)
+    words = [X, MESSAGE, *map(scalar, (0, 1, N - 1, N, P - 1, P, 2**256 - 1)), b"short"]
+    claims: list[Claim] = []
+    for _ in range(count):
+        message = chance.randbytes(32)
+        claim = [X, message, KEY.sign(message)]
+        if chance.random() < 0.5:
+            at = chance.randrange(3)
+            claim[at] = chance.choice(words) + (chance.choice(words) if at == 2 else b"")
+        claims.append((claim[0], claim[1], claim[2]))
+    wanted = [native.verify(*claim) for claim in claims]
+    assert native.verify_all(claims) == wanted
+    assert count < 2 or {True, False} == set(wanted)
+
+
+def test_threads_that_verify_do_not_disturb_each_other() -> None:
+    chance = random.Random(1)
+    claims: list[Claim] = []
+    for number in range(400):
+        message = chance.randbytes(32)
+        signature = KEY.sign(message if number % 3 else MESSAGE)
+        claims.append((X, message, signature))
+    wanted = [bool(number % 3) for number in range(400)]
+    with ThreadPoolExecutor(4) as threads:
+        for found in threads.map(native.verify_all, [claims] * 8):
+            assert found == wanted
 
 
 @pytest.mark.req("009-SIG-06")

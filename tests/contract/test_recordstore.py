@@ -419,6 +419,26 @@ def test_what_is_forgotten_for_good_is_not_stored_until_it_is_remembered(
     assert [o.status for o in store.save([one, two])] == [Status.ACCEPTED, Status.REFUSED]
 
 
+def test_standing_is_the_newest_record_and_how_often_anything_was_forgotten(
+    store: RecordStore,
+) -> None:
+    def agrees() -> bool:
+        return store.standing() == (store.high_water(), store.forgets())
+
+    one, two = build_blob(b"1"), build_blob(b"2")
+    assert store.standing() == (0, 0)
+    store.save([one, two])
+    assert store.standing() == (2, 0)
+    store.forget([two.hash])
+    assert agrees()
+    assert store.standing() == (2, 1)
+    store.forget([one.hash], for_good=True)
+    store.remember([one.hash])
+    store.save([one])
+    assert agrees()
+    assert store.standing() == (3, 3)
+
+
 def test_what_is_forgotten_may_come_back_if_nothing_else_is_said(store: RecordStore) -> None:
     one = build_blob(b"1")
     store.save([one])
@@ -474,6 +494,22 @@ def test_what_is_known_of_a_link_is_one_value(store: RecordStore) -> None:
     assert store.link(b"link") == LinkMemory(b"three", {b"b": b"3", b"c": b"4"})
     store.keep_link(b"link", LinkChange(b"four", {b"d": b"5"}))  # begins from nothing
     assert store.link(b"link") == LinkMemory(b"four", {b"d": b"5"})
+
+
+def test_parts_of_a_link_are_read_together_as_they_are_one_by_one(store: RecordStore) -> None:
+    parts = {b"%c%d" % (kind, n): b"%d" % n for kind in b"apt" for n in range(700)}
+    store.keep_link(b"other", LinkChange(b"head", {b"a9": b"of another"}))
+    store.keep_link(b"link", LinkChange(b"head", parts))
+    kept = store.link(b"link")
+    assert kept is not None
+    names = [*list(parts)[::2], b"a9999", b""]
+    assert kept.some(names) == {name: parts[name] for name in names if name in parts}
+    assert kept.some([]) == {}
+    for begin in (b"p", b"t", b"t6", b"u"):
+        assert kept.beginning(begin) == {n: d for n, d in parts.items() if n.startswith(begin)}
+    kept.hold()
+    assert kept.some(names) == {name: parts[name] for name in names if name in parts}
+    assert kept.beginning(b"a") == {n: d for n, d in parts.items() if n.startswith(b"a")}
 
 
 @pytest.mark.req("050-CUR-01")

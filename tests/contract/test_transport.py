@@ -16,7 +16,7 @@ import pytest
 
 from lace.errors import Code, TransportError
 from lace.transport.address import parse_address
-from lace.transport.base import ByteStream
+from lace.transport.base import CHUNK, ByteStream, PromptStream
 from lace.transport.dial import connect, listen
 from lace.transport.memory import memory_streams
 from lace.transport.stdio import spawn
@@ -173,6 +173,84 @@ def test_writing_waits_for_a_peer_that_does_not_read(open_stream: Open) -> None:
             assert not done
             flooding.cancel()
             stream.abort()
+
+    within(work())
+
+
+# --- streams that offer few bytes as they come, and send them at once ---
+
+PROMPT = ["stdio", "unix", "tcp", "tcp6"]
+
+
+@pytest.fixture(params=PROMPT)
+def open_prompt(request: pytest.FixtureRequest, tmp_path: Path, certificate: Certificate) -> Open:
+    return partial(opened, request.param, tmp_path, certificate)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_taken_as_it_comes_and_what_is_read_are_all_of_it_in_order(
+    open_prompt: Open, seed: int
+) -> None:
+    chance = random.Random(seed)
+    parts = [chance.randbytes(chance.choice([1, 2, 100, 70_000])) for _ in range(60)]
+    found, read, taken = bytearray(), 0, 0
+
+    def take(chunk: bytes) -> bool:
+        nonlocal taken
+        if chance.randrange(2):
+            return False
+        found.extend(chunk)
+        taken += 1
+        return True
+
+    async def work() -> None:
+        nonlocal read
+        async with open_prompt() as stream:
+            assert isinstance(stream, PromptStream)
+
+            async def reading() -> None:
+                nonlocal read
+                while chunk := await stream.read():
+                    found.extend(chunk)
+                    read += 1
+                    await asyncio.sleep(chance.choice([0, 0, 0.002]))
+
+            stream.hand_to(take)
+            task = asyncio.create_task(reading())
+            await stream.write(b"e")
+            for part in parts:
+                if not (chance.randrange(2) and stream.write_now(part)):
+                    await stream.write(part)
+                await asyncio.sleep(chance.choice([0, 0, 0.002]))
+            while len(found) < sum(map(len, parts)):
+                await asyncio.sleep(0.001)
+            stream.hand_to(None)
+            task.cancel()
+            await stream.finish()
+
+    within(work())
+    assert bytes(found) == b"".join(parts)
+    assert read
+
+
+def test_only_what_need_not_wait_is_sent_at_once(open_prompt: Open) -> None:
+    async def work() -> None:
+        async with open_prompt() as stream:
+            assert isinstance(stream, PromptStream)
+            await stream.write(b"n")
+            sent, stuck = 0, 0
+            while stuck < 5:  # the other end fills its buffers, too
+                while stream.write_now(b"x" * 10_000):
+                    sent, stuck = sent + 10_000, 0
+                    assert sent < 64 * CHUNK, "nobody takes all that"
+                stuck += 1
+                await asyncio.sleep(0.02)
+            flooding = asyncio.create_task(flood(stream, 1_000_000))
+            done, _ = await asyncio.wait([flooding], timeout=0.2)
+            assert not done, "what cannot be sent at once has to wait"
+            flooding.cancel()
+            stream.abort()
+            assert not stream.write_now(b"x")
 
     within(work())
 

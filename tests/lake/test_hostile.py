@@ -22,6 +22,7 @@ from wires import End, nonce, notes, run
 
 from lace.crypto import SigningKey
 from lace.interlace import messages as m
+from lace.interlace.parameters import Parameters
 from lace.kit.hostile import Attacker
 from lace.kit.misbehaviours import kinds
 from lace.lake import peer
@@ -179,65 +180,73 @@ def test_every_known_way_to_misbehave_is_answered(
 
 
 SERVE = """
-import sys
+import os, signal, sys
 from lace.lake import peer
-peer.MIRRORED = 0
 from lace.cli.root import run
-sys.exit(run(["lake", "serve", *sys.argv[1:]]))
+peer.MIRRORED = 0
+when, which = sys.argv[1], int(sys.argv[2])
+commit, commits = peer.LakeStore._commit, 0
+
+def counted(*given):
+    global commits
+    commits += 1
+    if when == "before" and commits == which:
+        os.kill(os.getpid(), signal.SIGKILL)
+    commit(*given)
+    if when == "after" and commits == which:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+peer.LakeStore._commit = counted
+sys.exit(run(["lake", "serve", *sys.argv[3:]]))
 """
 
 
 @contextmanager
-def serving(root: str) -> Iterator[tuple[subprocess.Popen[str], Address]]:
-    """Run ``lace lake serve`` over a lake that is not held in memory, until it is killed."""
+def serving(root: str, when: str = "never", which: int = 0) -> Iterator[Address]:
+    """Run ``lace lake serve`` over a lake that is not held in memory.
+
+    It is killed at the end, or earlier: before or after it commits for the nth time.
+    """
     options = ["tcp:127.0.0.1:0", "--select", "//g//notes//", "--accept", "anyone"]
     options += ["--master", "local[1]", "--memory", "1g"]
-    command = [sys.executable, "-c", SERVE, root, *options]
+    command = [sys.executable, "-c", SERVE, when, str(which), root, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("at "):
                 break
         try:
-            yield process, parse_address(line.removeprefix("at ").strip())
+            yield parse_address(line.removeprefix("at ").strip())
         finally:
             process.kill()
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("when", "has"), [("before", 1), ("after", 2)])
 def test_a_server_that_is_killed_in_the_middle_loses_and_doubles_nothing(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, when: str, has: int
 ) -> None:
     """What it had acknowledged is in the lake; the next contact brings the rest."""
+    at_once = Parameters().save_at_once
     root = str(tmp_path / "lake")
     lake = Lake.open(spark, root, create=True)
     ingest(lake, [str(write_bundle(tmp_path / "a.records", COMMON))])
     mine = MemoryStore()
-    mine.save(notes(3000, start=50_000))
-    chance = random.Random(7)
+    mine.save(notes(3 * at_once, start=50_000))
     before = {str(record.hash) for record in COMMON}
 
-    async def meet(place: Address, killed: subprocess.Popen[str] | None) -> m.Closed | m.Aborted:
-        guest = client(mine, module=NOTES, exposure=SELECTED)
-        task = asyncio.create_task(guest.sync(place))
-        while killed is not None and not task.done():
-            # In the middle: as soon as some of it has come.
-            if Lake.open(None, root).snapshot().version.rows > len(before):
-                await asyncio.sleep(chance.uniform(0, 0.3))
-                killed.kill()
-                break
-            await asyncio.sleep(0.02)
-        return await task
+    def meet(place: Address) -> m.Closed | m.Aborted:
+        return within(client(mine, module=NOTES, exposure=SELECTED).sync(place), 400)
 
-    with serving(root) as (process, place):
-        ended = within(meet(place, process), 400)
+    with serving(root, when, 2) as place:
+        ended = meet(place)
     assert isinstance(ended, m.Aborted), ended
     before = check(lake, before, tidy=False)
-    assert len(COMMON) < len(before) < len(COMMON) + 3000
-    with serving(root) as (_, place):
-        ended = within(meet(place, None), 400)
+    assert len(before) == len(COMMON) + has * at_once
+    with serving(root) as place:
+        ended = meet(place)
     assert isinstance(ended, m.Closed), ended
-    assert len(check(lake, before, tidy=False)) == len(COMMON) + 3000 == mine.count()
+    assert len(check(lake, before, tidy=False)) == len(COMMON) + 3 * at_once == mine.count()
 
 
 def test_a_connection_that_breaks_off_anywhere_costs_nothing_but_itself(lake: Lake) -> None:

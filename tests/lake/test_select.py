@@ -441,6 +441,16 @@ def test_where_one_look_decides_nothing_is_joined(
     over.close()
 
 
+@pytest.mark.parametrize("name", ["a whole app", "a field", "a room"])
+def test_a_count_reads_no_hashes(snapshot: Snapshot, name: str) -> None:
+    with select(snapshot, MODULES[name].program) as chosen:
+        count = chosen.hashes().groupBy().count()._jdf.queryExecution().executedPlan().toString()
+        listed = chosen.hashes()._jdf.queryExecution().executedPlan().toString()
+    assert "FileScan" in count
+    assert "hash:string" not in count
+    assert "hash:string" in listed
+
+
 def test_a_plan_is_a_value_and_nothing_runs_before_it_is_asked_for(snapshot: Snapshot) -> None:
     started = snapshot.spark.sparkContext.statusTracker()
     jobs = len(started.getJobIdsForGroup(None))

@@ -21,7 +21,7 @@ from lace.record import (
     validate_record,
 )
 from lace.record.grammar import RESERVED_NAMES
-from lace.record.validate import recognise
+from lace.record.validate import recognise, validate_records
 
 letters = st.sampled_from("abzAZ09.-_~+/|'\\:# ()éü世🖧\ue000")
 values = st.text(letters, min_size=1, max_size=20)
@@ -73,6 +73,17 @@ def test_any_single_byte_changed_is_refused(plex: Plex, data: st.DataObject) -> 
         outcome = validate_record(changed)
         assert not outcome.ok
         assert outcome.code not in {None, Code.RECORD_MALFORMED}
+
+
+@pytest.mark.req("010-REC-02", "010-REC-09")
+@settings(max_examples=30)
+@given(st.lists(records, max_size=6), st.data())
+def test_many_records_are_judged_as_each_alone(some: list[Plex], data: st.DataObject) -> None:
+    raws = [record.raw for record in some]
+    for at in data.draw(st.sets(st.integers(0, len(raws) - 1))) if raws else ():
+        place = data.draw(st.integers(0, len(raws[at]) - 1))
+        raws[at] = raws[at][:place] + bytes((raws[at][place] ^ 1,)) + raws[at][place + 1 :]
+    assert validate_records(raws) == [validate_record(raw) for raw in raws]
 
 
 @pytest.mark.req("010-REC-02", "010-REC-09")

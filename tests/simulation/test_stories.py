@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterable
+
 import pytest
 from effort import examples
-from stories import STORIES
+from stories import STORIES, Story, Telling, check_same, stored
+
+from lace.interlace.reconcile import PeerAdverts
 
 FOUND = (7000150, 7001237)
 """What make soak found: a record that the peer described in other words came, and was forgotten;
@@ -35,3 +40,20 @@ def test_what_is_hidden_changes_no_byte_and_no_moment(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_a_server_may_grant_more_to_whoever_is_proven(seed: int) -> None:
     STORIES["granting"](seed)
+
+
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_what_is_foreseen_of_a_peer_is_what_would_be_found_when_it_speaks(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A side foresees the table of a peer that it has sent something; nobody can see that."""
+    story, telling = Story.draw(random.Random(seed)), (stored, stored)
+    foreseen = Telling(story, telling).run()
+    looks_ahead = PeerAdverts.take_sent
+
+    def takes_note(self: PeerAdverts, records: Iterable[str]) -> None:
+        looks_ahead(self, records)
+        self._echo = None
+
+    monkeypatch.setattr(PeerAdverts, "take_sent", takes_note)
+    check_same(foreseen, Telling(story, telling).run())

@@ -13,6 +13,7 @@ from lace.codes import Code
 from lace.crypto import SigningKey
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
+from lace.interlace.negotiate import CAPABILITIES
 from lace.interlace.partition import STANDARD_PREFIX
 from lace.limits import Limits
 from lace.policy.module import PolicyModule, module_from_text
@@ -50,7 +51,7 @@ def note(
 
 def by_partitions(limits: Limits) -> Limits:
     """Return limits of a side that offers nothing but what every version knows."""
-    return replace(limits, max_delta_advertisements=0, max_sketch_cells=0, max_places_listed=0)
+    return replace(limits, **dict.fromkeys(CAPABILITIES, 0))
 
 
 def participant(

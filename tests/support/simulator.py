@@ -22,7 +22,7 @@ from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.interlace.parameters import Parameters
-from lace.limits import Limits
+from lace.limits import MIB, Limits
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.origin import Party, label_operands
@@ -37,9 +37,17 @@ from lace.tai import NS_PER_SECOND, Tai, add_ns
 from lace.vocabulary import FIELD, HAVE
 
 NOW = Tai("1700000000:000000000")
+#: Holds a hello, the cells of some dozen differences, and few advertisements.
+SMALL_BLOCK = 5000
+#: Lengths of the tags of records, in turn.
+LONG = ((), (1,), (500, 900), (), (300, 1, 700), (900,))
 KEYS = [forge.KEY, *(SigningKey(bytes([i]) * 32) for i in range(1, 4))]
 EVERYTHING = module_from_text(
     "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"
+)
+#: As much, and tags are advertised, which may be long.
+TAGGED = module_from_text(
+    f"{EVERYTHING.text}SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'Tag',_,'t').\n"
 )
 MODULES: list[PolicyModule] = [
     room("//g//notes//", authority=KEYS[0].verifier),
@@ -48,8 +56,9 @@ MODULES: list[PolicyModule] = [
     with_support(selector("//g//notes/message//")),
     any_of(selector("//g//notes/member//"), selector("//h//other//x/")),
     EVERYTHING,
+    TAGGED,
 ]
-MONOTONE = [MODULES[0], MODULES[2], MODULES[3], MODULES[4], MODULES[5]]
+MONOTONE = [MODULES[0], *MODULES[2:]]
 EVIL = seal(
     build_plex(group="g", app="notes", name="evil", tai=f"{1:010d}:{0:09d}"), KEYS[3], aux=forge.AUX
 )
@@ -65,6 +74,7 @@ def population(chance: random.Random, most: int = 25) -> list[Record]:
             extras.append(("Member", chance.choice(KEYS).verifier))
         if made and chance.random() < 0.4:
             extras.append(("+Link", f"evidence {chance.choice(made).hash}"))
+        extras += [("Tag", chance.choice("tuv") * length) for length in LONG[number % len(LONG)]]
         group = chance.choice(["g", "g", "g", "h"])
         name = chance.choice(["n", "x/y"]) + f"/{number}"
         plex = build_plex(
@@ -92,21 +102,33 @@ def small_parameters(chance: random.Random) -> Parameters:
         summarize_up_to=chance.choice([0, 2, 8]),
         tell_at_once=chance.choice([0, 2, 10_000]),
         sketch_from=chance.choice([0, 1, 5, 64]),
+        sketch_block=chance.choice([SMALL_BLOCK, 4 * MIB]),
         list_at_once=chance.choice([1, 4, 20_000]),
+        advert_bytes=chance.choice([1, 1, 1024]),
         describe_at_once=chance.choice([1, 3, 1000]),
         request_at_once=chance.choice([5, 100_000]),
         place_from=chance.choice([0, 2, 8]),
         serve_at_once=chance.choice([1, 2, 256]),
         save_at_once=chance.choice([1, 3, 1024]),
         validate_at_once=chance.choice([1, 2, 256]),
+        foresee_from=chance.choice([0, 2, 256]),
         hold_bytes=chance.choice([1, 1000, 1 << 22]),
+        hold_cut_bytes=chance.choice([1, 200, 1 << 16]),
         hold_fresh_bytes=chance.choice([0, 500, 1 << 26]),
+        note_up_to=chance.choice([0, 4, 20_000]),
         answer_at_once=chance.choice([1, 4, 5000]),
         put_at_once=chance.choice([1, 5, 32_768]),
         scan_from=chance.choice([0, 3, 1000]),
         most_guards=chance.choice([1, 1000, 1000]),
         standard_prefix=chance.choice([1, 2]),
     )
+
+
+def small_blocks(chance: random.Random) -> dict[str, int]:
+    """Return limits of sides whose advertisements may be too many, or too large, for a block."""
+    block = chance.choice([SMALL_BLOCK // 2, SMALL_BLOCK, 64 * MIB, 64 * MIB])
+    deferred = 100_000 if block <= SMALL_BLOCK else chance.choice([0, 100_000])
+    return {"max_fact_block_size": block, "max_deferred_advertisements": deferred}
 
 
 @dataclass(slots=True)
@@ -132,6 +154,7 @@ class World:
             max_sketch_cells=chance.choice([0, 8, 64, 65_536]),
             max_places_listed=chance.choice([0, 4, 100_000]),
             transfer_phase_bytes=chance.choice([1, 2000, 1 << 25]),
+            **small_blocks(chance),
         )
         coarse = chance.random() < 0.5
         exposure = chance.choice(
@@ -334,7 +357,7 @@ class Liar:
         return [
             self._drop, self._twice, self._old, self._late, self._unasked, self._flip, self._claim,
             self._ask, self._narrow, self._summary, self._tick, self._flood, self._module,
-            self._not_available, self._places,
+            self._not_available, self._places, self._defer, self._go_on,
         ]  # fmt: skip
 
     def _drop(self, _: m.Incoming) -> list[m.Incoming]:
@@ -396,6 +419,13 @@ class Liar:
     def _places(self, crossing: m.Incoming) -> list[m.Incoming]:
         first, last = (self.chance.choice(["0", "1", "7", "99", "x", ""]) for _ in range(2))
         return [m.PeerFacts(f"RequestListed('{first}','{last}')\n".encode()), crossing]
+
+    def _defer(self, crossing: m.Incoming) -> list[m.Incoming]:
+        count = self.chance.choice(["0", "1", "2", "100000", "100001", "x", ""])
+        return [m.PeerFacts(f"AdvertisementsDeferred('{count}')\n".encode()), crossing]
+
+    def _go_on(self, crossing: m.Incoming) -> list[m.Incoming]:
+        return [m.PeerFacts(b"ListDeferredAdvertisements()\n"), crossing]
 
 
 # --- the simulations ---
@@ -512,15 +542,23 @@ def hidden(seed: int) -> None:
     mine, theirs = chance.choice(MODULES[:4]), chance.choice(MODULES)
     shown, others = population(chance), population(chance)
     is_open = chance.random() < 0.5
+    limits, parameters = Limits(**small_blocks(chance)), Parameters()
+    if chance.random() < 0.5:
+        parameters = small_parameters(chance)
     heard: list[list[m.Incoming]] = []
     for extra in ([], secrets):
         store, other = MemoryStore(), MemoryStore()
         store.save([*shown, *extra[1:]])
         other.save(others)
         exposure = Exposure(default="selected")
-        sides = (
-            Participant(store, Side(index=0, module=mine, open=is_open), exposure),
-            Participant(other, Side(index=1, module=theirs, open=is_open), exposure),
+        sides = tuple(
+            Participant(
+                kept,
+                Side(index=i, module=rules, open=is_open, limits=limits, parameters=parameters),
+                exposure,
+                limits,
+            )
+            for i, (kept, rules) in enumerate(((store, mine), (other, theirs)))
         )
         queues: tuple[deque[m.Incoming], deque[m.Incoming]] = (deque(), deque())
         said: list[m.Incoming] = []

@@ -416,7 +416,9 @@ def frozen(value: Any) -> Any:
     if not type(value).__module__.startswith("lace.interlace"):
         return value
     if is_dataclass(value):
-        return {each.name: frozen(getattr(value, each.name)) for each in fields(value)}
+        return {
+            each.name: frozen(getattr(value, each.name)) for each in fields(value) if each.compare
+        }
     names = [*getattr(value, "__dict__", ())]
     for kind in type(value).__mro__:
         names += [n for n, slot in vars(kind).items() if isinstance(slot, MemberDescriptorType)]

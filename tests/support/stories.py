@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import forge
 from plain import PlainAnswers
-from simulator import KEYS, MONOTONE, NOW, held, population, small_parameters
+from simulator import KEYS, MONOTONE, NOW, held, population, small_blocks, small_parameters
 
 from lace import b64a
 from lace.answering.store import StoreAnswers
@@ -187,6 +187,7 @@ class Story:
             max_sketch_cells=chance.choice([0, 8, 64, 65_536]),
             max_places_listed=chance.choice([0, 4, 100_000]),
             transfer_phase_bytes=chance.choice([1, 2000, 1 << 25]),
+            **small_blocks(chance),
         )
         coarse, apart = chance.random() < 0.7, chance.random() < 0.5
         made = cls(records, has, keys, parameters, limits, coarse, apart, ())
@@ -373,9 +374,10 @@ class Telling:
         line.start(self.now)
         self._deliver(meet, line, laces)
         for moment in meet.moments:
-            for index in (0, 1):  # for what was done in the midst of it
-                line.tell(index, m.Woken(), self.now)
-            self._deliver(meet, line, laces)
+            for _ in range(1 + len(meet.midst)):  # for what was done in the midst of it
+                for index in (0, 1):
+                    line.tell(index, m.Woken(), self.now)
+                self._deliver(meet, line, laces)
             self._hide(len(said))
             before = len(said)
             if self.hidden and not line.is_cut(meet):

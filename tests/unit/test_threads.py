@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from meeting import within
 
-from lace.threads import Threads, do
+from lace.threads import Threads, do, take_short_turns
 
 
 @pytest.fixture
@@ -179,3 +180,38 @@ def test_where_there_are_no_threads_it_is_done_at_once(
         assert await made == threading.get_ident()
 
     within(work())
+
+
+def test_a_program_can_have_its_threads_take_shorter_turns() -> None:
+    before, usual = sys.getswitchinterval(), 0.005
+    try:
+        sys.setswitchinterval(usual)
+        take_short_turns()
+        assert sys.getswitchinterval() < usual
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_what_is_withdrawn_is_not_begun_and_whoever_waits_goes_on() -> None:
+    held, begun, done = threading.Event(), threading.Event(), list[str]()
+
+    def hold() -> None:
+        begun.set()
+        held.wait()
+        done.append("first")
+
+    async def work() -> None:
+        with Threads(1, "test") as threads:
+            first, second = threads.do(hold), threads.do(lambda: done.append("second"))
+            third = threads.do(lambda: done.append("third"))
+            await asyncio.to_thread(begun.wait)
+            threads.withdraw(first)  # too late for that
+            threads.withdraw(second)
+            await second
+            assert not first.done()
+            held.set()
+            await asyncio.gather(first, third)
+            threads.withdraw(third)
+
+    within(work())
+    assert done == ["first", "third"]

@@ -55,7 +55,7 @@ def lines(case: dict[str, Any], start: str) -> list[str]:
     ("why", "start", "number"),
     [
         ("found out by a sketch", "SketchAdvertisements(", 2),
-        ("begins from what both had", "AdvertisementDelta(", 2),
+        ("begins from what both had", "AdvertisementDelta(", 4),
         ("one more record", "MayRequest(", 2),
         ("so nothing is packed", "RequestListed('0','12')", 1),
         ("second set-up", "ExchangeOperand(", 4),

@@ -6,12 +6,12 @@ not in constant time, so it is for keys whose owner trusts the page it runs in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from blake3 import blake3
 from lace_noble import secp256k1
 
-from lace.crypto.provider import CHALLENGE, N, P
+from lace.crypto.provider import CHALLENGE, Claim, N, P
 
 _EVEN_Y = b"\x02"
 
@@ -43,6 +43,11 @@ def verify(verifier_x: bytes, message: bytes, signature: bytes, /) -> bool:
     e = int.from_bytes(derive(CHALLENGE, r + verifier_x + message), "big") % N
     # s·G − e·P must be the point with even y and x = r.
     return bool(secp256k1.holds(verifier_x.hex(), f"{s:x}", f"{(N - e) % N:x}", r.hex()))
+
+
+def verify_all(claims: Sequence[Claim], /) -> list[bool]:
+    """Say of each signature whether it holds."""
+    return [verify(*claim) for claim in claims]
 
 
 def public_point(scalar: bytes) -> bytes:

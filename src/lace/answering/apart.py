@@ -7,7 +7,7 @@ that rules look at, or when nobody knows what went. An answer may say again what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -57,6 +57,8 @@ class ApartAnswers:
     None if nothing was decided yet."""
     told_by: frozenset[Guard] = frozenset()
     """How guards are told."""
+    note: Callable[[Sequence[FieldsOf]], None] = lambda _described: None
+    """Told what is advertised of the records that may be sent, before anybody asks."""
     _guards: list[Entry] = field(default_factory=list)
     _heard: dict[str, Advertisement | None] = field(default_factory=dict)
     """What the peer has said of records in this epoch; None for what it withdrew."""
@@ -210,7 +212,9 @@ class ApartAnswers:
         described: Iterable[FieldsOf] = ((entry.record, entry.fields) for entry in entries)
         if schema is not None and schema != self._names:
             described = ((r, tuple(f for f in found if f[0] in schema)) for r, found in described)
-        return m.Evaluated(sendable=digests_of(described, labels), more=True)
+        said = list(described)
+        self.note(said)
+        return m.Evaluated(sendable=digests_of(said, labels), more=True)
 
     def _gone(self, records: Iterable[str]) -> m.Evaluated:
         """Return the part of an answer that says what may not be requested."""

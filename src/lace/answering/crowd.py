@@ -9,7 +9,8 @@ was told.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Final
@@ -17,9 +18,11 @@ from weakref import WeakValueDictionary
 
 from lace.answering.following import Position
 from lace.answering.looking import Moment
+from lace.errors import StoreError
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement
 from lace.limits import FIXED
+from lace.record.model import Record
 
 _ENTRY_BYTES: Final = 200  # of one record and its digests
 
@@ -29,6 +32,8 @@ Lead = Callable[[], tuple[list[m.Evaluated], Moment]]
 """Looks at the records as they are now; returns how decisions changed, and what was looked at."""
 Describe = Callable[[Sequence[str]], Iterable[Advertisement]]
 """Makes the advertisements of those records that are here."""
+Read = Callable[[Moment, Sequence[str]], Iterable[tuple[Record, Advertisement]]]
+"""Reads those records that a moment has, and makes their advertisements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,8 @@ class Newest:
     """How far the store had come before it was looked at."""
     moment: Moment
     """The records that were looked at: what members describe is read from these."""
+    records: Mapping[str, Record]
+    """Those that members were told of last, if they are few: each member will be asked for them."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -78,6 +85,8 @@ class Crowd:
     standing: Callable[[], tuple[Position, bytes | None]]
     """How far the leader has come, and what it decides by: see ``Told``."""
     memory_of_leader: Callable[[], int]
+    read: Read
+    """Reads a few records, before each member would."""
     is_looked_after: bool = True
     """Whether ``Crowds.advance`` looks at it; else its members have to leave."""
     sendable: dict[str, bytes] = field(default_factory=dict)
@@ -88,7 +97,9 @@ class Crowd:
     _failure: Exception | None = None
     """What the leader failed of: nobody knows how far it had come, so it is not asked again."""
     _described: dict[str, Advertisement] = field(default_factory=dict)
-    """Advertisements that a member had to make, for the others who tell the same next."""
+    """Advertisements that were made before, for all who tell the same next."""
+    _held_bytes: int = 0
+    """Of the records that are at hand."""
 
     def advance(self) -> Newest:
         """Look at the records if anything was stored or forgotten.
@@ -106,9 +117,15 @@ class Crowd:
                 self._rest()
 
     def rest(self) -> None:
-        """Let a moment go that nobody has come for."""
-        with self.lock:
-            self._rest()
+        """Let a moment go that nobody has come for, unless somebody looks at records just now.
+
+        Nobody waits for it: an event loop may call this.
+        """
+        if self.lock.acquire(blocking=False):
+            try:
+                self._rest()
+            finally:
+                self.lock.release()
 
     def newest(self) -> Newest | None:
         """Return what ``advance`` would, if nothing was stored or forgotten, without waiting.
@@ -150,6 +167,18 @@ class Crowd:
         known = self._described  # whoever makes others anew does not change it
         return None if any(hash not in known for hash in records) else [known[h] for h in records]
 
+    def served(self, records: Sequence[str], most_bytes: int) -> list[Record] | None:
+        """Return records if all of them are at hand and fit, and nothing was stored or forgotten.
+
+        Else None; nobody waits for it.
+        """
+        known = self._known
+        if known is None or any(hash not in known.records for hash in records):
+            return None
+        found = [known.records[hash] for hash in records]
+        fit = sum(len(record.raw) for record in found) < most_bytes
+        return found if fit and known.position == self.position() else None
+
     def told(self) -> Told:
         """Return all that was told up to the newest turn."""
         with self.lock:
@@ -158,7 +187,7 @@ class Crowd:
     @property
     def memory(self) -> int:
         """About how many bytes it takes, for all members together."""
-        return self.memory_of_leader() + _ENTRY_BYTES * len(self.sendable)
+        return self.memory_of_leader() + _ENTRY_BYTES * len(self.sendable) + self._held_bytes
 
     def _held(self) -> Newest:
         """Return what is known by now, with its moment held; look at that again if it was let go.
@@ -187,8 +216,24 @@ class Crowd:
                 self.last.next = Turn(parts)
                 self.last = self.last.next
             # What was stored meanwhile is seen the next time.
-            self._known = Newest(self.last, now, moment)
+            self._known = Newest(self.last, now, moment, self._read(parts, moment))
         return self._known
+
+    def _read(self, parts: list[m.Evaluated], moment: Moment) -> dict[str, Record]:
+        """Read what is new if it is little, and describe it; return what may be kept of it."""
+        new = [record for part in parts for record in part.sendable]
+        kept: dict[str, Record] = {}
+        described: dict[str, Advertisement] = {}
+        self._held_bytes = 0
+        if len(new) <= FIXED.shared_records:
+            with suppress(StoreError):  # whoever looks at records hears of it
+                for record, advert in self.read(moment, new):
+                    described[record.hash] = advert
+                    if self._held_bytes + len(record.raw) <= FIXED.shared_record_bytes:
+                        kept[record.hash] = record
+                        self._held_bytes += len(record.raw)
+        self._described = described
+        return kept
 
     def _led(self) -> tuple[list[m.Evaluated], Moment]:
         if self._failure is not None:
@@ -237,11 +282,15 @@ class Crowds:
         return len(self._live)
 
     def of(self, key: bytes, make: Callable[[], Crowd]) -> Crowd:
-        """Return the crowd of a key; those that nobody joined for longest are not kept."""
+        """Return the crowd of a key; those that nobody joined for longest are not kept.
+
+        Others do not wait while one is made; of two that are made at once, one is used.
+        """
         with self._lock:
-            crowd = self._live.get(key)
-            if crowd is None:
-                crowd = self._live[key] = make()
+            known = self._live.get(key)
+        made = make() if known is None else known
+        with self._lock:
+            crowd = self._live.setdefault(key, made)
             self._kept[key] = crowd
             self._kept.move_to_end(key)
             while len(self._kept) > FIXED.kept_crowds:
@@ -269,7 +318,10 @@ class Crowds:
                 self.drop(crowd)
 
     def rest(self) -> None:
-        """Let go of what was looked at, where nobody needs it: a store waits for that."""
+        """Let go of what was looked at, where nobody needs it: a store waits for that.
+
+        Crowds that are looking at records are passed over: it is to be called again and again.
+        """
         for crowd in self._all():
             crowd.rest()
 

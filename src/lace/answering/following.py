@@ -26,7 +26,7 @@ class Position:
 
     @classmethod
     def of(cls, store: RecordStore) -> Position:
-        return cls(store.high_water(), store.forgets())
+        return cls(*store.standing())
 
 
 def look(store: RecordStore) -> tuple[Snapshot, Position]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from lace.answering.following import Position, came_since, look
 from lace.errors import Outcome
-from lace.interlace.advertise import Advertisement
+from lace.interlace.advertise import Advertisement, FieldValue
 from lace.interlace.parameters import Parameters
 from lace.policy.origin import SourceLabel
 from lace.record.facts import fields
@@ -19,6 +19,7 @@ from lace.record.model import Record
 from lace.recordstore.base import FieldsOf, RecordStore, Snapshot
 
 _RECORD_BYTES: Final = 1000  # of one that is taken apart, beside its bytes
+_NOTE_BYTES: Final = 400  # of what is advertised of a record
 _LOOKING_FOR: Final = 4  # times as much as to come across one
 
 
@@ -77,11 +78,20 @@ class Looking:
     fresh_bytes: int = 0
     """About how many bytes are at hand."""
     _fresh: dict[str, Record] = field(default_factory=dict)
+    _noted: dict[str, tuple[FieldValue, ...]] = field(default_factory=dict)
+    """What is advertised of records of the moment, as it was found when they were decided on."""
+    _notes: bool = True
+    """Whether there is room for that."""
     _snapshot: Snapshot | None = None
     _shared: Moment | None = None
     """The moment that the snapshot is of, if others look at it too."""
     at: Position = field(default_factory=lambda: Position(0, 0))
     """How far the store had come by the last look."""
+
+    def begin(self, schema: frozenset[str] | None) -> None:
+        """Have these fields in advertisements from now on."""
+        self.schema = schema
+        self._forget_notes()
 
     def look(self) -> Position:
         """Look at the store as it is now; return how far it has come."""
@@ -105,6 +115,7 @@ class Looking:
         elif self._snapshot is not None:
             self._snapshot.close()
         self._snapshot = self._shared = None
+        self._forget_notes()
 
     def share(self, moment: Moment) -> None:
         """Look at a moment that is held already, together with others."""
@@ -115,6 +126,7 @@ class Looking:
         """Return what was looked at last, for others; this one lets go of it."""
         moment = Moment(self.snapshot, self.at)
         self._snapshot = None
+        self._forget_notes()
         return moment
 
     # --- what is new ---
@@ -144,6 +156,10 @@ class Looking:
         for record, found in self._fields_of(hashes):
             yield Advertisement(record, source, found)
 
+    def advertisement(self, record: Record, source: SourceLabel) -> Advertisement:
+        """Return the advertisement of a record."""
+        return Advertisement(record.hash, source, tuple(sorted(fields(record, self.schema))))
+
     def in_parts(self, records: AbstractSet[str]) -> Iterator[Iterable[FieldsOf]]:
         """Yield records with what is advertised of them, in parts of a bounded size."""
         most = self.parameters.answer_at_once
@@ -159,9 +175,28 @@ class Looking:
         many = self.parameters.scan_from
         return len(records) >= many and len(records) * _LOOKING_FOR >= self.store.count()
 
+    def note(self, described: Sequence[FieldsOf]) -> None:
+        """Note what is advertised of records of the moment: all of it, or nothing if it is much."""
+        self._notes &= len(self._noted) + len(described) <= self.parameters.note_up_to
+        if self._notes:
+            self._noted.update(described)
+        else:
+            self._noted = {}
+
+    def _forget_notes(self) -> None:
+        self._noted, self._notes = {}, True
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes are at hand."""
+        return self.fresh_bytes + len(self._noted) * _NOTE_BYTES
+
     def _fields_of(self, hashes: Sequence[str]) -> Iterator[FieldsOf]:
         """Yield those records that are here with what is advertised of them, in any order."""
-        at_hand = filter(None, map(self._fresh.get, hashes))
-        others = [hash for hash in hashes if hash not in self._fresh]
+        noted = self._noted
+        yield from ((hash, noted[hash]) for hash in hashes if hash in noted)
+        left = [hash for hash in hashes if hash not in noted]
+        at_hand = filter(None, map(self._fresh.get, left))
+        others = [hash for hash in left if hash not in self._fresh]
         for record in chain(at_hand, self.snapshot.records(others)):
             yield record.hash, tuple(sorted(fields(record, self.schema)))

@@ -17,6 +17,7 @@ from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement
 from lace.policy.origin import SourceLabel
+from lace.record.model import Record
 
 _FEW: Final = 100  # records of which something may be said while others wait
 
@@ -102,6 +103,13 @@ class Membership:
         """Return advertisements if they are few and there without a look at records; else None."""
         known = self.crowd is not None and len(records) <= _FEW
         return self.crowd.described(records) if self.crowd is not None and known else None
+
+    def served(self, records: Sequence[str], most_bytes: int) -> list[Record] | None:
+        """Return records if they are there without a look at the store; else None."""
+        try:
+            return None if self.crowd is None else self.crowd.served(records, most_bytes)
+        except StoreError:
+            return None
 
     def _newest(self) -> Newest | None:
         try:

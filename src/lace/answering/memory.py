@@ -20,13 +20,10 @@ from lace.answering.following import Position
 from lace.crypto.native import digest
 from lace.datalog.source import Fact
 from lace.errors import Code, EncodingError, StoreError
+from lace.interlace.groups import GROUP, group_digest
 from lace.interlace.messages import LinkState
-from lace.interlace.partition import (
-    GROUP,
-    Partitions,
-    group_digest,
-)
-from lace.interlace.runs import entry_size
+from lace.interlace.partition import Partitions
+from lace.interlace.runs import entry_size, last_digests
 from lace.interlace.summary import EMPTY
 from lace.limits import Limits
 from lace.policy.plan import ExchangePlan
@@ -40,7 +37,10 @@ _TEXT: Final = b"t"
 _RUN: Final = b"r"
 _ROOTS: Final = b"g"
 _ROOT: Final = struct.Struct(">I32s")
+_ALIKE: Final = b"="
+"""Stands for a partition of the peer's table that has what it would say of this side's records."""
 _DIGEST: Final = 32
+_OWN_DIGESTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def change_of(known: Known, before: Known | None) -> tuple[Known, LinkChange]:
     }, sort_keys=True).encode()  # fmt: skip
     parts = dict(chain(
         _table_parts(_OWN, state.own, None if before is None else before.state.own),
-        _table_parts(_PEERS, state.peers, None if before is None else before.state.peers),
+        _peers_parts(state, None if before is None else before.state),
         _text_parts(known.texts, {} if before is None else before.texts),
     ))  # fmt: skip
     gone = frozenset(name for name, data in parts.items() if data is None)
@@ -118,8 +118,10 @@ def read_known(memory: LinkMemory, standard: int) -> Known | None:
     """Return the value that was kept, or None if it is none that this engine wrote."""
     try:
         head = json.loads(memory.head)
-        own = Partitions.from_kept(2, standard, _KeptTable.of(_OWN, head["own"], 2, memory))
-        peers = Partitions.from_kept(1, standard, _KeptTable.of(_PEERS, head["peers"], 1, memory))
+        ours = _KeptTable.of(_OWN, head["own"], 2, memory)
+        theirs = _KeptTable.of(_PEERS, head["peers"], 1, memory, ours)
+        own = Partitions.from_kept(2, standard, ours)
+        peers = Partitions.from_kept(1, standard, theirs)
         return Known(
             b64a.decode(head["basis"]),
             Position(*map(int, head["position"])),
@@ -151,7 +153,11 @@ class _KeptTable:
     whole: bytes | None
     entry: int
     memory: LinkMemory
+    other: _KeptTable | None
+    """That of this side's records, for a table of the peer's."""
     stays: ClassVar[bool] = False
+    _ahead: dict[bytes, bytes] = field(default_factory=dict)
+    """Parts that were read before anybody asked for them."""
 
     def expected(self) -> None:
         """Have it made from the runs."""
@@ -160,13 +166,20 @@ class _KeptTable:
         """Have them made from the runs."""
 
     @classmethod
-    def of(cls, kind: bytes, whole: Any, digests: int, memory: LinkMemory) -> _KeptTable:
+    def of(
+        cls,
+        kind: bytes,
+        whole: Any,
+        digests: int,
+        memory: LinkMemory,
+        other: _KeptTable | None = None,
+    ) -> _KeptTable:
         count, groups, odd, root = whole
         text = b64a.decode(groups)
         aside = {str(record): b64a.decode(digests) for record, digests in odd.items()}
         cut = tuple(text[at : at + _DIGEST] for at in range(0, len(text), _DIGEST))
         known = None if root is None else b64a.decode(root)
-        return cls(kind, int(count), cut, aside, known, entry_size(digests), memory)
+        return cls(kind, int(count), cut, aside, known, entry_size(digests), memory, other)
 
     def roots(self, group: int) -> Sequence[tuple[int, bytes]]:
         data = self._part(_ROOTS, group)
@@ -176,14 +189,29 @@ class _KeptTable:
             raise self._damaged()
         return list(_ROOT.iter_unpack(data))
 
+    def read_ahead(self, numbers: Sequence[int]) -> None:
+        names = [self._name(_RUN, number) for number in numbers]
+        found = self.memory.some(names)
+        self._ahead.update(dict.fromkeys(names, b"") | found)
+        if self.other is not None:
+            alike = [n for n, name in zip(numbers, names, strict=True) if found.get(name) == _ALIKE]
+            self.other.read_ahead(alike)
+
     def run(self, number: int) -> bytes:
         data = self._part(_RUN, number)
+        if data == _ALIKE and self.other is not None:
+            return last_digests(self.other.run(number), _OWN_DIGESTS)
         if len(data) % self.entry:
             raise self._damaged()
         return data
 
     def _part(self, kind: bytes, number: int) -> bytes:
-        return self.memory.parts.get(self.kind + kind + str(number).encode(), b"")
+        name = self._name(kind, number)
+        found = self._ahead.pop(name, None)
+        return self.memory.parts.get(name, b"") if found is None else found
+
+    def _name(self, kind: bytes, number: int) -> bytes:
+        return self.kind + kind + str(number).encode()
 
     def _damaged(self) -> StoreError:
         self.memory.damaged = True
@@ -199,15 +227,31 @@ class _Texts(Mapping[str, bytes]):
     def __getitem__(self, record: str) -> bytes:
         return self._memory.parts[_TEXT + record.encode()]
 
+    def some(self, records: Iterable[str]) -> Mapping[str, bytes]:
+        """Return those of some records, read together."""
+        names = [_TEXT + record.encode() for record in records]
+        return {name[1:].decode(): text for name, text in self._memory.some(names).items()}
+
     def __iter__(self) -> Iterator[str]:
-        return (name[1:].decode() for name in self._memory.parts if name[:1] == _TEXT)
+        return iter(self._all())
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._all())
 
     def items(self) -> ItemsView[str, bytes]:
-        parts = self._memory.parts.items()  # at one go
-        return {name[1:].decode(): data for name, data in parts if name[:1] == _TEXT}.items()
+        return self._all().items()
+
+    def _all(self) -> dict[str, bytes]:
+        found = self._memory.beginning(_TEXT).items()  # at one go, and nothing of tables
+        return {name[1:].decode(): text for name, text in found}
+
+
+def changed_texts(texts: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    """Return texts with some of them changed, or gone if they are empty; the same if none is."""
+    had = texts.some(changed) if isinstance(texts, _Texts) else texts
+    if not any(changed[record] or record in had for record in changed):
+        return texts
+    return {r: t for r, t in {**texts, **changed}.items() if t}
 
 
 def _table_parts(
@@ -215,9 +259,32 @@ def _table_parts(
 ) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield the parts of a table that differ from those before; None for one that is gone."""
     then = before or Partitions(table.columns, standard=table.standard)
-    changed = table.differing(then)
-    for run in changed:
+    for run in table.differing(then):
         yield kind + _RUN + str(run).encode(), table.run(run) or None
+    yield from _roots_parts(kind, table, then)
+
+
+def _peers_parts(
+    state: LinkState, before: LinkState | None
+) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield the same of the peer's table; what follows from the other table is not said again."""
+    own, peers = state.own, state.peers
+    if before is None:
+        then = Partitions(peers.columns, standard=peers.standard)
+        changed = set(own.filled()) | set(peers.filled())
+    else:
+        then = before.peers
+        changed = {*own.differing(before.own), *peers.differing(then)}
+    for run in sorted(changed):
+        name = _PEERS + _RUN + str(run).encode()
+        alike = own.run(run) and peers.follows(own, run)
+        yield name, _ALIKE if alike else peers.run(run) or None
+    yield from _roots_parts(_PEERS, peers, then)
+
+
+def _roots_parts(
+    kind: bytes, table: Partitions, then: Partitions
+) -> Iterator[tuple[bytes, bytes | None]]:
     for group in range(table.groups):
         # Records of other formats are in the roots, and in no run.
         if table.group_digest(group) == then.group_digest(group):

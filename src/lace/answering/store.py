@@ -8,7 +8,7 @@ known (it stands since the link was last used, it was followed, it was evaluated
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -19,17 +19,25 @@ from lace.answering.crowd import Crowd, Crowds
 from lace.answering.following import Position, look
 from lace.answering.looking import Looking, Moment
 from lace.answering.member import Membership
-from lace.answering.memory import Known, basis_of, change_of, read_known, runtime_of
+from lace.answering.memory import (
+    Known,
+    basis_of,
+    change_of,
+    changed_texts,
+    read_known,
+    runtime_of,
+)
 from lace.answering.together import TogetherAnswers, Told
 from lace.answering.warm import WarmLink, WarmLinks
 from lace.datalog.source import Fact
 from lace.errors import Outcome, StoreError
 from lace.ids import RecordHash
 from lace.interlace import messages as m
-from lace.interlace.advertise import gather
+from lace.interlace.advertise import Advertisement, gather
 from lace.interlace.facts import read_block
 from lace.interlace.machine import Side
 from lace.interlace.parameters import DEFAULT_PARAMETERS, Parameters
+from lace.interlace.partition import Partitions
 from lace.interlace.runs import Packed
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.executable import ExchangePolicy
@@ -71,9 +79,14 @@ class StoreAnswers:
     _touched: set[str] = field(default_factory=set)
     """Records whose advertisements, on either side, have changed since that was kept."""
     _told_first: Packed = field(default_factory=Packed)
-    """Records that may be sent by the first answer about all of them, if nothing was kept."""
+    """Records that may be sent by the first answer about all of them, if nothing was kept and
+    whoever asks holds no table that has them."""
     _forgets: int | None = None
     """How often anything was forgotten, by the last evaluation of this exchange."""
+    _lost: frozenset[str] = frozenset()
+    """What was forgotten under an earlier plan of this exchange, and was not told yet."""
+    _own_asked: Partitions | None = None
+    """What this side advertised when it was last asked to evaluate."""
     _unknown: set[str] = field(default_factory=set)
     """Advertisements of the peer that followed from records which are gone."""
     _listed: set[str] = field(default_factory=set)
@@ -163,13 +176,15 @@ class StoreAnswers:
             if key is not None and (self.crowd is None or key == self._member.key):
                 make, before = lambda: self._new_crowd(asked), self._forgets
                 self._forgets, lost = yield from self._member.share(key, make, before)
-                self._runtime = asked.runtime
-                yield m.Evaluated(forgotten=lost)
+                self._runtime, self._own_asked = asked.runtime, asked.own
+                yield m.Evaluated(forgotten=lost | self._lost)
+                self._lost = frozenset()
                 return
             if self.crowd is not None:
                 yield from self._leave_crowd()
         now = self._looking.look()
-        lost = self._forgotten()
+        self._own_asked = asked.own
+        lost, self._lost = self._forgotten(), frozenset()
         self._forgets = now.forgets
         if self._unknown:
             withdrawn = (*asked.withdrawn, *self._unknown)
@@ -190,21 +205,28 @@ class StoreAnswers:
             return self._decide(apart, asked, now)
         return self._decide_together(asked, now)
 
+    def _take_stock(self) -> None:
+        """Find out what was forgotten since the last answer, before it is dropped what was here."""
+        if self._forgets is None:
+            self._forgets = self.store.forgets()
+            return
+        now = self._looking.look()
+        self._lost = self._forgotten()
+        self._forgets = now.forgets
+
     def _forgotten(self) -> frozenset[str]:
         """Return what was forgotten in the course of this exchange, and is not here again."""
         assert self._forgets is not None
         lost: Iterable[str] | None = self.store.forgotten(self._forgets)
         if lost is None:  # too much to say what: then all that is known to have been here
             if self._apart is not None:
-                lost = self._apart.perhaps_here(self._doubtful)
+                lost = self._apart.perhaps_here(self._doubtful())
             elif self.policy is not None:
                 lost = self._together.here()
             else:
                 lost = () if self._known is None else self._known.state.own.records("")
-        gone = list(lost)
-        if not gone:
-            return frozenset()
-        return frozenset(gone).difference(self._looking.snapshot.present(gone))
+        gone = self._lost.union(lost)
+        return gone.difference(self._looking.snapshot.present(sorted(gone))) if gone else gone
 
     def _stands(self, asked: m.Evaluate, now: Position) -> bool:
         """Whether the last fixed point of the link is still all there is to know.
@@ -235,15 +257,15 @@ class StoreAnswers:
         apart.hear(asked)
         lost = self.store.forgotten(before.forgets) if apart.runtime == runtime else None
         if lost is None:
-            answer = apart.decide_all(snapshot, self._doubtful, asked.runtime)
+            answer = apart.decide_all(snapshot, self._doubtful(), asked.runtime)
         else:
             came = self._looking.came_since(before)
             answer = apart.decide_some(snapshot, came, frozenset(lost), asked)
         first = self._known is None and apart.runtime is None
         for part in answer:
-            if first:
+            if first and asked.own is None:
                 self._told_first.add(part.sendable)
-            else:
+            elif not first:
                 self._touched.update(part.sendable, part.unsendable)
             yield part
         apart.runtime, self._decided = runtime, True
@@ -322,6 +344,7 @@ class StoreAnswers:
         )
         leader.recall(m.Recall(None, asked.plan, self._looking.schema))
         question = m.Evaluate(plan=asked.plan, schema=asked.schema, runtime=asked.runtime)
+        mine = asked.plan.operands[self.index].source_label
 
         def lead() -> tuple[list[m.Evaluated], Moment]:
             try:
@@ -330,6 +353,10 @@ class StoreAnswers:
                 return parts, leader._looking.hand_over()
             finally:
                 leader._looking.let_go()
+
+        def read(moment: Moment, some: Sequence[str]) -> Iterator[tuple[Record, Advertisement]]:
+            for record in moment.snapshot.records(some):
+                yield record, leader._looking.advertisement(record, mine)
 
         def standing() -> tuple[Position, bytes | None]:
             return leader._position, None if leader._apart is None else leader._apart.runtime
@@ -340,6 +367,7 @@ class StoreAnswers:
             look=lambda: Moment(*look(leader.store)),
             standing=standing,
             memory_of_leader=lambda: leader.memory,
+            read=read,
         )
 
     # --- advertisements ---
@@ -371,14 +399,19 @@ class StoreAnswers:
             case m.Describe():
                 known = self._member.described(asked.records)
                 return None if known is None else [m.Described(tuple(known))]
+            case m.Serve():
+                found = self._member.served(asked.hashes, asked.bytes)
+                return None if found is None else [m.Served(tuple(found))]
         return None
 
     # --- memory ---
 
     def recall(self, asked: m.Recall) -> m.Recalled:
         """Answer ``Recall``: how the link stood, if everything that it depended on is the same."""
+        self._take_stock()
         basis = basis_of(asked.plan, self.index, asked.schema, self.exposure, self.limits)
-        self._basis, self._looking.schema = basis, asked.schema
+        self._basis = basis
+        self._looking.begin(asked.schema)
         self._let_go_of_link()
         self._together.drop()
         self._known, self._rest = None, None
@@ -389,8 +422,6 @@ class StoreAnswers:
         self._told_first = Packed()
         self._unknown, self._unkept = set(), set()
         self._is_kept, self._told, self._member.crowd = asked.link is not None, None, None
-        if self._forgets is None:
-            self._forgets = self.store.forgets()
         viewer = asked.plan.operands[1 - self.index].viewer
         nothing = m.Recalled(ticks=self.exposure.looks_at_time(viewer))
         if asked.link is None:
@@ -440,7 +471,7 @@ class StoreAnswers:
         if guards is None or self.whole or (self._stays and looks_at_time):
             return None
         rules = OneByOne(plan, self.index, self.exposure, self.limits, most)
-        return ApartAnswers(rules, asked.schema, told_by=guards)
+        return ApartAnswers(rules, asked.schema, told_by=guards, note=self._looking.note)
 
     def _asks_elsewhere(self, plan: ExchangePlan) -> bool:
         """Whether the peer's rules are a stranger's, to be evaluated elsewhere."""
@@ -485,7 +516,7 @@ class StoreAnswers:
             if text is None:
                 lost.add(record)
             changed[record] = text or b""
-        texts = _changed({} if before is None else before.texts, changed)
+        texts = changed_texts({} if before is None else before.texts, changed)
         state.peers.remove(lost)
         self._unkept = lost
         if self._apart is not None and self._apart.runtime is not None:
@@ -540,10 +571,12 @@ class StoreAnswers:
             for advert in self._looking.describe(alike, source):
                 yield from advert.facts()
 
-    @property
     def _doubtful(self) -> frozenset[str]:
         """Records that may have been advertised, on either side, since that was kept."""
-        return frozenset(chain(self._touched, self._told_first))
+        own: Iterable[str] = ()
+        if self._own_asked is not None and self._known is None:
+            own = self._own_asked.records("")
+        return frozenset(chain(self._touched, self._told_first, own))
 
     def _touch(self, asked: m.Evaluate) -> None:
         self._touched.update(asked.withdrawn)
@@ -590,14 +623,7 @@ class StoreAnswers:
     def memory(self) -> int:
         """About how many bytes the policy and what is at hand take."""
         apart = 0 if self._apart is None else self._apart.memory
-        return self._together.memory + self._looking.fresh_bytes + apart
-
-
-def _changed(texts: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Mapping[str, bytes]:
-    """Return texts with some of them changed, or gone if they are empty; the same if none is."""
-    if not any(changed[record] or record in texts for record in changed):
-        return texts
-    return {r: t for r, t in {**texts, **changed}.items() if t}
+        return self._together.memory + self._looking.memory + apart
 
 
 def _has_claims(asked: m.Evaluate) -> bool:

@@ -35,6 +35,7 @@ from lace.limits import DEFAULT_LIMITS
 from lace.serving.grants import ServePolicy, ServerLimits, load_policy
 from lace.serving.metrics import serve_metrics
 from lace.settings import read_exposure, read_selector
+from lace.threads import take_short_turns
 from lace.transport.address import parse_address
 from lace.transport.tls import Certificate
 
@@ -140,6 +141,7 @@ def serve_command(
                     echo(line)
                 await ended.wait()
 
+        take_short_turns()
         with suppress(KeyboardInterrupt):
             asyncio.run(run())
     return Exit.OK

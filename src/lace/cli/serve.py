@@ -42,6 +42,7 @@ from lace.serving.server import Server
 from lace.serving.watching import Watching, read_token
 from lace.settings import read_exposure, read_selector
 from lace.text import redact, shown
+from lace.threads import take_short_turns
 from lace.transport.address import Address, Scheme, parse_address
 from lace.transport.tls import Certificate, certificate_channel, development_certificate
 
@@ -249,6 +250,7 @@ def serve(
         )
         _tell_strangers(policy, places, log, members_only)
         _allow_many_files()
+        take_short_turns()
         watch = None if watching is None else (watching, watch_port or 0)
         asyncio.run(_serve(server, places, certificate, origins, metrics_port, watch, log))
     return Exit.OK

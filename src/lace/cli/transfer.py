@@ -17,7 +17,8 @@ from lace.answering.selection import Selection
 from lace.api.exporting import BY_SUFFIX, Exported
 from lace.api.handles import Lace, store_of
 from lace.api.handles import open as open_lace
-from lace.api.importing import Form, Imported, Refused, RowMap
+from lace.api.importing import Form, Imported, Refused
+from lace.api.rows import RowMap
 from lace.cli.arguments import key_option, lace_option, read_fields
 from lace.cli.exitcodes import Exit
 from lace.cli.files import STANDARD_INPUT, open_input

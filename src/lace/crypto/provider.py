@@ -19,6 +19,10 @@ NONCE: Final = "lace-🖧/nonce"
 CHALLENGE: Final = "lace-🖧/challenge"
 
 
+Claim = tuple[bytes, bytes, bytes]
+"""The x-coordinate of a verifier, the digest of a message, and what is said to sign it."""
+
+
 class CryptoProvider(Protocol):
     """The part of cryptography that validation needs; every provider gives the same answers."""
 

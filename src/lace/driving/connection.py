@@ -120,6 +120,8 @@ class Connection:
         self.machine = InterlaceMachine(side)
         self.ended: m.Closed | m.Aborted | None = None
         """How the exchange ended; None while it goes on."""
+        self.is_left = False
+        """Whether the peer sends no more bytes than wait to be handed over here."""
         self.memory = 0
         """About how many bytes are held: what waits, facts, and tables."""
         self._make_answers = answers
@@ -135,6 +137,7 @@ class Connection:
         self._jobs: list[Job] = []
         self._sent: list[m.Outgoing] = []
         self._pieces: list[bytes] = []
+        self._has_records = False  # among what is to be sent
         self._refusals: set[Code] = set()  # that the peer was told of
         self._events: list[m.Event] = []
         self._timer: Timer | None = None
@@ -196,10 +199,11 @@ class Connection:
         if silent:
             yield m.PeerAlive()
 
-    def receive_eof(self, now: Tai) -> None:
+    def receive_eof(self, now: Tai, *, waits: bool = True) -> None:
         """Take note that the peer sends no more bytes, in order or not."""
+        self.is_left = True
         self._came.append(_Chunk(self._end(), 0))
-        self.work(now)
+        self.work(now, waits=waits)
 
     def _end(self) -> Iterator[m.Input]:
         """Yield what the end amounts to, when all bytes before it were looked at."""
@@ -242,7 +246,12 @@ class Connection:
     @property
     def has_work(self) -> bool:
         """Whether to call ``work`` as soon as what there is to send was sent."""
-        return bool(self._due or self._came) and not self._is_held_up
+        return bool(self._came or (self._due and not self._is_moot)) and not self._is_held_up
+
+    @property
+    def _is_moot(self) -> bool:
+        """Whether nobody is there any more to whom an answer matters; what came goes before it."""
+        return self.is_left and self.machine.needs_peer
 
     @property
     def is_full(self) -> bool:
@@ -252,18 +261,18 @@ class Connection:
     @property
     def needs_records(self) -> bool:
         """Whether what ``work`` does next looks at records; else it reads what came."""
-        return bool(self._due) and not self._is_saving
+        return bool(self._due) and not self._is_saving and not self._is_moot
 
     def work(self, now: Tai, most: int | None = None, *, waits: bool = True) -> None:
         """Go on until nothing is left to do, or until there is something to send before that.
 
         With ``most``, the call ends after about so many bytes of the peer, so that others can have
-        their turn.
+        their turn, and before any of them while there are records to send.
         """
         taken, self._waits = 0, waits
         while self.has_work:
-            if not self._due or self._is_saving:
-                if most is not None and taken >= most:
+            if not self._due or self._is_saving or self._is_moot:
+                if most is not None and (taken >= most or self._has_records):
                     break
                 given = self._next_input()
                 if given is not None:
@@ -289,9 +298,9 @@ class Connection:
     def _is_at_hand(self) -> bool:
         """Whether the next answer is there without a look at records."""
         due = self._due[0]
-        if not isinstance(due, _Asked):
+        if not isinstance(due, _Asked) or self._answers is None:
             return False
-        if not due.is_begun and (found := self.answers.at_hand(due.question)) is not None:
+        if not due.is_begun and (found := self._answers.at_hand(due.question)) is not None:
             due.given, due.is_begun, due.is_at_hand = iter(found), True, True
         return due.is_at_hand
 
@@ -327,6 +336,7 @@ class Connection:
 
     def data_to_send(self) -> list[bytes]:
         """Return the bytes to be sent next, in pieces; each piece ends where an item ends."""
+        self._has_records = False
         pieces, self._pieces = self._pieces, []
         return pieces
 
@@ -382,11 +392,15 @@ class Connection:
         if not effects and not isinstance(given, m.PeerProven | m.PeerAlive):
             return  # one of many records; the others may let a proof go that waits
         said: list[m.Outgoing] = []
-        self._due += filter(None, (self._do(effect, said) for effect in effects))
+        for effect in effects:
+            answer = self._do(effect, said)
+            if answer is not None:
+                self._due.append(answer)
         if self._binding is None:
             self._sent += said
         else:
             self._pieces += self._binding.send(said, now)
+            self._has_records |= any(isinstance(one, m.SendRecord) for one in said)
         if self.closed:  # whatever else was asked or said, nobody waits for it
             self._due.clear()
             self._came.clear()
@@ -395,6 +409,13 @@ class Connection:
             self._end_answers()
         elif isinstance(given, m.PeerProven):
             self._choose_module(given.verifier)
+        elif self.machine.can_look_ahead:
+            self._due.append(self._look_ahead())
+
+    def _look_ahead(self) -> Iterator[m.Input]:
+        """Let the machine find out something while the peer is busy; that is no answer."""
+        self.machine.look_ahead()
+        yield from ()
 
     def _do(self, effect: m.Effect, said: list[m.Outgoing]) -> Iterator[m.Input | Errand] | None:
         """Do one thing; return the answers if it was a question."""
@@ -447,7 +468,7 @@ class Connection:
     def _end_answers(self) -> None:
         """Close the answers, or leave that to ``work`` where nothing may be waited for."""
         closing = self._closing()
-        if self._waits:
+        if self._waits or (self._answers is None and not self._unkept):
             deque(closing, maxlen=0)
         else:
             self._due.append(closing)
@@ -530,11 +551,13 @@ class Connection:
         self._hand_out()
         if self._counts_silence and self._timer is not None:
             self._timers += 1
-            self._timer = replace(self._timer, number=self._timers)
-        held = sum(table.memory for table in self.machine.tables) + self.machine.held
+            self._timer = Timer(self._timers, self._timer.seconds)
+        own, peers = self.machine.tables
+        held = own.memory + peers.memory + self.machine.held
         held += 0 if self._answers is None else self._answers.memory
-        held += sum(saving.size for saving in self._saving)
-        held += sum(_size(given) for given in self._came)
+        if self._due or self._came:
+            held += sum(saving.size for saving in self._saving)
+            held += sum(map(_size, self._came))
         self.memory = held + (0 if self._binding is None else self._binding.held)
 
     @property

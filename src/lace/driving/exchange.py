@@ -6,6 +6,10 @@ validated in other threads, and stored in the worker, while more are read. What 
 waits in a queue of its own. A peer that goes on without taking what it was sent is made to wait: an
 honest one is at most a phase ahead of what it has read. While the worker works for long, the peer
 is told so, and does not take it for silence.
+
+Most of what comes and goes is small, and to wake a task for it costs as much as to deal with it. So
+a few bytes are looked at as they come if nothing else is to be done, and what is to be sent goes at
+once if nothing waits and the stream has room for it.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ from lace.policy.foreign import Job as Errand
 from lace.stream.binding import WORKING, farewell
 from lace.tai import Tai
 from lace.threads import Threads, do
-from lace.transport.base import CHUNK, ByteStream
+from lace.transport.base import CHUNK, ByteStream, PromptStream
 
 Listen = Callable[[m.Event], None]
 
@@ -42,7 +46,6 @@ _PHASES_UNSENT: Final = 2  # ended by us, but not yet taken by the peer
 _WRITE: Final = 1 << 16  # bytes that must be taken before the peer counts as silent
 _LAST_WORD_SECONDS: Final = 1.0
 _SMALL: Final = 1 << 12  # bytes that are sooner looked at than handed to another thread
-_GONE_SECONDS: Final = 0.5  # after which nothing is done elsewhere for a peer that has gone
 _STANDSTILL_SECONDS: Final = 0.25  # by which an alarm is late because nothing ran, not even this
 _WORKING_SECONDS: Final = 5.0  # of work, after which the peer is told that it goes on
 _REST_SECONDS: Final = 5.0  # after a fixed point; most peers have gone by then
@@ -73,7 +76,17 @@ class _Done:
     work: asyncio.Future[None] | None = None
 
 
-_Came = bytes | m.Order | m.StreamFailed | Timer | _Over | _Rest | _Done
+_Given = bytes | m.Order | m.StreamFailed | Timer | _Over | _Rest | _Done
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A few bytes were looked at as they came: there is more to do, or it ended, or it failed."""
+
+    error: Exception | None = None
+
+
+_Came = _Given | _Turn
 
 
 @cache
@@ -101,11 +114,13 @@ class Exchange:
         rate_limit: RateLimit | None = None,
         clock: Callable[[], Tai] = tai_now,
         working_seconds: float = _WORKING_SECONDS,
+        prompt: bool = True,
     ) -> None:
         self.connection = connection
         connection.hands_out = True
         self.traffic = Traffic()
         self._stream = stream
+        self._prompt = stream if prompt and isinstance(stream, PromptStream) else None
         self._limits = limits
         self._listen = listen or (lambda _event: None)
         self._worker = worker
@@ -116,11 +131,13 @@ class Exchange:
         self._inbox: deque[_Came] = deque()
         self._done: deque[_Done] = deque()
         self._arrived = asyncio.Event()  # something in one of these two
+        self._is_resting = False  # nothing is done until something arrives
         self._ahead = 0  # bytes that were read and not yet handed on
         self._working = 0  # what is being done for this exchange in other threads
         self._tells: asyncio.TimerHandle | None = None
         self._pace = Pace()
         self._errand: Errand | None = None  # what is waited for
+        self._turn: tuple[Executor, asyncio.Future[None]] | None = None  # of work, in a thread
         self._is_over = False  # the peer sends no more
         self._is_unheard = False  # nothing can be sent any more
         self._outbox: deque[tuple[bytes, bool]] = deque()  # with whether a phase ends there
@@ -133,7 +150,10 @@ class Exchange:
         self._quiet_since = 0.0  # when either side has said anything, or this one was told to
         self._phases_sent = 0
         self._timer: Timer | None = None
-        self._alarm: asyncio.TimerHandle | None = None
+        self._due = 0.0  # when the time of the timer is over
+        self._alarm: asyncio.TimerHandle | None = None  # rings then, or before
+        self._rings = 0.0  # when it does
+        self._forgiven: Timer | None = None  # it was over because nothing ran
         self._rests: asyncio.TimerHandle | None = None
 
     # --- from outside ---
@@ -163,6 +183,8 @@ class Exchange:
         """Run to the end; return how it ended. The stream is closed then."""
         self._heard = self._quiet_since = asyncio.get_running_loop().time()
         self._pass_on()
+        if self._prompt is not None:
+            self._prompt.hand_to(self._take)
         reading = asyncio.create_task(self._read())
         writing = asyncio.create_task(self._write())
         try:
@@ -170,9 +192,10 @@ class Exchange:
                 await self._step(await self._next())
             await self._say_goodbye(self.connection.ended, reading, writing)
         finally:
-            self._set_alarm(None)
             self._tell_later(None)
-            for handle in (self._rests, self._watch):
+            if self._prompt is not None:
+                self._prompt.hand_to(None)
+            for handle in (self._alarm, self._rests, self._watch):
                 if handle is not None:
                     handle.cancel()
             for task in (reading, writing):
@@ -195,51 +218,102 @@ class Exchange:
             if self._inbox and not self.connection.is_full:
                 return self._inbox.popleft()
             self._arrived.clear()
+            self._is_resting = True
             await self._arrived.wait()
+            self._is_resting = False
 
     async def _step(self, came: _Came) -> None:
         if isinstance(came, bytes):
             while self._unsent_ends > _PHASES_UNSENT:  # not for ever: see _write_piece
                 await self._movement()
-        elif not isinstance(came, _Done | _Over | _Rest):
+        elif not isinstance(came, _Done | _Over | _Rest | _Turn):
             self._quiet_since = asyncio.get_running_loop().time()  # nobody has waited for this
-        await self._do(came)
-        while self.connection.has_work:  # others have their turn in between
+        if not isinstance(came, _Turn):
+            await self._do(came)
+        elif came.error is not None:
+            raise came.error
+        while self._has_work():  # others have their turn in between
             if self.connection.errand is not None:
                 await self._wait(self.connection.errand)
-            await self._do(None)
+            if self._has_work():
+                await self._do(None)
         if isinstance(came, bytes):
             self._ahead -= len(came)
             self._note()
 
-    async def _do(self, came: _Came | None) -> None:
+    def _has_work(self) -> bool:
+        """Return whether there is work to go on with; for a peer that has gone there is less."""
+        self.connection.is_left = self._is_over
+        return self.connection.has_work
+
+    async def _do(self, came: _Given | None) -> None:
         """Let the connection take what came, or go on with its work; send what it has to say."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         if isinstance(came, _Done) and came.work is not None:
             came.work.result()
         # Decided once: a job that ends meanwhile may change what is to be done next.
-        reads = isinstance(came, bytes | m.Woken) or (
+        reads = isinstance(came, bytes | m.Woken | _Over) or (
             came is None and not self.connection.needs_records
         )
         waits = self._worker is None or not reads
-        is_short = isinstance(came, m.Woken) or (isinstance(came, bytes) and len(came) <= _SMALL)
+        is_short = isinstance(came, m.Woken | _Over) or (
+            isinstance(came, bytes) and len(came) <= _SMALL
+        )
         if self._worker is None or is_short:
             self._hand_on(came, waits)
         else:
             threads = self._reader if reads and self._reader is not None else self._worker
             self._begin_work()
+            work = do(threads, partial(self._hand_on, came, waits))
+            self._turn = (threads, work) if came is None else None
             try:
-                await do(threads, partial(self._hand_on, came, waits))
+                await work
             finally:
+                self._turn = None
                 self._end_work()
         # This side may not have listened meanwhile: that was no silence of the peer's.
         self._heard = min(loop.time(), self._heard + loop.time() - began)
         self._pass_on()
 
-    def _hand_on(self, came: _Came | None, waits: bool) -> None:
+    def _take(self, chunk: bytes) -> bool:
+        """Look at a few bytes as they come, if nothing else is to be done; else do not take them.
+
+        It is no longer than what would be looked at in this thread anyway; what is left to do is
+        done in turn, as ever.
+        """
+        if (
+            not self._is_resting
+            or len(chunk) > _SMALL
+            or self._inbox
+            or self._done
+            or self._unsent_ends > _PHASES_UNSENT
+            or self.connection.is_full
+        ):
+            return False
+        loop = asyncio.get_running_loop()
+        began, size = loop.time(), self.traffic.bytes_in + len(chunk)
+        limit, phases = self._rate_limit, self.connection.phases_received
+        if limit is not None and limit.wait(began, size, phases) > 0:
+            return False
+        self.traffic.bytes_in, self._is_resting = size, False
+        self._quiet_since = began
+        try:
+            self._hand_on(chunk, self._worker is None)
+            self._heard = loop.time()
+            self._pass_on()
+        except Exception as error:  # noqa: BLE001 (whoever runs this meets it)
+            self._put(_Turn(error))
+        else:
+            if self.connection.has_work or self.connection.ended is not None:
+                self._put(_Turn())
+        self._is_resting = True
+        return True
+
+    def _hand_on(self, came: _Given | None, waits: bool) -> None:
         """Let the connection do something; records are looked at only if it ``waits``."""
         connection, now = self.connection, self._clock()
+        connection.is_left = self._is_over  # perhaps while this waited for a thread
         with collector.paused():
             match came:
                 case None:
@@ -250,7 +324,7 @@ class Exchange:
                 case Timer():
                     connection.receive_timer(came, now)
                 case _Over():
-                    connection.receive_eof(now)
+                    connection.receive_eof(now, waits=waits)
                 case _Done():
                     connection.receive_done(came.job, now, self._pace.bytes)
                 case _Rest():
@@ -277,7 +351,7 @@ class Exchange:
         self._errand = errand
         errand.when_done(tell)
         if self._is_over or self._is_unheard:
-            loop.call_later(_GONE_SECONDS, self._cancel_errand)
+            self._cancel_errand()
         self._begin_work()
         try:
             await done
@@ -289,6 +363,13 @@ class Exchange:
     def _cancel_errand(self) -> None:
         if self._errand is not None:
             self._errand.cancel()
+
+    def _give_up_turn(self) -> None:
+        """Wait for no thread any more, if that is for an answer that nobody waits for."""
+        if self._turn is not None and self.connection.machine.needs_peer:
+            threads, work = self._turn
+            if isinstance(threads, Threads):
+                threads.withdraw(work)
 
     def _pass_on(self) -> None:
         """Send what the connection says, begin its jobs, set its timer, and tell what happened."""
@@ -385,7 +466,8 @@ class Exchange:
             if error.code is not Code.TRANSPORT_LOST:
                 self._put(m.StreamFailed(error.code, error.message))
         self._is_over = True
-        loop.call_later(_GONE_SECONDS, self._cancel_errand)
+        self._cancel_errand()
+        self._give_up_turn()
         self._put(_Over())
 
     # --- writing ---
@@ -394,6 +476,8 @@ class Exchange:
         data = b"".join(pieces)
         if data and not self._is_unheard:
             self._quiet_since = asyncio.get_running_loop().time()
+            if self._sends_now(data):
+                return
             self._outbox.extend(
                 (data[at : at + _WRITE], False) for at in range(0, len(data), _WRITE)
             )
@@ -401,6 +485,15 @@ class Exchange:
             self._unsent_ends += ends
             self._outbox.extend([(b"", True)] * ends)
             self._note()
+
+    def _sends_now(self, data: bytes) -> bool:
+        """Send a few bytes at once, if nothing waits before them; return whether that was done."""
+        if self._prompt is None or self._outbox or len(data) > _WRITE:
+            return False
+        if not self._prompt.write_now(data):
+            return False
+        self.traffic.bytes_out += len(data)
+        return True
 
     async def _write(self) -> None:
         try:
@@ -485,22 +578,36 @@ class Exchange:
     # --- time ---
 
     def _set_alarm(self, timer: Timer | None) -> None:
-        if self._alarm is not None:
+        """Set another timer. Most are replaced long before: an alarm that rings early stays."""
+        self._timer = timer
+        if timer is None:
+            return
+        loop = asyncio.get_running_loop()
+        self._due = loop.time() + timer.seconds
+        if self._alarm is not None and self._rings > self._due:
             self._alarm.cancel()
             self._alarm = None
-        self._timer = timer
-        if timer is not None:
-            loop = asyncio.get_running_loop()
-            due = loop.time() + timer.seconds
-            self._alarm = loop.call_at(due, self._ring, timer, due)
+        if self._alarm is None:
+            self._ring_at(self._due)
 
-    def _ring(self, timer: Timer, due: float) -> None:
+    def _ring_at(self, time: float) -> None:
+        self._rings = time
+        self._alarm = asyncio.get_running_loop().call_at(time, self._ring)
+
+    def _ring(self) -> None:
         """Tell that time is over; after a standstill, what came meanwhile is heard first."""
+        self._alarm = None
+        if self._timer is None:
+            return
         loop = asyncio.get_running_loop()
-        if loop.time() - due > _STANDSTILL_SECONDS:
-            self._alarm = loop.call_later(_STANDSTILL_SECONDS, self._put, timer)
+        late = loop.time() - self._due
+        if late < 0:
+            self._ring_at(self._due)
+        elif late > _STANDSTILL_SECONDS and self._forgiven is not self._timer:
+            self._forgiven = self._timer
+            self._ring_at(loop.time() + _STANDSTILL_SECONDS)
         else:
-            self._put(timer)
+            self._put(self._timer)
 
 
 def _run(job: Job) -> None:

@@ -14,7 +14,7 @@ from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.limits import Limits
 from lace.record.model import Record
-from lace.record.validate import validate_record
+from lace.record.validate import validate_records
 
 
 @dataclass(slots=True, eq=False)
@@ -27,10 +27,12 @@ class Validation:
 
     def run(self) -> None:
         """Find out which records are valid."""
+        raws = (given.raw for given in self.came if isinstance(given, m.PeerRecord))
+        found = iter(validate_records(raws, self.limits))
         self.outcomes = [
             Outcome(Status.ACCEPTED, given.record)
             if isinstance(given, m.PeerValidated)
-            else validate_record(given.raw, self.limits)
+            else next(found)
             for given in self.came
         ]
 

@@ -64,21 +64,32 @@ def digests_of(
 ) -> dict[str, bytes]:
     """Return for each record the digests of its advertisements by some sources, one after another.
 
-    Fields come in the order of an advertisement. No advertisement is made for that: of many records
-    the same is said, and between it the record alone stands.
+    Fields come in the order of an advertisement.
+    """
+    entries = list(described)
+    found, each = digests_in_order(entries, sources), len(sources)
+    return {
+        record: b"".join(found[n * each : (n + 1) * each]) for n, (record, _) in enumerate(entries)
+    }
+
+
+def digests_in_order(
+    described: Iterable[tuple[str, tuple[FieldValue, ...]]], sources: Sequence[SourceLabel]
+) -> list[bytes]:
+    """Return the digests of advertisements: of each record, in turn, one for each source.
+
+    No advertisement is made for that: of many records the same is said, and between it the record
+    alone stands.
     """
     known: dict[tuple[FieldValue, ...], list[list[bytes]]] = {}
     texts: list[bytes] = []
-    records: list[str] = []
     for record, fields in described:
         around = known.get(fields)
         if around is None:
             around = known[fields] = [_around(fields, source) for source in sources]
-        records.append(record)
         name = record.encode()
         texts += [name.join(parts) for parts in around]
-    found, each = digests(texts), len(sources)
-    return {r: b"".join(found[n * each : (n + 1) * each]) for n, r in enumerate(records)}
+    return digests(texts)
 
 
 def _around(fields: Sequence[FieldValue], source: SourceLabel) -> list[bytes]:
@@ -107,9 +118,9 @@ def advertise(
     return Advertisement(record, source, tuple(chosen))
 
 
-def advert_order(field: FieldValue) -> tuple[bytes, int]:
+def advert_order(field: FieldValue) -> tuple[bytes, int, bytes]:
     """Return by what the fields of an advertisement are in order."""
-    return field[0].encode(), field[1]
+    return field[0].encode(), field[1], field[2].encode()
 
 
 def gather(facts: Iterable[Fact], source: SourceLabel) -> dict[str, Advertisement]:

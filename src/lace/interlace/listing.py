@@ -25,6 +25,8 @@ _ADVERT: Final = re.compile(
     rf"((?:AdvertisedField\('\1','\2','{_VALUE}','(?:0|[1-9][0-9]{{0,8}})','{_VALUE}'\)\n)*)"
 )
 _END: Final = len("')\n")
+_BEGINNING: Final = b"Advertised('"
+_FIELD: Final = b"AdvertisedField('"
 # One text for each of the names that nearly all records have, however many there are.
 _NAMES: Final = {
     name: name
@@ -54,6 +56,15 @@ def read_listing(
         found[record] = Advertisement(record, source, fields), digest_of(content[at : match.end()])
         at = match.end()
     return found
+
+
+def last_advert(content: bytes) -> int | None:
+    """Return where the last advertisement of a listing begins; None if something else ends it."""
+    last = content.rfind(b"\n" + _BEGINNING) + 1
+    fields = content.count(b"\n" + _FIELD, last)
+    if not content.startswith(_BEGINNING, last) or content.count(b"\n", last) != fields + 1:
+        return None
+    return last
 
 
 def _fields(

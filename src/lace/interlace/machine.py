@@ -24,13 +24,14 @@ from lace.errors import (
     StoreError,
 )
 from lace.interlace import messages as m
-from lace.interlace.facts import check_facts, read_block
-from lace.interlace.listing import Listing, read_listing
+from lace.interlace.advertise import Advertisement
+from lace.interlace.deferring import GO_ON, Deferral, deferred, fitting, texts_within
+from lace.interlace.hearing import Hearing, Terms
 from lace.interlace.negotiate import Agreement
 from lace.interlace.opening import Epoch, Opening
 from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
 from lace.interlace.partition import Partitions
-from lace.interlace.phases import OFFERED, Occasion, Phase, Phases, Said
+from lace.interlace.phases import Occasion, Phase, Phases, Said
 from lace.interlace.places import Listed
 from lace.interlace.reconcile import PeerAdverts
 from lace.interlace.sketching import Sketching
@@ -42,6 +43,7 @@ from lace.policy.origin import SourceLabel
 from lace.tai import NS_PER_SECOND, Tai, add_ns, difference_ns
 
 _FACT_BYTES: Final = 400  # as Python holds one
+_QUESTIONS: Final = tuple(m.ANSWERS)  # as Python looks through them most quickly
 _Ending = Callable[[m.InterlaceResult], m.Closed | m.Aborted]
 
 
@@ -57,10 +59,9 @@ class InterlaceMachine:
         self._awaiting: deque[m.Question] = deque()  # answers of the driver that are still due
         self._blame = m.Blame.LOCAL  # where an error lies that is raised now
         # This phase.
-        self._facts: list[Fact] = []  # the peer's
-        self._listed: Listing = {}  # the peer's advertisements, where they need not be facts
-        self._bytes_heard = 0  # of the peer's fact block, which is all its lines of a phase
-        self._bytes_said = 0  # of this side's
+        self._hearing = Hearing(side, self._phases)
+        self._bytes_said = 0  # of this side's fact block, which is all its lines of a phase
+        self._advert_bytes = 1  # of those that were said last, each
         self._saying: Saying | None = None
         # The epoch: one plan, and everything that goes by it.
         self._module = side.module
@@ -73,6 +74,7 @@ class InterlaceMachine:
         self._ticks_here = False  # what this side shows depends on time, beyond the plan
         self._asked: list[Fact] = []
         self._answer = Saying()
+        self._deferral = Deferral(0)
         # This loop: what each side has listed, and can be asked for by place.
         self._own_places = Listed(0)
         self._peers_places = Listed(0)
@@ -145,16 +147,36 @@ class InterlaceMachine:
     @property
     def held(self) -> int:
         """About how many bytes wait here for the end of a phase, or to be stored."""
-        facts = len(self._facts) + sum(2 + len(a.fields) for a, _ in self._listed.values())
-        sent = 0 if self._peers is None else self._peers.sent.memory
+        facts = self._hearing.count + self._deferral.facts
+        sent = 0 if self._peers is None else self._peers.memory
         coming = 0 if self._own is None else self._own.coming
         places = self._own_places.memory + self._peers_places.memory
-        return (facts + coming) * _FACT_BYTES + self._transfer.held + sent + places
+        return facts * _FACT_BYTES + coming + self._transfer.held + sent + places
 
     @property
     def hears_more(self) -> bool:
         """Whether what the peer says may be handed over before the questions are answered."""
         return not self._phases.peer_ended
+
+    @property
+    def can_look_ahead(self) -> bool:
+        """Whether to call ``look_ahead`` when all was sent: the peer is busy with what it got."""
+        phases = self._phases
+        waits = phases.phase is Phase.ADVERTISE and phases.ended and not phases.peer_ended
+        return waits and self._adverts.can_look_ahead
+
+    def look_ahead(self) -> None:
+        """Find out now what else would have to be found out when the peer speaks."""
+        if self.can_look_ahead:
+            self._adverts.look_ahead()
+
+    @property
+    def needs_peer(self) -> bool:
+        """Whether no answer is of use any more if the peer says no more than it has said by now.
+
+        What it did say may be handed over before the questions are answered.
+        """
+        return self._ending is None and self._phases.needs_peer
 
     def peer_advertises(self, record: str) -> bool:
         """Whether the peer claims, as far as was heard, to have a record."""
@@ -197,6 +219,8 @@ class InterlaceMachine:
         self._phases.take(said)
 
     def _hear_end(self) -> None:
+        for tick in self._hearing.end(self._terms):
+            self._hear_tick(tick)
         if not self._phases.take_end():
             return
         if self.phase is Phase.SETUP and not self._opening.has_both_modules:  # 050-SET-06
@@ -205,38 +229,12 @@ class InterlaceMachine:
             self._do(*self._transfer.save())
 
     def _hear_facts(self, given: m.PeerFacts | m.PeerTuples) -> None:
-        limits = self._side.limits
-        if isinstance(given, m.PeerFacts) and self._hear_listing(given.content):
-            return
-        facts = read_block(given.content, limits) if isinstance(given, m.PeerFacts) else given.facts
-        places, counts = self._phases.facts_now({fact[0] for fact in facts})
-        places -= {name for name, offer in OFFERED.items() if not self._limit(offer)}
-        check_facts(facts, places, limits)
-        if counts and isinstance(given, m.PeerFacts):
-            self._hear_bytes(len(given.content))
-        for fact in facts if counts else ():
-            if fact[0] == "TickReady":
-                self._hear_tick(fact[1])
-            else:
-                self._facts.append(fact)
+        for tick in self._hearing.take(given, self._terms):
+            self._hear_tick(tick)
 
-    def _hear_bytes(self, size: int) -> None:
-        """Hold the peer's block to what both sides offered to take."""
-        self._bytes_heard += size
-        most = self._limit("max_fact_block_size")
-        if self._bytes_heard > most:
-            raise ProtocolError(f"a block of over {most} bytes", code=Code.INTERLACE_BLOCK_SIZE)
-
-    def _hear_listing(self, content: bytes) -> bool:
-        """Take a block that has advertisements and nothing else; return whether it was one."""
-        if not self._phases.takes_listings:
-            return False
-        listed = read_listing(content, self._adverts.source, self._side.limits)
-        if not listed or not self._listed.keys().isdisjoint(listed):
-            return False
-        self._hear_bytes(len(content))
-        self._listed |= listed
-        return True
+    @property
+    def _terms(self) -> Terms:
+        return Terms(self._limit, None if self._peers is None else self._peers.source)
 
     def _hear_gone(self, given: m.PeerGone) -> None:
         if given.orderly and self._phases.may_end_here:
@@ -300,7 +298,7 @@ class InterlaceMachine:
         match given:
             case m.Evaluated():
                 self._adverts_of_own.take_evaluation(given)
-                self._adverts.sent.remove(given.unsendable)
+                self._adverts.take_back(given.unsendable)
                 self._transfer.take_evaluation(given)
                 if not given.more and self._phases.is_idle:
                     self._consider_waking(now)
@@ -311,10 +309,7 @@ class InterlaceMachine:
             case m.Described():
                 if self._saying is None:
                     return  # the peer began an epoch: the phase that this was for is no more
-                facts = tuple(fact for advert in given.adverts for fact in advert.facts())
-                text = b"".join(advert.canonical() for advert in given.adverts)
-                self._own_places.add(advert.record for advert in given.adverts)
-                self._do(m.SendFacts(facts, text))
+                self._list(given.adverts, self._saying.listing)
             case m.Served():
                 self._do(*self._transfer.take_served(given))
             case m.Saved():
@@ -343,7 +338,7 @@ class InterlaceMachine:
                 self._speak(now)
             elif self._phases.is_complete and not self._awaiting:
                 self._blame = m.Blame.REMOTE  # what it said is looked at as a whole
-                facts, self._facts = self._facts, []
+                facts = self._hearing.take_facts()
                 self._go(self._conclude(facts), now)
             else:
                 return
@@ -351,13 +346,14 @@ class InterlaceMachine:
     @property
     def _must_wait(self) -> bool:
         """Whether nothing can be said before an answer; what came may be stored meanwhile."""
-        return any(not isinstance(asked, m.Save) for asked in self._awaiting)
+        awaiting = self._awaiting
+        return bool(awaiting) and any(not isinstance(asked, m.Save) for asked in awaiting)
 
     def _go(self, occasion: Occasion, now: Tai, *, own: bool = False) -> None:
         """Move on, and ask the driver for what the next phase needs before it can speak."""
         phase = self._phases.move(occasion, own=own)
-        self._facts, self._listed, self._saying = [], {}, None
-        self._bytes_heard = self._bytes_said = 0
+        self._hearing.begin()
+        self._saying, self._bytes_said = None, 0
         if phase is Phase.IDLE:
             self._reach_fixed_point(now)
             return
@@ -393,12 +389,36 @@ class InterlaceMachine:
                 self._do(m.SendFacts(tuple(self._saying.facts)))
         listing = self._saying.listing
         if listing:
-            most = self._side.parameters.describe_at_once
+            room = self._limit("max_fact_block_size") - self._bytes_said
+            likely = room // self._advert_bytes  # as large as those before
+            most = max(1, min(self._side.parameters.describe_at_once, likely))
             batch = tuple(listing[:most])
             del listing[:most]
             self._do(m.Describe(self._opening.plan, batch))
         else:
             self._end()
+
+    def _list(self, adverts: tuple[Advertisement, ...], behind: list[str]) -> None:
+        """Say advertisements; if they do not fit the block, put off the rest (L67)."""
+        room = self._limit("max_fact_block_size") - self._bytes_said
+        texts = texts_within(adverts, room)
+        fit = len(texts)
+        if self._limit("max_deferred_advertisements"):
+            left = len(adverts) - fit + len(behind)
+            fit = fitting(list(map(len, texts)), left, room)
+        rest = [advert.record for advert in adverts[fit:]]
+        if rest and not fit and not self._bytes_said:  # nor would it fit the next part
+            raise _too_large(rest[0], len(texts[0]), room)
+        if fit:
+            said, text = adverts[:fit], b"".join(texts[:fit])
+            self._own_places.add(advert.record for advert in said)
+            self._advert_bytes = len(text) // fit
+            self._do(m.SendFacts(tuple(fact for advert in said for fact in advert.facts()), text))
+        if rest:
+            rest += behind
+            behind.clear()
+            self._adverts_of_own.defer(rest)
+            self._do(m.SendFacts((deferred(len(rest)),)))
 
     def _sayings(self, now: Tai) -> Saying:
         match self.phase:
@@ -419,17 +439,16 @@ class InterlaceMachine:
 
     def _conclude(self, facts: list[Fact]) -> Occasion:
         """Draw the consequences of the peer's phase; say what both ends amount to."""
-        start = self._limit("partition_prefix_start")
         if self._phases.takes_listings:
             told = (fact[1] for fact in facts if fact[0] == "Advertised")
-            self._peers_places.add(chain(self._listed, told))
+            self._peers_places.add(chain(self._hearing.listed, told))
         match self.phase:
             case Phase.SETUP:
                 self._opening.conclude_setup(facts)
             case Phase.HELLO:
                 self._conclude_hello(facts)
-            case Phase.ADVERTISE:
-                self._asked = self._adverts.take_advertise(facts, start, self._listed)
+            case Phase.ADVERTISE | Phase.ANSWER:
+                self._asked = self._take_adverts(facts)
             case Phase.ASK:
                 asks = list(dict.fromkeys(facts))  # a phase may come in many blocks
                 self._answer = self._adverts_of_own.answer(asks)
@@ -438,8 +457,6 @@ class InterlaceMachine:
                 if self._adverts.is_unsettled:
                     raise ProtocolError("a difference was not found out", code=Code.INTERLACE_PHASE)
                 return Occasion.NOTHING
-            case Phase.ANSWER:
-                self._asked = self._adverts.take_answer(facts, self._listed)
             case Phase.REQUEST:
                 return self._conclude_requests(facts)
             case _:
@@ -448,6 +465,19 @@ class InterlaceMachine:
                 self._adverts_of_own.refuse(refused)
                 self._transfer.conclude(facts)
         return Occasion.DONE
+
+    def _take_adverts(self, facts: list[Fact]) -> list[Fact]:
+        """Take what the peer says of its advertisements; return what to ask."""
+        count = len(facts) + self._hearing.count
+        whole = self._deferral.take(self.phase, facts, self._hearing.listed, count)
+        if whole is None:
+            return [GO_ON]
+        began = self._deferral.began or self.phase
+        self._deferral = Deferral(self._limit("max_deferred_advertisements"))
+        if began is Phase.ADVERTISE:
+            start = self._limit("partition_prefix_start")
+            return self._adverts.take_advertise(whole[0], start, whole[1])
+        return self._adverts.take_answer(*whole)
 
     # --- epochs: one plan each ---
 
@@ -492,8 +522,9 @@ class InterlaceMachine:
 
     def _sketching(self, own: Partitions) -> Sketching:
         """Return the talk about sketches of one loop."""
+        key, listed = self._opening.sketch_key(self._nonces), "max_advertisement_records_listed"
         most = self._limit("max_sketch_cells")
-        return Sketching(self._opening.sketch_key(self._nonces), self._side.index, own, most)
+        return Sketching(key, self._side.index, own, most, self._limit(listed))
 
     def _take_state(self, state: m.LinkState) -> None:
         """Begin where the link stood when it was last used."""
@@ -520,6 +551,7 @@ class InterlaceMachine:
             self._close(m.Ending.LOOPS, f"limit max_loop_iterations of {limit} was reached")
             return
         self._adverts_of_own.begin_loop()
+        self._deferral = Deferral(self._limit("max_deferred_advertisements"))
         self._forget_places()
         sketching = self._sketching(self._adverts_of_own.table)
         self._adverts_of_own.sketching = self._adverts.sketching = sketching
@@ -622,6 +654,7 @@ class InterlaceMachine:
                 withdrawn=changes.withdrawn,
                 advertised=changes.advertised,
                 adopted=changes.adopted,
+                own=self._adverts_of_own.table.copy(),
             )
         )
 
@@ -691,7 +724,9 @@ class InterlaceMachine:
             self._fitting(effect) if isinstance(effect, m.SendFacts) else effect
             for effect in effects
         ]
-        self._awaiting += [effect for effect in effects if isinstance(effect, m.Question)]
+        for effect in effects:
+            if isinstance(effect, _QUESTIONS):
+                self._awaiting.append(effect)
 
     def _fitting(self, said: m.SendFacts) -> m.SendFacts:
         """Return facts as text; raise if they and what was said before are more than fits."""
@@ -704,9 +739,8 @@ class InterlaceMachine:
         return m.SendFacts(said.facts, text)
 
     def _limit(self, name: str) -> int:
-        if self._opening.has_agreement:
-            return self._opening.agreement.limits[name]
-        return int(getattr(self._side.limits, name))
+        agreed = self._opening.limits
+        return int(getattr(self._side.limits, name)) if agreed is None else agreed[name]
 
     @property
     def _adverts_of_own(self) -> OwnAdverts:
@@ -722,3 +756,12 @@ class InterlaceMachine:
     def _ticks(self) -> Ticking:
         assert self._ticking is not None
         return self._ticking
+
+
+def _too_large(record: str, size: int, most: int) -> LaceError:
+    return LaceError(
+        f"the advertisement of {record} has {size} bytes, and no block that both sides take has"
+        f" room for it and for the word that others follow: max_fact_block_size is {most};"
+        " raise it, or do not show this record",
+        code=Code.LIMIT_EXCEEDED,
+    )

@@ -273,6 +273,8 @@ class Evaluate:
     advertised: tuple[Advertisement, ...] = ()
     adopted: Collection[str] = ()
     """Records that the peer advertises exactly as this side would; many may be read one by one."""
+    own: Partitions | None = field(default=None, compare=False, repr=False)
+    """What this side advertises by the answers so far; None if nobody holds it."""
 
 
 @dataclass(frozen=True, slots=True)

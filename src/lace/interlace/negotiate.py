@@ -29,7 +29,12 @@ WIRE_LIMITS: Final = frozenset(
 
 #: Limits of what earlier versions do not know: without an offer of both sides there is none of it.
 CAPABILITIES: Final = frozenset(
-    ("max_delta_advertisements", "max_sketch_cells", "max_places_listed")
+    (
+        "max_delta_advertisements",
+        "max_sketch_cells",
+        "max_places_listed",
+        "max_deferred_advertisements",
+    )
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -92,7 +93,9 @@ class Opening:
         self._hello: Hello | None = None
         self._clock: Tai | None = None  # what this side's own clock showed at hello
         self._agreement: Agreement | None = None
+        self.limits: Mapping[str, int] | None = None  # that both hold to, once they have agreed
         self._hellos: tuple[Tai, Tai] | None = None  # when both said hello, this side first
+        self._runtime: tuple[Tai, tuple[Fact, ...]] | None = None  # with the tick they hold at
 
     # --- set-up ---
 
@@ -160,7 +163,7 @@ class Opening:
         self._hellos = self._hello.tai, theirs.tai
         agreed = negotiate(self._hello, theirs, self.plan, self.proven, side.limits)
         self._check_start(agreed.start)
-        self._agreement = agreed
+        self._agreement, self.limits = agreed, agreed.limits
         bound = [self.mine, self.theirs]
         bound[0] = bind_verifier(self.mine, side.verifier, side.verifier)
         bound[1] = bind_verifier(self.theirs, theirs.signer, self.proven)
@@ -244,7 +247,12 @@ class Opening:
         )
 
     def runtime_facts(self, tick: Tai) -> tuple[Fact, ...]:
-        """Return every runtime fact that holds at a tick."""
+        """Return every runtime fact that holds at a tick; the same value while the tick stands."""
+        if self._runtime is None or self._runtime[0] != tick:
+            self._runtime = tick, self._facts_at(tick)
+        return self._runtime[1]
+
+    def _facts_at(self, tick: Tai) -> tuple[Fact, ...]:
         side, agreement = self._side, self.agreement
         facts: list[Fact] = [
             ("ClockSkewSeconds", str(agreement.clock_skew_seconds)),

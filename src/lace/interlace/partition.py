@@ -3,121 +3,79 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass
-from functools import cache
-from itertools import chain
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import ClassVar, Final
 
 from lace import b64a
 from lace.crypto.native import digest
+from lace.interlace.groups import (
+    GROUP,
+    NO_ROOT,
+    Group,
+    Kept,
+    Root,
+    empty_group,
+    group_digest,
+    pack_roots,
+)
 from lace.interlace.runs import (
     DIGEST,
     KEY,
+    Entries,
     Items,
     bounds,
     cut,
+    digests_in,
     entry_size,
     key_of,
+    keys_of,
     last_digests,
     merged,
     number_of,
     position,
     record_of,
+    records_of,
+    run_of,
 )
-from lace.interlace.sketch import Names, NamesHere, add_cells
-from lace.interlace.summary import EMPTY, LONGEST_PREFIX, Summary, is_prefix, merkle_root, payload
+from lace.interlace.sketch import ChangedNames, Names, NamesHere
+from lace.interlace.summary import LONGEST_PREFIX, Summary, is_prefix, merkle_root, payload
 
 STANDARD_PREFIX: Final = 2
-GROUP: Final = 64  # standard partitions that have one digest together
 _ODD_BYTES: Final = 400
 _TABLE: Final = b"lace-advertisement-table/v1"
-_GROUP: Final = b"lace-advertisement-group/v1"
 _CHARACTERS: Final = b64a.ALPHABET.decode("ascii")
-_Root = tuple[int, bytes]
-_NO_ROOT: Final[_Root] = (0, EMPTY)
-
-
-def group_digest(roots: bytes) -> bytes:
-    """Return the digest of a group: of four bytes of count and 32 of root for each partition."""
-    return digest(_GROUP + roots)
-
-
-@cache
-def _empty_group(size: int) -> bytes:
-    """Return the digest of a group of so many partitions that have nothing."""
-    return group_digest((bytes(4) + EMPTY) * size)
-
-
-class Kept(Protocol):
-    """A table that was kept: a partition is read when somebody looks at it."""
-
-    @property
-    def count(self) -> int:
-        """How many records it has."""
-
-    @property
-    def groups(self) -> Sequence[bytes]:
-        """The digest of each group of partitions."""
-
-    @property
-    def whole(self) -> bytes | None:
-        """The root of all of it, if it was known."""
-
-    @property
-    def odd(self) -> Mapping[str, bytes]:
-        """What is kept aside."""
-
-    @property
-    def stays(self) -> bool:
-        """Whether it can be read at any time; else what was read is held for as long as the table.
-
-        Such a table may be too large to hold. It then makes ``expected`` and ``names`` itself.
-        """
-
-    def expected(self) -> Kept | None:
-        """Return the table of the last digests; None if it has to be made from the runs."""
-
-    def names(self, key: bytes, column: int) -> Names | None:
-        """Return the names for sketches; None if they have to be made from the runs."""
-
-    def roots(self, group: int) -> Sequence[_Root]:
-        """Return count and root of each partition of a group."""
-
-    def run(self, number: int) -> bytes:
-        """Return the entries of a partition."""
 
 
 class Partitions:
     """Digests of advertisements by record, compact: 33 bytes of name, and the digests.
 
     Entries lie sorted in one run of bytes for each standard partition. A change makes the runs that
-    it touches anew; the rest stays as it is, also in copies, and its digests stay known. Hashes of
-    other formats, which only a peer can bring up, are few and kept aside.
+    it touches anew; the rest stays as it is, also in copies, and its digests stay known. Tables
+    that changed in the same way share what they hold (L71). Hashes of other formats, which only a
+    peer can bring up, are few and kept aside.
     """
 
     __slots__ = (
-        "_before", "_bytes", "_entry", "_groups", "_kept", "_made", "_odd", "_order", "_roots",
-        "_runs", "_standard", "_touched",
+        "_bytes", "_check", "_entry", "_groups", "_held_bytes", "_kept", "_made", "_marked",
+        "_odd", "_order", "_standard", "_touched",
     )  # fmt: skip
 
     def __init__(self, digests: int = 1, *, standard: int = STANDARD_PREFIX) -> None:
         self._entry = entry_size(digests)
         self._standard = standard
         number = 64**standard
-        self._runs: list[bytes | None] = [b""] * number
-        """None for one that was kept, and was not looked at yet."""
-        self._roots: list[_Root | None] = [_NO_ROOT] * number
-        """Count and root of each standard partition, as far as they are known."""
-        self._groups: list[bytes | None] = [_empty_group(min(number, GROUP))] * -(-number // GROUP)
-        """Digests of groups of partitions, as far as they are known."""
+        self._groups = [empty_group(min(number, GROUP))] * -(-number // GROUP)
+        self._marked = list(self._groups)
+        """Groups as they were at ``mark``."""
         self._kept: Kept | None = None
         self._bytes = 0
         """How many bytes the runs have in all."""
-        self._before: dict[int, bytes] = {}
-        """Runs that were made anew, as they were at ``mark``."""
+        self._held_bytes = 0
+        """Of a table that stays where it is kept: how many bytes of runs are here all the same."""
+        self._check: bytes | None = None
+        """The digest of everything, if somebody has asked for it since the last change."""
         self._touched: set[int] = set()
         """Runs that count as changed, whatever they hold."""
         self._odd: dict[str, bytes] = {}
@@ -139,9 +97,10 @@ class Partitions:
         if len(kept.groups) != len(made._groups):
             raise ValueError("a table of other partitions")
         made._put_aside(kept.odd)
-        made._runs = [None] * len(made._runs)
-        made._roots = [None] * len(made._roots)
-        made._groups = list(kept.groups)
+        size = len(made.group_runs(0))
+        made._held_bytes = 0
+        made._groups = [Group([None] * size, [None] * size, found) for found in kept.groups]
+        made._marked = list(made._groups)
         made._kept = kept
         made._bytes = (kept.count - len(kept.odd)) * made._entry
         if kept.whole is not None:
@@ -150,11 +109,12 @@ class Partitions:
 
     def copy(self) -> Partitions:
         """Return a table that changes by itself; what does not change is shared."""
-        made = copy(self)
-        made._runs, made._odd, made._made = list(self._runs), dict(self._odd), dict(self._made)  # noqa: SLF001 (its own)
-        made._before, made._order = dict(self._before), list(self._order)  # noqa: SLF001
-        made._roots, made._groups = list(self._roots), list(self._groups)  # noqa: SLF001
-        made._touched = set(self._touched)  # noqa: SLF001
+        made = Partitions.__new__(Partitions)
+        for name in Partitions.__slots__:  # as copy.copy would, which takes longer
+            setattr(made, name, getattr(self, name))
+        made._groups = list(self._groups)  # noqa: SLF001 (its own)
+        made._odd, made._made = dict(self._odd), dict(self._made)  # noqa: SLF001
+        made._order, made._touched = list(self._order), set(self._touched)  # noqa: SLF001
         return made
 
     def __len__(self) -> int:
@@ -166,8 +126,7 @@ class Partitions:
         odd = _ODD_BYTES * len(self._odd)
         if self._kept is None or not self._kept.stays:
             return self._bytes + odd
-        held = chain(self._before.values(), filter(None, self._runs))
-        return sum(map(len, held)) + odd
+        return self._held_bytes + odd
 
     def __contains__(self, record: object) -> bool:
         return isinstance(record, str) and self.find(record) is not None
@@ -181,19 +140,25 @@ class Partitions:
 
     def put(self, digests: Mapping[str, bytes]) -> None:
         """Set the digests of records."""
-        runs: defaultdict[str, dict[bytes, bytes]] = defaultdict(dict)
-        odd: dict[str, bytes] = {}
-        stop = len("P.") + self._standard
-        for record, leaves in digests.items():
-            key = key_of(record)
-            if key is None:
-                odd[record] = leaves
-            else:
-                runs[record[2:stop]][key] = leaves
-        self._put_aside(odd)
-        for prefix, entries in runs.items():
-            number = number_of(prefix)
-            self._set(number, merged(self.run(number), self._entry, entries))
+        entries = Entries(self._standard)
+        entries.add(digests)
+        self.put_entries(entries)
+
+    def put_entries(self, entries: Entries) -> None:
+        """Set the digests of records that were put together before."""
+        self._put_aside(entries.odd)
+        runs = entries.take_runs(self._entry)
+        if self._kept is not None:
+            known = dict(runs)
+            self._load(known)
+            runs = iter(known.items())
+        self._set(self._with(runs))
+
+    def _with(self, runs: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bytes]]:
+        """Yield partitions as they are, and as they are with other entries."""
+        for run, more in runs:
+            held = self.run(run)
+            yield run, held, merged(held, self._entry, more)
 
     def remove(self, records: Iterable[str]) -> None:
         """Forget records; those that are not here are passed over."""
@@ -208,82 +173,127 @@ class Partitions:
                 self._unmake(payload(record))
         if odd:
             self._order = [entry for entry in self._order if entry[1] not in odd]
+        self._load(runs)
+        self._set(self._without(runs))
+
+    def _without(self, runs: Mapping[int, set[bytes]]) -> Iterator[tuple[int, bytes, bytes]]:
+        """Yield partitions as they are, and as they are without some records, if they had any."""
         for run, gone in runs.items():
-            entries = list(self._cut(self.run(run)))
-            kept = [entry for entry in entries if entry[:KEY] not in gone]
-            if len(kept) != len(entries):
-                self._set(run, b"".join(kept))
+            held = self.run(run)
+            kept = b"".join(entry for entry in self._cut(held) if entry[:KEY] not in gone)
+            if len(kept) != len(held):
+                yield run, held, kept
+
+    def _load(self, runs: Iterable[int]) -> None:
+        """Read partitions together, before any of them changes: so all who share them have them."""
+        if self._kept is None or self._kept.stays:
+            return
+        unread = [run for run in runs if self._groups[run // GROUP].runs[run % GROUP] is None]
+        self._kept.read_ahead(unread)
+        for run in unread:
+            self.run(run)
 
     # --- what is in a partition ---
 
     @property
     def check(self) -> bytes:
         """The digest of the whole table, by its standard partitions."""
-        groups = b"".join(map(self.group_digest, range(len(self._groups))))
-        odd = sorted(record.encode() + b"\n" + d[:DIGEST] for record, d in self._odd.items())
-        return digest(_TABLE + groups + b"".join(odd))
+        if self._check is None:
+            groups = b"".join(
+                [g.digest or self.group_digest(number) for number, g in enumerate(self._groups)]
+            )
+            odd = sorted(record.encode() + b"\n" + d[:DIGEST] for record, d in self._odd.items())
+            self._check = digest(_TABLE + groups + b"".join(odd))
+        return self._check
 
     def group_digest(self, group: int) -> bytes:
         """Return the digest of count and root of each partition of a group."""
         found = self._groups[group]
-        if found is None:
-            roots = [self._roots[run] or self.root(run) for run in self.group_runs(group)]
-            text = b"".join([count.to_bytes(4, "big") + root for count, root in roots])
-            found = self._groups[group] = group_digest(text)
-        return found
+        if found.digest is None:
+            known = zip(self.group_runs(group), found.roots, strict=True)
+            found.digest = group_digest(pack_roots([root or self.root(run) for run, root in known]))
+        return found.digest
 
     def group_runs(self, group: int) -> range:
         """Return the numbers of the partitions of a group."""
-        return range(group * GROUP, min((group + 1) * GROUP, len(self._runs)))
+        return range(group * GROUP, group * GROUP + len(self._groups[group].runs))
 
     def root(self, run: int) -> tuple[int, bytes]:
         """Return count and root of a standard partition by its number."""
-        found = self._roots[run]
-        if found is None and self._kept is not None and self._runs[run] is None:
-            group = run // GROUP
-            for number, root in zip(self.group_runs(group), self._kept.roots(group), strict=False):
-                if self._runs[number] is None:
-                    self._roots[number] = root
-            found = self._roots[run]
+        group, place = self._place(run)
+        found = group.roots[place]
+        if found is None and self._kept is not None and group.runs[place] is None:
+            kept = self._kept.roots(run // GROUP)
+            for at, (held, root) in enumerate(zip(group.runs, kept, strict=False)):
+                if held is None:
+                    group.roots[at] = root
+            found = group.roots[place]
         if found is None:
             leaves = self._first_digests(self.run(run))
             if self._odd:
                 odd = self._odd_within(self.standard_prefix(run))
                 leaves += [digests[:DIGEST] for _, digests in odd]
-            found = self._roots[run] = len(leaves), merkle_root(leaves)
+            found = group.roots[place] = len(leaves), merkle_root(leaves)
         return found
 
     def run(self, number: int) -> bytes:
         """Return the entries of a standard partition; equal bytes mean an equal partition."""
-        found = self._runs[number]
+        group, place = self._place(number)
+        return self._read(group, place, number)
+
+    def _read(self, group: Group, place: int, number: int) -> bytes:
+        found = group.runs[place]
         if found is None:
             assert self._kept is not None
             found = self._kept.run(number)
             if not self._kept.stays:
-                self._runs[number] = found
+                group.runs[place] = found
         return found
 
-    def _size(self, number: int) -> int:
-        """Return how many bytes the entries of a partition have."""
-        found = self._runs[number]
-        return self.root(number)[0] * self._entry if found is None else len(found)
+    def _place(self, run: int) -> tuple[Group, int]:
+        """Return the group of a partition, and its place there."""
+        return self._groups[run // GROUP], run % GROUP
+
+    def _held(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the partitions that are in memory, with their entries."""
+        for number, group in enumerate(self._groups):
+            for run, held in zip(self.group_runs(number), group.runs, strict=True):
+                if held is not None:
+                    yield run, held
 
     def filled(self) -> list[int]:
         """Return the standard partitions that have entries, in order."""
-        if self._kept is None:
-            return [number for number, run in enumerate(self._runs) if run]
-        nothing = _empty_group(len(self.group_runs(0)))
-        groups = [n for n, found in enumerate(self._groups) if found != nothing]
-        return [run for group in groups for run in self.group_runs(group) if self._size(run)]
+        nothing = empty_group(len(self.group_runs(0)))
+        groups = [
+            number
+            for number, group in enumerate(self._groups)
+            if group is not nothing and group.digest != nothing.digest
+        ]
+        return [
+            run
+            for group in groups
+            for run, held in zip(self.group_runs(group), self._groups[group].runs, strict=True)
+            if held or (held is None and self.root(run)[0])
+        ]
 
     def differing(self, before: Partitions) -> list[int]:
         """Return the standard partitions that differ from those of a table it was made from."""
-        pairs = enumerate(zip(self._runs, before._runs, strict=True))
-        if self._kept is before._kept:
-            doubtful = [n for n, (now, then) in pairs if now is not then]
-        else:
-            doubtful = [n for n, (now, then) in pairs if now is not then or now is None]
-        return [n for n in doubtful if self._differs(n, before)]
+        alike = self._kept is before._kept
+        doubtful = self._doubtful(before._groups, alike=alike)
+        return [run for run in doubtful if self._differs(run, before)]
+
+    def _doubtful(self, before: Sequence[Group], *, alike: bool) -> Iterator[int]:
+        """Yield the partitions that may be others than those of other groups.
+
+        ``alike`` says that what neither has read is the same.
+        """
+        for number, (now, then) in enumerate(zip(self._groups, before, strict=True)):
+            if now is then:
+                continue
+            runs = zip(self.group_runs(number), now.runs, then.runs, strict=True)
+            for run, one, other in runs:
+                if one is not other or (one is None and not alike):
+                    yield run
 
     def _differs(self, number: int, before: Partitions) -> bool:
         if self._kept is not None and self._kept.stays:
@@ -300,22 +310,14 @@ class Partitions:
         """Return the table of a peer that says of the same records what it would say of them."""
         kept = None if self._kept is None else self._kept.expected()
         if kept is None:
-            made = Partitions(standard=self._standard)
-            held = [(number, self.run(number)) for number in self.filled()]
-        else:
-            made = Partitions.from_kept(1, self._standard, kept)
-            held = [(number, run) for number, run in enumerate(self._runs) if run is not None]
-        made.set_runs({number: last_digests(run, self.columns) for number, run in held})
+            return Partitions.from_kept(1, self._standard, _Expected(self.copy()))
+        made = Partitions.from_kept(1, self._standard, kept)
+        made._set(  # noqa: SLF001 (its own)
+            (number, made.run(number), last_digests(run, self.columns))
+            for number, run in self._held()
+        )
+        made.mark()
         return made
-
-    def set_runs(self, runs: Mapping[int, bytes]) -> None:
-        """Set all entries of some standard partitions; nothing of it counts as a change."""
-        for number, run in runs.items():
-            self._bytes += len(run) - self._size(number)
-            self._runs[number] = run
-            self._roots[number] = self._groups[number // GROUP] = None
-        if runs:
-            self._made = {}
 
     def names(self, key: bytes, column: int) -> Names:
         """Return the names of all records for sketches with a key, by one of their digests."""
@@ -323,16 +325,16 @@ class Partitions:
         if kept is None:
             return NamesHere(key, self.items(column))
         assert self._kept is not None
-        other = [n for n, held in enumerate(self._runs) if held is not None]
+        other = [run for run, _ in self._held()]
         gone, come = (
             NamesHere(key, Items(list(map(read, other)), self.columns, column, {}))
             for read in (self._kept.run, self.run)
         )
-        return _ChangedNames(kept, gone, come)
+        return ChangedNames(kept, gone, come)
 
     def mark(self) -> None:
         """Look for changes from now on."""
-        self._before = {}
+        self._marked = list(self._groups)
         self._touched = set()
 
     def touch(self, records: Iterable[str]) -> None:
@@ -341,13 +343,13 @@ class Partitions:
 
     def changed(self) -> list[int]:
         """Return the standard partitions that differ from what they were at ``mark``, in order."""
-        made = {run for run, was in self._before.items() if self.run(run) != was}
+        doubtful = self._doubtful(self._marked, alike=True)
+        made = {run for run in doubtful if self.run(run) != self.before(run)}
         return sorted(made | self._touched)
 
     def before(self, run: int) -> bytes:
         """Return the entries of a partition at ``mark``."""
-        found = self._before.get(run)
-        return self.run(run) if found is None else found
+        return self._read(self._marked[run // GROUP], run % GROUP, run)
 
     @property
     def groups(self) -> int:
@@ -376,8 +378,11 @@ class Partitions:
 
     def records(self, prefix: str) -> Iterator[str]:
         """Yield the records of a partition in order."""
-        for entry in self._within(prefix):
-            yield record_of(entry)
+        if len(prefix) <= self._standard:
+            for run in self._runs_of(prefix) if prefix else self.filled():
+                yield from records_of(self.run(run), self._entry)
+        else:
+            yield from map(record_of, self._within(prefix))
         yield from (record for record, _ in self._odd_within(prefix))
 
     def items(self, column: int = 0) -> Items:
@@ -387,8 +392,8 @@ class Partitions:
     def unlike(self, other: Partitions) -> Iterator[str]:
         """Yield the records whose first digest is not the last one that another table has."""
         for number in self.filled():
-            run = last_digests(other.run(number), other.columns)
-            if self.run(number) != run:
+            if not self.follows(other, number):
+                run = last_digests(other.run(number), other.columns)
                 theirs = set(cut(run, entry_size(1)))
                 for entry in self._cut(self.run(number)):
                     if entry[: KEY + DIGEST] not in theirs:
@@ -396,6 +401,19 @@ class Partitions:
         for record, digests in self._odd.items():
             if digests[:DIGEST] != other._odd.get(record, b"")[-DIGEST:]:
                 yield record
+
+    def follows(self, other: Partitions, number: int) -> bool:
+        """Whether a partition has what a peer would say of the records in that of another table."""
+        theirs, kept = other.run(number), self._kept
+        group, place = self._place(number)
+        if (
+            group.runs[place] is None
+            and isinstance(kept, _Expected)
+            and kept.table.columns == other.columns
+            and kept.table.run(number) is theirs
+        ):
+            return True  # it would be made from these very bytes
+        return self.run(number) == last_digests(theirs, other.columns)
 
     def leaves(self, prefix: str, column: int = 0) -> dict[str | bytes, bytes]:
         """Return the digests of a partition, by what stands for the record inside tables."""
@@ -459,9 +477,23 @@ class Partitions:
         key = key_of(record)
         if key is None:
             return self._odd.get(record)
-        run = self.run(self._run_of(key))
-        at = position(run, self._entry, key) * self._entry
-        return run[at + KEY : at + self._entry] if run[at : at + KEY] == key else None
+        return digests_in(self.run(self._run_of(key)), self._entry, key)
+
+    def among(self, records: Collection[str]) -> dict[str, bytes]:
+        """Return the digests of those of many records that are here."""
+        keys = keys_of(records)
+        if keys is None:
+            every = ((record, self.find(record)) for record in records)
+            return {record: digests for record, digests in every if digests is not None}
+        places = [keys[at : at + KEY] for at in range(0, len(keys), KEY)]
+        runs = list(map(self._run_of, places))
+        self._load(set(runs))
+        found: dict[str, bytes] = {}
+        for record, key, run in zip(records, places, runs, strict=True):
+            digests = digests_in(self.run(run), self._entry, key)
+            if digests is not None:
+                found[record] = digests
+        return found
 
     def _put_aside(self, odd: Mapping[str, bytes]) -> None:
         fresh = [(payload(record), record) for record in odd if record not in self._odd]
@@ -472,22 +504,41 @@ class Partitions:
             self._order = sorted(self._order + fresh)
 
     def _unmake(self, name: str) -> None:
-        """Take digests for unknown where a partition has changed."""
-        for length in range(self._standard) if self._made else ():
-            self._made.pop(name[:length], None)
+        """Take digests for unknown where what is kept aside has changed."""
+        self._forget_summaries(name)
         if len(name) >= self._standard and is_prefix(name[: self._standard]):
             run = self._runs_of(name).start
-            self._runs[run] = self.run(run)  # or else its root would be taken from what was kept
-            self._roots[run] = self._groups[run // GROUP] = None
+            # Or else its root would be taken from what was kept, or from what others found.
+            self._replace(run // GROUP, {run % GROUP: self.run(run)}, apart=True)
 
-    def _set(self, run: int, made: bytes) -> None:
-        was = self.run(run)
-        if self._made:
-            self._unmake(self.standard_prefix(run))
-        self._roots[run] = self._groups[run // GROUP] = None
-        self._bytes += len(made) - len(was)
-        self._before.setdefault(run, was)
-        self._runs[run] = made
+    def _forget_summaries(self, name: str) -> None:
+        """Take the summaries of large partitions for unknown where something has changed."""
+        self._check = None
+        for length in range(self._standard) if self._made else ():
+            self._made.pop(name[:length], None)
+
+    def _set(self, changes: Iterable[tuple[int, bytes, bytes]]) -> None:
+        """Put entries in the place of those that partitions have held until now.
+
+        Those of one group are put there together if they come one after another.
+        """
+        for group, some in groupby(changes, lambda change: change[0] // GROUP):
+            runs: dict[int, bytes] = {}
+            for run, held, made in some:
+                self._bytes += len(made) - len(held)
+                runs[run % GROUP] = made
+                if self._made:
+                    self._forget_summaries(self.standard_prefix(run))
+            # What is kept aside counts in roots, and others may have it not.
+            self._replace(group, runs, apart=bool(self._odd))
+
+    def _replace(self, number: int, runs: Mapping[int, bytes], *, apart: bool) -> None:
+        """Put entries in the place of others; nobody else's table changes by it."""
+        group = self._groups[number]
+        for place, run in runs.items():
+            self._held_bytes += len(run) - len(group.runs[place] or b"")
+        self._groups[number] = group.changed_apart(runs) if apart else group.changed(runs)
+        self._check = None
 
     def _odd_within(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         at = bisect_left(self._order, (prefix, ""))
@@ -505,12 +556,11 @@ class Partitions:
                 stop = position(data, self._entry, last) * self._entry
             yield from self._cut(data[start:stop])
 
-    def _cut(self, data: bytes) -> Iterator[bytes]:
+    def _cut(self, data: bytes) -> list[bytes]:
         return cut(data, self._entry)
 
     def _run_of(self, key: bytes) -> int:
-        # Each character of a payload is six bits of the hash.
-        return int.from_bytes(key[:3], "big") >> 24 - 6 * self._standard
+        return run_of(key, self._standard)
 
     def _runs_of(self, prefix: str) -> range:
         missing = max(0, self._standard - len(prefix))
@@ -518,29 +568,51 @@ class Partitions:
         return range(number, number + 64**missing)
 
 
-@dataclass(frozen=True, slots=True)
-class _ChangedNames:
-    """The names of a kept table of which some partitions are others now."""
+@dataclass(slots=True)
+class _Expected:
+    """What a peer would say of the records of a table, read from that table whenever it is needed.
 
-    kept: Names
-    gone: NamesHere
-    """Of these partitions as they were kept."""
-    come: NamesHere
-    """Of these partitions as they are."""
+    It need not be held beside it: for most peers it is what they do say.
+    """
 
-    def __len__(self) -> int:
-        return len(self.kept) - len(self.gone) + len(self.come)
+    table: Partitions
+    """As it was then: nobody else changes it."""
+    groups: list[bytes] = field(init=False)
+    odd: Mapping[str, bytes] = field(default_factory=dict)
+    whole: None = None
+    stays: ClassVar[bool] = True
+    _roots: list[list[Root]] = field(init=False)
 
-    def cells(self, start: int, stop: int) -> bytes:
-        cells = self.kept.cells(start, stop)
-        if len(self.gone):
-            cells = add_cells(cells, self.gone.cells(start, stop), sign=-1)
-        return add_cells(cells, self.come.cells(start, stop)) if len(self.come) else cells
+    def __post_init__(self) -> None:
+        numbers = range(self.table.groups)
+        self._roots = [[self._root(run) for run in self.table.group_runs(n)] for n in numbers]
+        self.groups = [group_digest(pack_roots(roots)) for roots in self._roots]
 
-    def find(self, names: Collection[int]) -> dict[int, str]:
-        found = self.come.find(names)
-        left = set(names) - found.keys() - self.gone.find(names).keys()
-        return found | (self.kept.find(left) if left else {})
+    @property
+    def count(self) -> int:
+        return len(self.table) - len(self.table.odd)
+
+    def expected(self) -> None:
+        """Have it made from the runs."""
+
+    def names(self, key: bytes, column: int) -> None:
+        """Have them made from the runs."""
+
+    def read_ahead(self, numbers: Sequence[int]) -> None:
+        """Have each read by itself."""
+
+    def roots(self, group: int) -> list[Root]:
+        return self._roots[group]
+
+    def run(self, number: int) -> bytes:
+        return last_digests(self.table.run(number), self.table.columns)
+
+    def _root(self, run: int) -> Root:
+        held, size = self.table.run(run), entry_size(self.table.columns)
+        if not held:
+            return NO_ROOT
+        leaves = [held[at - DIGEST : at] for at in range(size, len(held) + 1, size)]
+        return len(leaves), merkle_root(leaves)
 
 
 def joined_summary(peers: Partitions, own: Partitions, prefix: str, count: int) -> Summary | None:

@@ -70,7 +70,13 @@ TRANSITIONS: Final[dict[tuple[Phase, Occasion], Phase]] = {
 }
 
 _ANSWERING: Final = frozenset(
-    ("Advertised", "AdvertisedField", "AdvertisementPartition", "TickReady")
+    (
+        "Advertised",
+        "AdvertisedField",
+        "AdvertisementPartition",
+        "AdvertisementsDeferred",
+        "TickReady",
+    )
 )
 
 #: What has a place only if both sides offered it.
@@ -81,6 +87,8 @@ OFFERED: Final[dict[str, str]] = {
     "AdvertisementSketch": "max_sketch_cells",
     "ListAdvertisementItems": "max_sketch_cells",
     "RequestListed": "max_places_listed",
+    "AdvertisementsDeferred": "max_deferred_advertisements",
+    "ListDeferredAdvertisements": "max_deferred_advertisements",
 }
 _ADVERTISING: Final = _ANSWERING | {"AdvertisementTable", "AdvertisementDelta"}
 
@@ -101,7 +109,7 @@ FACTS: Final[dict[Phase, frozenset[str]]] = {
     Phase.ADVERTISE: _ADVERTISING,
     Phase.ASK: frozenset((
         "ListAdvertisementPartition", "NarrowAdvertisementPartition", "TickReady",
-        "SketchAdvertisements", "ListAdvertisementItems",
+        "SketchAdvertisements", "ListAdvertisementItems", "ListDeferredAdvertisements",
     )),
     Phase.ANSWER: _ANSWERING | {"AdvertisementSketch"},
     Phase.REQUEST: frozenset(("MayRequest", "RequestListed", "TickReady")),
@@ -149,6 +157,15 @@ class Phases:
     def may_end_here(self) -> bool:
         """Whether a peer that goes now goes in order."""
         return self.is_idle or self.crossing
+
+    @property
+    def needs_peer(self) -> bool:
+        """Whether nothing comes of the exchange if the peer says no more than it has said by now.
+
+        It is so while this side has not ended its phase: the peer cannot have gone beyond it. In
+        idle nothing is left to come, and what comes in transfer is stored all the same.
+        """
+        return not self.ended and self.phase not in {Phase.IDLE, Phase.TRANSFER, Phase.CLOSED}
 
     # --- moves ---
 

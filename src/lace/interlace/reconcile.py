@@ -30,10 +30,8 @@ from lace.interlace.summary import (
     payload,
 )
 from lace.interlace.telling import Told, told_table
-from lace.limits import MIB
 from lace.policy.origin import SourceLabel
 
-_SKETCH_BLOCK: Final = 4 * MIB  # holds any sketch, and what it leads to in most cases
 _CHILDREN: Final = 64  # a prefix has so many that are longer by one character
 
 
@@ -81,6 +79,10 @@ class PeerAdverts:
     sketching: Sketching
     sent: Partitions = field(init=False)
     """What of ours was sent since the peer last spoke: it has this much, and maybe no more."""
+    _echo: Partitions | None = None
+    """The table of a peer that has all of that, until it speaks."""
+    _has_spoken: bool = False
+    """Whether the peer has spoken since."""
     _to_list: list[Summary] = field(default_factory=list)
     """Partitions whose listing is still to be asked for."""
     _listing: dict[str, Summary] = field(default_factory=dict)
@@ -110,7 +112,7 @@ class PeerAdverts:
     _first: bool = True
 
     def __post_init__(self) -> None:
-        self.take_sent(())
+        self.sent = Partitions(2, standard=self.own.standard)
 
     def begin_again(self) -> None:
         """Expect the peer to speak of all that it advertises."""
@@ -123,9 +125,45 @@ class PeerAdverts:
 
     def take_sent(self, records: Iterable[str]) -> None:
         """Take note of all that was sent to the peer since it last spoke."""
-        found = {record: self.own.find(record) for record in records}
-        self.sent = Partitions(2, standard=self.own.standard)
-        self.sent.put({record: digests for record, digests in found.items() if digests})
+        found = self.own.among(list(records))
+        if found or len(self.sent):  # else it is empty, and stays so
+            self.sent = Partitions(2, standard=self.own.standard)
+            self.sent.put(found)
+        self._echo, self._has_spoken = None, False
+
+    @property
+    def can_look_ahead(self) -> bool:
+        """Whether it is worth while to find out what the peer will say, before it does."""
+        many = len(self.sent) >= max(1, self.parameters.foresee_from)
+        return many and self._echo is None and not self._has_spoken and self._goes_by_tables
+
+    def look_ahead(self) -> None:
+        """Find out what a peer that has what it was sent will say."""
+        self._foresee().check  # noqa: B018 (known from now on)
+
+    @property
+    def _goes_by_tables(self) -> bool:
+        return self.limits["max_delta_advertisements"] > 0
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes are held until the peer speaks."""
+        return self.sent.memory * (1 if self._echo is None else 2)
+
+    def take_back(self, records: Collection[str]) -> None:
+        """Take note that records are not to be sent any more: the peer need not have them."""
+        if len(self.sent) and self.sent.among(records):
+            self.sent.remove(records)
+            self._echo = None
+
+    def _foresee(self) -> Partitions:
+        """Return the table of a peer that has what was just sent, and says so."""
+        if self._echo is None:
+            self._echo = self.table.copy()
+            sent = dict(self.sent.items(1))
+            known = self._echo.among(sent)
+            self._echo.put({r: leaf for r, leaf in sent.items() if r not in known})
+        return self._echo
 
     # --- what the peer says ---
 
@@ -218,15 +256,12 @@ class PeerAdverts:
     def _guesses(self, told: Told, base: bytes | None, listed: Listing) -> Iterator[Partitions]:
         """Yield what the peer's table may be: the digest tells whether it is."""
         known = self.table
-        yield known
-        echoed = known.copy()  # the peer has what was just sent, and says so
-        sent = {r: self.sent.digest(r, 1) or b"" for r in self.sent.records("")}
-        echoed.put({r: leaf for r, leaf in sent.items() if r not in known})
-        if sent:
-            yield echoed
+        begins = [known, self._foresee()] if len(self.sent) else [known]
+        self._echo, self._has_spoken = None, True
+        yield from begins
         if base is not None:
             fresh = {record: leaf for record, (_, leaf) in listed.items()}
-            for begin in (known, echoed) if sent else (known,):
+            for begin in begins:
                 if base in {known.check, begin.check}:
                     made = begin.copy()
                     made.put(fresh)
@@ -320,6 +355,8 @@ class PeerAdverts:
         self._narrowing = {summary.prefix: summary for summary in self._to_narrow[:few]}
         del self._to_narrow[:few]
         asks: list[Fact] = [("NarrowAdvertisementPartition", prefix) for prefix in self._narrowing]
+        if asks and not self.parameters.lists_beside(self.limits):
+            return asks
         size = 0
         most = self.parameters.listed_at_once(self.limits)
         while self._to_list and (not size or size + self._to_list[0].count <= most):
@@ -363,7 +400,7 @@ class PeerAdverts:
         """Whether most of what two tables have is likely to be the same."""
         least = min(told.count, len(self.own))
         most = max(told.count, len(self.own))
-        if self.limits["max_fact_block_size"] < _SKETCH_BLOCK:
+        if self.limits["max_fact_block_size"] < self.parameters.sketch_block:
             return False
         return self.sketching.most > 0 and least >= max(self.parameters.sketch_from, most // 2, 1)
 
@@ -378,7 +415,7 @@ class PeerAdverts:
         if not said:
             return listing
         said += (fact for advert, _ in listing.values() for fact in advert.facts())
-        adverts = gather(said, self.source)
+        adverts = gather(dict.fromkeys(said), self.source)  # a fact that is said twice is one
         return {record: (advert, advert.digest()) for record, advert in adverts.items()}
 
     def _take_listings(self, listed: Listing) -> None:

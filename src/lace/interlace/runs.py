@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Final, overload
 
 from lace import b64a
-from lace.ids import is_record_hash
+from lace.ids import RECORD_TYPES, is_record_hash
 
 KEY: Final = 33
 """Bytes of hash and type letter."""
 DIGEST: Final = 32
 _HASH: Final = 32
 _CHARACTERS: Final = b64a.ALPHABET.decode("ascii")
-_CHARACTERS_OF_A_HASH: Final = 43
+_CHARS: Final = 43
+_SHORT: Final = 4096  # bytes of a run that is sooner gone through than halved
 _FEW: Final = 4  # times as many are in a run before it pays to put entries in one by one
-_NAME: Final = len("P.") + _CHARACTERS_OF_A_HASH + len(".H3")
+_ZERO: Final = b64a.ALPHABET[:1]
+_END: Final = b".H3"
+_LETTERS: Final = RECORD_TYPES.encode("ascii")
+_BYTES_OVERHEAD: Final = 41  # of a bytes object and the place of it in a list
+_NAME: Final = len("P.") + _CHARS + len(".H3")
+_SAME: Final = ((1, b"."), (_NAME - 3, b"."), (_NAME - 2, b"H"), (_NAME - 1, b"3"))
+"""Characters that all records have, by their places."""
+_CUT_OUT: Final = ((0, _NAME), (0, _NAME - 1), (_NAME - 4, _NAME - 2), (_NAME - 4, _NAME - 3))
+"""Places of which names are rid one after another, with their length: letter, dot, H and 3."""
 
 
 def entry_size(digests: int) -> int:
@@ -32,14 +42,20 @@ def key_of(record: str) -> bytes | None:
     return b64a.decode_trusted(record[2:-3].encode("ascii")) + record[:1].encode("ascii")
 
 
+def run_of(key: bytes, standard: int) -> int:
+    """Return the number of the standard partition that an entry with this key belongs to."""
+    # Each character of a payload is six bits of the hash.
+    return int.from_bytes(key[:3], "big") >> 24 - 6 * standard
+
+
 def record_of(entry: bytes) -> str:
     """Return the record that an entry begins with."""
     return f"{chr(entry[_HASH])}.{b64a.encode_digest(entry[:_HASH]).decode('ascii')}.H3"
 
 
-def cut(run: bytes, size: int) -> Iterator[bytes]:
-    """Yield the entries of a run."""
-    return (run[at : at + size] for at in range(0, len(run), size))
+def cut(run: bytes, size: int) -> list[bytes]:
+    """Return the entries of a run."""
+    return [run[at : at + size] for at in range(0, len(run), size)]
 
 
 def position(run: bytes, size: int, key: bytes) -> int:
@@ -48,24 +64,146 @@ def position(run: bytes, size: int, key: bytes) -> int:
     return bisect_left(entries, key, key=lambda i: run[i * size : i * size + KEY])
 
 
-def merged(run: bytes, size: int, entries: Mapping[bytes, bytes]) -> bytes:
-    """Return a run with digests by key put into it; they replace those that it has."""
-    if run and len(entries) * _FEW < len(run) // size:
-        return _put_into(run, size, entries)
-    if run:
-        entries = {entry[:KEY]: entry[KEY:] for entry in cut(run, size)} | dict(entries)
-    return b"".join([key + entries[key] for key in sorted(entries)])
+def digests_in(run: bytes, size: int, key: bytes) -> bytes | None:
+    """Return the digests of a key, or None if it is not in a run."""
+    if len(run) > _SHORT:
+        at = position(run, size, key) * size
+        return run[at + KEY : at + size] if run[at : at + KEY] == key else None
+    at = run.find(key)
+    while at % size and at >= 0:  # a part of others
+        at = run.find(key, at + 1)
+    return run[at + KEY : at + size] if at >= 0 else None
 
 
-def _put_into(run: bytes, size: int, entries: Mapping[bytes, bytes]) -> bytes:
+def merged(run: bytes, size: int, more: bytes) -> bytes:
+    """Return a run with others put into it; what they have replaces what it has of the same."""
+    if not run or not more:
+        return run or more
+    if len(more) * _FEW < len(run):
+        return _put_into(run, size, more)
+    return in_order(run + more, size)
+
+
+def in_order(entries: bytes, size: int) -> bytes:
+    """Return entries sorted by hash; of several with one hash, the last."""
+    by_key = {entry[:KEY]: entry for entry in cut(entries, size)}
+    return b"".join([by_key[key] for key in sorted(by_key)])
+
+
+def _put_into(run: bytes, size: int, more: bytes) -> bytes:
     """Do the same for a few entries, without a look at all others."""
+    entries = {entry[:KEY]: entry for entry in cut(more, size)}
     pieces: list[bytes] = []
     done = 0
     for key in sorted(entries):
         at = position(run, size, key) * size
-        pieces += (run[done:at], key, entries[key])
+        pieces += (run[done:at], entries[key])
         done = at + size if run[at : at + KEY] == key else at
     return b"".join((*pieces, run[done:]))
+
+
+class Entries:
+    """Entries that are to be put into a table together, by partition; the last of a record counts.
+
+    They are packed by the thousand: a call for each record would cost more than the rest.
+    """
+
+    __slots__ = ("_parts", "_standard", "memory", "odd")
+
+    def __init__(self, standard: int) -> None:
+        self._standard = standard
+        self._parts: defaultdict[str, list[bytes]] = defaultdict(list)
+        """By the first characters of their hashes: few parts, so that each holds many."""
+        self.odd: dict[str, bytes] = {}
+        """Records of formats that cannot be packed."""
+        self.memory = 0
+        """About how many bytes this takes."""
+
+    def add(self, digests: Mapping[str, bytes]) -> None:
+        """Add the digests of records."""
+        fitting, keys = digests, keys_of(digests)
+        if keys is None:
+            fitting = self._sort_out(digests)
+            keys = keys_of(fitting) or b""
+        parts: defaultdict[str, list[bytes]] = defaultdict(list)
+        at, stop = 0, len("P.") + max(0, self._standard - 1)
+        for record, leaves in fitting.items():
+            parts[record[2:stop]].append(keys[at : at + KEY] + leaves)
+            at += KEY
+        for prefix, entries in parts.items():
+            made = b"".join(entries)
+            self.memory += len(made) + _BYTES_OVERHEAD
+            self._parts[prefix].append(made)
+
+    def _sort_out(self, digests: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        fitting: dict[str, bytes] = {}
+        for record, leaves in digests.items():
+            (fitting if is_record_hash(record) else self.odd)[record] = leaves
+        return fitting
+
+    def take_runs(self, size: int) -> Iterator[tuple[int, bytes]]:
+        """Yield entries of some size as runs, with their numbers; none of it is kept here."""
+        while self._parts:
+            run = in_order(b"".join(self._parts.popitem()[1]), size)
+            entries = range(0, len(run), size)
+            at = 0
+            while at < len(entries):
+                number = run_of(run[entries[at] : entries[at] + KEY], self._standard)
+                end = bisect_left(entries, number + 1, at, key=self._number_in(run))
+                yield number, run[at * size : end * size]
+                at = end
+        self.memory = 0
+
+    def _number_in(self, run: bytes) -> Callable[[int], int]:
+        return lambda at: run_of(run[at : at + KEY], self._standard)
+
+
+def keys_of(records: Collection[str]) -> bytes | None:
+    """Return what stands for records inside tables, one after another; None if one does not fit.
+
+    With one character more than it needs, a hash becomes 33 bytes, the last of them zero: so all
+    are decoded at once, and the letter of the type comes to stand there. What is not zero there, or
+    not the same for all records elsewhere, is no hash of this format.
+    """
+    text, number = "".join(records), len(records)
+    if not number or set(map(len, records)) != {_NAME} or not text.isascii():
+        return None if number else b""
+    names = bytearray(text, "ascii")
+    letters = names[::_NAME]
+    if letters.translate(None, _LETTERS) or any(
+        names[at::_NAME] != character * number for at, character in _SAME
+    ):
+        return None
+    for at, width in _CUT_OUT:
+        del names[at::width]
+    names[_CHARS :: _CHARS + 1] = _ZERO * number
+    if names.translate(None, b64a.ALPHABET):
+        return None
+    made = bytearray(b64a.decode_trusted(bytes(names)))
+    if any(made[_HASH::KEY]):
+        return None
+    made[_HASH::KEY] = letters
+    return bytes(made)
+
+
+def _texts(run: bytes, size: int) -> bytes:
+    """Return the characters of all hashes of a run, 44 for each, of which the last is for nothing.
+
+    It is ``keys_of`` the other way round.
+    """
+    keys = bytearray().join([run[at : at + KEY] for at in range(0, len(run), size)])
+    keys[_HASH::KEY] = bytes(len(run) // size)
+    return b64a.encode_ascii(bytes(keys))
+
+
+def records_of(run: bytes, size: int) -> list[str]:
+    """Return the records of a run."""
+    text = _texts(run, size).decode("ascii")
+    letters = run[_HASH::size].decode("latin-1")  # whatever a damaged file has there
+    starts = range(0, len(text), _CHARS + 1)
+    return [
+        f"{letter}.{text[at : at + _CHARS]}.H3" for letter, at in zip(letters, starts, strict=True)
+    ]
 
 
 def last_digests(run: bytes, columns: int) -> bytes:
@@ -75,10 +213,10 @@ def last_digests(run: bytes, columns: int) -> bytes:
 
 def run_items(run: bytes, columns: int, column: int) -> list[tuple[str, bytes]]:
     """Return the records of a run with one of so many digests."""
-    start = KEY + DIGEST * column
-    return [
-        (record_of(entry), entry[start : start + DIGEST]) for entry in cut(run, entry_size(columns))
-    ]
+    size = entry_size(columns)
+    starts = range(KEY + DIGEST * column, len(run), size)
+    records = records_of(run, size)
+    return [(record, run[at : at + DIGEST]) for record, at in zip(records, starts, strict=True)]
 
 
 class Items(Sequence[tuple[str, bytes]]):
@@ -118,33 +256,39 @@ class Items(Sequence[tuple[str, bytes]]):
         start = (at - self._starts[number]) * size
         return run_items(self._runs[number][start : start + size], self._columns, self._column)[0]
 
-    def texts(self) -> Iterator[bytes]:
-        """Yield each record and its digest as one text."""
-        start = KEY + DIGEST * self._column
-        name = b64a.encode_digest
+    def texts(self, begin: bytes) -> Iterator[list[bytes]]:
+        """Yield each record and its digest as one text, behind what all of them begin with."""
+        size, start = entry_size(self._columns), KEY + DIGEST * self._column
+        heads = [b"%b%c." % (begin, letter) for letter in range(256)]
         for run in self._runs:
-            for entry in cut(run, entry_size(self._columns)):
-                leaf = entry[start : start + DIGEST]
-                yield b"%c.%b.H3%b" % (entry[_HASH], name(entry[:_HASH]), leaf)
-        for record, leaf in self._odd:
-            yield record.encode() + leaf
+            names = _texts(run, size)
+            letters = run[_HASH::size]
+            places = range(0, len(names), _CHARS + 1)
+            leaves = range(start, len(run), size)
+            yield [
+                heads[letter] + names[at : at + _CHARS] + _END + run[leaf : leaf + DIGEST]
+                for letter, at, leaf in zip(letters, places, leaves, strict=True)
+            ]
+        yield [begin + record.encode() + leaf for record, leaf in self._odd]
 
 
 class Packed:
-    """The names of many records in little room; they are all of the same length."""
+    """The names of many records of this format in little room."""
 
-    __slots__ = ("_texts",)
+    __slots__ = ("_keys",)
 
     def __init__(self) -> None:
-        self._texts: list[str] = []
+        self._keys: list[bytes] = []
 
-    def add(self, records: Iterable[str]) -> None:
-        self._texts.append("".join(records))
+    def add(self, records: Collection[str]) -> None:
+        keys = keys_of(records)
+        if keys is None:
+            raise ValueError("a record of another format")
+        self._keys.append(keys)
 
     def __iter__(self) -> Iterator[str]:
-        for text in self._texts:
-            for at in range(0, len(text), _NAME):
-                yield text[at : at + _NAME]
+        for keys in self._keys:
+            yield from records_of(keys, KEY)
 
 
 # --- prefixes ---
@@ -160,7 +304,7 @@ def number_of(prefix: str) -> int:
 
 def bounds(prefix: str) -> tuple[bytes, bytes]:
     """Return the least hash with a prefix, and the least one after all of them."""
-    below = 6 * (_CHARACTERS_OF_A_HASH - len(prefix))
+    below = 6 * (_CHARS - len(prefix))
     number = number_of(prefix)
     return _least(number << below), _least((number + 1) << below)
 

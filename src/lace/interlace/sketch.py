@@ -24,11 +24,11 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import islice
-from struct import Struct, unpack
+from itertools import chain
+from struct import Struct
 from typing import Any, Final, Never, Protocol
 
 from lace.crypto.native import digest, digests
@@ -40,13 +40,14 @@ MOST_CELLS: Final = 65_536
 
 _KEY_DOMAIN: Final = b"lace-advertisement-sketch/v1"
 _NAME_BYTES: Final = 8
-_HASHED_AT_ONCE: Final = 4096
 _NAME_BITS: Final = 64
 _NAME: Final = (1 << _NAME_BITS) - 1
 _CHECK_BITS: Final = 24
 _CHECK: Final = (1 << _CHECK_BITS) - 1
 _COUNT_BITS: Final = 16
 _COUNT: Final = (1 << _COUNT_BITS) - 1
+_BEGINNING: Final = Struct(">Q24x")
+"""The name that a hash begins with."""
 _CELL: Final = Struct(">HBHQ")
 """The sums of ones, of checks (their highest 8 bits, then the others), of names."""
 
@@ -71,6 +72,7 @@ _ONE: Final = 1 << _COUNT_AT
 # Loading numpy takes as long as making the cells of 50,000 names without it.
 _NAMES_TO_LOAD_NUMPY: Final = 50_000
 _NAMES_TO_USE_NUMPY: Final = 500
+_NAMES_AT_ONCE: Final = 1 << 15
 
 _FIRST_CELLS: Final = 128
 """So many find 60 differences almost always, and tell of more how many there are."""
@@ -101,15 +103,12 @@ def item_name(key: bytes, record: str, digest: bytes) -> int:
 
 def item_names(key: bytes, items: Iterable[tuple[str, bytes]]) -> list[int]:
     """Return the names of advertisements in their order, as ``item_name`` makes them."""
-    return list(_names(key + record.encode() + leaf for record, leaf in items))
+    return _names([key + record.encode() + leaf for record, leaf in items])
 
 
-def _names(texts: Iterable[bytes]) -> Iterator[int]:
-    """Yield the name that each text stands for: the first 8 bytes of its hash."""
-    left = iter(texts)
-    while batch := list(islice(left, _HASHED_AT_ONCE)):
-        names = [hash[:_NAME_BYTES] for hash in digests(batch)]
-        yield from unpack(f">{len(names)}Q", b"".join(names))
+def _names(texts: Iterable[bytes]) -> list[int]:
+    """Return the name that each text stands for: the first 8 bytes of its hash."""
+    return [name for (name,) in _BEGINNING.iter_unpack(b"".join(digests(texts)))]
 
 
 def _check(name: int) -> int:
@@ -186,21 +185,25 @@ class _Numpy:
     def __init__(self, names: array[int], numpy: Any) -> None:
         self._numpy = numpy
         self._names = numpy.frombuffer(names, dtype=numpy.uint64)
-        squares = self._names * (self._names + numpy.uint64(1)) * numpy.uint64(_CHECK_FACTOR)
-        self._checks = squares >> numpy.uint64(_NAME_BITS - _CHECK_BITS)
 
     def block(self, number: int) -> bytes:
         numpy, size = self._numpy, _SIZES[number]
-        places = self._names * numpy.uint64(_FACTORS[number]) >> numpy.uint64(_SHIFTS[number])
-        places = places.astype(numpy.intp)
-        names, checks = numpy.zeros((2, size), dtype=numpy.uint64)
-        numpy.add.at(names, places, self._names)
-        numpy.add.at(checks, places, self._checks)
+        factor, shift = numpy.uint64(_FACTORS[number]), numpy.uint64(_SHIFTS[number])
+        one, check = numpy.uint64(1), numpy.uint64(_CHECK_FACTOR)
+        ones = numpy.zeros(size, dtype=numpy.int64)
+        sums, checks = numpy.zeros((2, size), dtype=numpy.uint64)
+        for at in range(0, len(self._names), _NAMES_AT_ONCE):  # little room, and soon at hand
+            names = self._names[at : at + _NAMES_AT_ONCE]
+            places = (names * factor >> shift).astype(numpy.intp)
+            squares = names * (names + one) * check
+            numpy.add.at(sums, places, names)
+            numpy.add.at(checks, places, squares >> numpy.uint64(_NAME_BITS - _CHECK_BITS))
+            ones += numpy.bincount(places, minlength=size)
         cells = numpy.empty(size, dtype=">u2, u1, >u2, >u8")
-        cells["f0"] = numpy.bincount(places, minlength=size) & _COUNT
+        cells["f0"] = ones & _COUNT
         cells["f1"] = checks >> numpy.uint64(16) & numpy.uint64(0xFF)
         cells["f2"] = checks & numpy.uint64(0xFFFF)
-        cells["f3"] = names
+        cells["f3"] = sums
         made: bytes = cells.tobytes()
         return made
 
@@ -250,7 +253,7 @@ class NamesHere:
 
     def __init__(self, key: bytes, items: Items) -> None:
         self._items = items
-        self._names = array("Q", _names(key + text for text in items.texts()))
+        self._names = array("Q", chain.from_iterable(map(_names, items.texts(key))))
         self._sketch: Sketch | None = None
 
     def __len__(self) -> int:
@@ -265,6 +268,31 @@ class NamesHere:
         wanted = frozenset(names)
         here = [(name, at) for at, name in enumerate(self._names) if name in wanted]
         return {name: self._items[at][0] for name, at in here}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedNames:
+    """The names of a kept table of which some partitions are others now."""
+
+    kept: Names
+    gone: NamesHere
+    """Of these partitions as they were kept."""
+    come: NamesHere
+    """Of these partitions as they are."""
+
+    def __len__(self) -> int:
+        return len(self.kept) - len(self.gone) + len(self.come)
+
+    def cells(self, start: int, stop: int) -> bytes:
+        cells = self.kept.cells(start, stop)
+        if len(self.gone):
+            cells = add_cells(cells, self.gone.cells(start, stop), sign=-1)
+        return add_cells(cells, self.come.cells(start, stop)) if len(self.come) else cells
+
+    def find(self, names: Collection[int]) -> dict[int, str]:
+        found = self.come.find(names)
+        left = set(names) - found.keys() - self.gone.find(names).keys()
+        return found | (self.kept.find(left) if left else {})
 
 
 # --- differences ---

@@ -36,6 +36,8 @@ class Sketching:
     own: Partitions
     most: int
     """Most cells of a sketch, as both sides agreed; 0 for none."""
+    most_listed: int = MOST_CELLS
+    """Most advertisements that either side lists; a difference of more is found by partitions."""
     _names: Names | None = None
     _asked_for: dict[int, str] = field(default_factory=dict)
     """Records of this side by the names by which the peer asks for them."""
@@ -43,6 +45,7 @@ class Sketching:
     _given: int = 0
     """So many cells were given."""
     _peer_waits: bool = False
+    """For this side, which asks for cells: a peer that is asked for none goes on by itself."""
     _peer_asked: bool = False
     """Since this side last looked."""
     _peer_ever_asked: bool = False
@@ -66,7 +69,7 @@ class Sketching:
 
     def begin(self, count: int, *, decodes: bool) -> list[Fact]:
         """Return the first question about a table of so many records."""
-        self._is_on = True
+        self._is_on, self._peer_asked = True, False  # what it asked before is no reason to wait
         if not decodes:
             return [("SketchAdvertisements", "0", "0")]
         return self._decode(count)
@@ -105,6 +108,8 @@ class Sketching:
         found = self._decoder.decode()
         if found is None:
             return self._ask_for_cells() if cells else self._give_up()
+        if max(len(found.ours), len(found.theirs)) > self.most_listed:
+            return self._give_up()
         here = self._own_names().find(found.ours | found.theirs)
         if here.keys() != found.ours:  # cells that lie
             return self._give_up()
@@ -139,7 +144,7 @@ class Sketching:
             return [], self._list(ask[1])
         first, last = decimal(ask[1]), decimal(ask[2])
         if first == last == 0:
-            self._peer_waits = True
+            self._peer_waits = self._decoder is not None  # else it does not wait any longer
             return [], []
         if first is None or last is None or first != self._given or last <= first:
             raise ProtocolError("cells out of order", code=Code.INTERLACE_SUMMARY)
@@ -168,6 +173,9 @@ class Sketching:
         if rest or len(records) != len(cut) or not self._given:
             raise ProtocolError("items that are not advertised here", code=Code.INTERLACE_SUMMARY)
         self._peer_lacks = lacks | records
+        if len(self._peer_lacks) > self.most_listed:
+            limit, observed = "max_advertisement_records_listed", len(self._peer_lacks)
+            raise LimitExceeded(limit, configured=self.most_listed, observed=observed)
         self._peer_asked = True
         return sorted(records)
 

@@ -7,8 +7,9 @@ begin alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from lace import b64a
@@ -26,16 +27,25 @@ _PREFIX: Final = re.compile(r"[0-9A-Z_a-z~]*")
 _ROOT: Final = re.compile(b64a.PATTERN_32.decode("ascii"))
 
 
+def _paddings() -> Iterator[bytes]:
+    """Yield what stands for nothing, on each level."""
+    padding = EMPTY
+    while True:
+        yield padding
+        padding = digest(_NODE + padding + padding)
+
+
+_PADDINGS: Final = list(islice(_paddings(), 64))
+
+
 def merkle_root(digests: Iterable[bytes]) -> bytes:
     """Return the root over digests in any order: sorted, hashed as leaves, padded."""
     row = hashes([_LEAF + leaf for leaf in sorted(digests)])
-    padding = EMPTY  # what stands for nothing, on each level
-    for _ in range((len(row) - 1).bit_length() if row else 0):
+    for padding in _PADDINGS[: (len(row) - 1).bit_length() if row else 0]:
         if len(row) % 2:
             row.append(padding)
         pairs = zip(row[::2], row[1::2], strict=True)
         row = hashes([_NODE + left + right for left, right in pairs])
-        padding = digest(_NODE + padding + padding)
     return row[0] if row else EMPTY
 
 

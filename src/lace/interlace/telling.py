@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from lace import b64a
 from lace.codes import Code
 from lace.datalog.source import Fact
 from lace.errors import LimitExceeded, ProtocolError
 from lace.interlace import messages as m
+from lace.interlace.deferring import GO_ON
 from lace.interlace.facts import decimal
 from lace.interlace.parameters import Parameters
 from lace.interlace.partition import Partitions
+from lace.interlace.runs import Entries
 from lace.interlace.sketching import ASKS, Sketching
 from lace.interlace.summary import (
     Summary,
     is_digest,
     is_prefix,
 )
+
+_COMING_BYTES: Final = 400  # of a record and its digests, as Python holds them
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,11 @@ class Saying:
     facts: list[Fact] = field(default_factory=list)
     listing: list[str] = field(default_factory=list)
 
+    @property
+    def leads_there(self) -> bool:
+        """Whether it says all that is new since the table that was told last."""
+        return any(name == "AdvertisementDelta" for name, *_ in self.facts)
+
 
 @dataclass(slots=True)
 class OwnAdverts:
@@ -81,6 +91,8 @@ class OwnAdverts:
     _answered: set[Fact] = field(default_factory=set)
     _listed: set[str] = field(default_factory=set)
     """Prefixes whose listing was asked for in this loop, and all that are shorter than they."""
+    _deferred: list[str] = field(default_factory=list)
+    """Records whose advertisements did not fit the last phase (L67)."""
     _refused: set[str] = field(default_factory=set)
     """Asked for, and not to be had just then."""
     _told_again: set[str] = field(default_factory=set)
@@ -89,6 +101,8 @@ class OwnAdverts:
     """The length of the prefixes that the last advertise phase spoke of."""
     _coming: dict[str, bytes] = field(default_factory=dict)
     """What is to be put into the table, while an answer about policy is not complete."""
+    _packed: Entries | None = None
+    """The same, in less room: all of it is put into the table together."""
 
     def take_evaluation(self, given: m.Evaluated) -> None:
         """Bring the table in line with a part of an answer about policy."""
@@ -96,17 +110,28 @@ class OwnAdverts:
             self._put()
             self.table.remove(given.unsendable)
         self._coming |= given.sendable
-        if not given.more or len(self._coming) >= self.parameters.put_at_once:
+        if not given.more:
             self._put()
+        elif len(self._coming) >= self.parameters.put_at_once:
+            self._pack()
 
     @property
     def coming(self) -> int:
-        """How many records wait for the end of an answer."""
-        return len(self._coming)
+        """About how many bytes wait for the end of an answer."""
+        packed = 0 if self._packed is None else self._packed.memory
+        return len(self._coming) * _COMING_BYTES + packed
+
+    def _pack(self) -> None:
+        self._packed = self._packed or Entries(self.table.standard)
+        self._packed.add(self._coming)
+        self._coming = {}
 
     def _put(self) -> None:
-        coming, self._coming = self._coming, {}
-        self.table.put(coming)
+        if self._coming or self._packed is not None:
+            self._pack()
+            assert self._packed is not None
+            self.table.put_entries(self._packed)
+            self._packed = None
 
     def begin_again(self) -> None:
         """Speak of everything in the next advertise phase."""
@@ -120,6 +145,16 @@ class OwnAdverts:
     def begin_loop(self) -> None:
         """Let the peer ask anew."""
         self._answered, self._listed = set(), set()
+        self._deferred = []
+
+    def defer(self, records: list[str]) -> None:
+        """Put advertisements off that do not fit a phase: the peer may ask for them in the next."""
+        limit = self.limits["max_deferred_advertisements"]
+        if len(records) > limit:
+            raise LimitExceeded(
+                "max_deferred_advertisements", configured=limit, observed=len(records)
+            )
+        self._deferred = records
 
     def refuse(self, records: Iterable[str]) -> None:
         """Take note that the peer was told that records are not available."""
@@ -161,8 +196,12 @@ class OwnAdverts:
             if self.tells_tables:
                 return self._tell_table(changed, received)
             return self._summarize(list(self.table.summaries(start)), start)
-        if self.tells_tables and len(changed) > self.parameters.summarize_up_to:
-            return self._tell_table(changed, received)
+        if not changed:
+            return Saying()  # which says so
+        if self.tells_tables:
+            told = self._tell_table(changed, received)
+            if told.leads_there or len(changed) > self.parameters.summarize_up_to:
+                return told
         self._start = self.parameters.standard_prefix
         prefixes = [self.table.standard_prefix(run) for run in changed]
         return self._summarize([self.table.summary(prefix) for prefix in prefixes], start)
@@ -174,20 +213,25 @@ class OwnAdverts:
         if self.base is None or not changed:
             return Saying([told])
         moved = [self.table.moved(run, self.table.before(run)) for run in changed]
-        fresh = [record for now, _ in moved for record in now if record not in received]
+        come = {record for now, _ in moved for record in now}
+        fresh = come.difference(received)
         most = min(
             self.limits["max_delta_advertisements"],
             self.parameters.tell_at_once,
             self.parameters.listed_at_once(self.limits),
         )
-        lost = any(gone for _, gone in moved) or any(r not in self.table for r in received)
+        left = [record for record in received if record not in come]
+        lost = any(gone for _, gone in moved) or len(self.table.among(left)) < len(left)
         if lost or len(fresh) > most:
             return Saying([told])
         return Saying([told, ("AdvertisementDelta", b64a.encode(self.base))], sorted(fresh))
 
     def _summarize(self, summaries: list[Summary], start: int) -> Saying:
         """Return summaries, or one for all, or a listing, as the peer's limit allows."""
-        room = self.limits["max_partition_summaries"] - self._summaries
+        room = min(
+            self.limits["max_partition_summaries"] - self._summaries,
+            self.parameters.summarized_at_once(self.limits),
+        )
         later = 0 if start else self.limits["max_loop_iterations"]  # one for all, in each loop
         if sum(1 for summary in summaries if summary.prefix or summary.count) > room - later:
             if not len(self.table):
@@ -200,6 +244,11 @@ class OwnAdverts:
 
     def answer(self, asks: list[Fact]) -> Saying:
         """Return what a peer asked for, and nothing else."""
+        deferred, self._deferred = self._deferred, []
+        if GO_ON in asks:
+            if len(asks) > 1 or not deferred:
+                raise ProtocolError("a question for what fitted", code=Code.INTERLACE_PHASE)
+            return Saying(listing=deferred)
         facts: list[Fact] = []
         listing: list[str] = []
         self.sketching.look_up(asks)

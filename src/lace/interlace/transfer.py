@@ -13,6 +13,7 @@ from lace.errors import LimitExceeded, ProtocolError, Status
 from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.parameters import Parameters
+from lace.interlace.partition import Partitions
 from lace.interlace.summary import payload
 from lace.limits import Limits
 from lace.policy.plan import PlanId
@@ -133,15 +134,12 @@ class Transfer:
 
     # --- requests ---
 
-    def requestable(
-        self, advertised: Container[str], formats: frozenset[str], most: int
-    ) -> list[str]:
+    def requestable(self, advertised: Partitions, formats: frozenset[str], most: int) -> list[str]:
         """Return what may be asked for now: the invariant of 050, in one place (050-REQ-01)."""
         found = [
             record
-            for record in sorted(self._wanted)
-            if record in advertised
-            and record not in self._rejected
+            for record in sorted(advertised.among(self._wanted))
+            if record not in self._rejected
             and record not in self._unavailable
             and record not in self._forgotten
             and record.rpartition(".")[2] in formats

@@ -18,6 +18,7 @@ from lace.errors import Code, LaceError, UsageError
 from lace.ids import Verifier
 from lace.interlace.machine import Side
 from lace.interlace.messages import Closed
+from lace.interlace.negotiate import CAPABILITIES
 from lace.limits import DEFAULT_LIMITS, FIXED, Limits
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.view import Exposure
@@ -94,9 +95,7 @@ def seeded(seed: int) -> Case:
         share = chance.choice((0.0, 0.2, 0.5, 0.9, 1.0))
         limits = DEFAULT_LIMITS
         if chance.random() < 0.5:
-            limits = replace(
-                limits, max_delta_advertisements=0, max_sketch_cells=0, max_places_listed=0
-            )
+            limits = replace(limits, **dict.fromkeys(CAPABILITIES, 0))
         parts.append(
             Part(
                 module=modules[index],

@@ -21,7 +21,7 @@ from lace.driving.exchange import Exchange
 from lace.errors import Code, TransportError
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
-from lace.interlace.negotiate import Agreement
+from lace.interlace.negotiate import CAPABILITIES, Agreement
 from lace.interlace.phases import Phase
 from lace.kit.cases import SHOWN, store_of
 from lace.kit.misbehaviours import LATER, START, Kind
@@ -160,7 +160,7 @@ class Attacker:
         """Meet over a stream, and misbehave in this way; None is an honest contact."""
         tapped = _Attentive(stream)
         twist = _Twist(kind)
-        offers = {"max_delta_advertisements": 0, "max_sketch_cells": 0, "max_places_listed": 0}
+        offers = dict.fromkeys(CAPABILITIES, 0)
         offers |= {} if kind is None else dict(kind.offers)
         limits = replace(DEFAULT_LIMITS, phase_timeout=self.patience, **offers)
         stays = kind is not None and kind.times > 1

@@ -509,6 +509,29 @@ def _kinds() -> Iterable[Kind]:
         before(f"AdvertisementPartition('zz','1','{_ZERO_DIGEST}')\n".encode()),
         needs=listing,
     )
+    for name, codes, phase, words in (
+        (
+            "a question for advertisements that nobody put off",
+            ("interlace.phase",),
+            Phase.ASK,
+            b"ListDeferredAdvertisements()\n",
+        ),
+        (
+            "a number of advertisements put off that is no number",
+            ("interlace.listing", "interlace.phase"),
+            Phase.ADVERTISE,
+            b"AdvertisementsDeferred('many')\n",
+        ),
+        (
+            "more advertisements put off than agreed",
+            ("limit.exceeded", "interlace.phase"),
+            Phase.ADVERTISE,
+            b"AdvertisementsDeferred('101')\n",
+        ),
+    ):
+        yield Kind(
+            name, codes, phase, end, before(words), offers=(("max_deferred_advertisements", 100),)
+        )
     # Request and transfer.
     yield Kind(
         "advertisements among requests",

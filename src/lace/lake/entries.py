@@ -72,7 +72,7 @@ def entries_of(hashes: pa.Array, digests: pa.Array) -> bytes:
     # With one character more than it needs, a hash becomes a whole number of bytes, the last of
     # them for nothing: so all hashes are decoded at once.
     padded = pc.binary_join_element_wise(payloads, b64a.ALPHABET[:1], b"")
-    decoded = _fixed(b64a.decode_trusted(_content(padded, _CHARACTERS + 1)), KEY)
+    decoded = of_width(b64a.decode_trusted(_content(padded, _CHARACTERS + 1)), KEY)
     names = pc.binary_slice(decoded, 0, DIGEST).cast(pa.binary())
     letters = pc.binary_slice(hashes, 0, 1)
     made = pc.binary_join_element_wise(names, letters, digests.cast(pa.binary()), b"")
@@ -88,7 +88,8 @@ def _content(values: pa.Array, width: int) -> bytes:
     return data
 
 
-def _fixed(content: bytes, width: int) -> pa.Array:
+def of_width(content: bytes, width: int) -> pa.Array:
+    """Return values of one width that lie one after another."""
     return pa.Array.from_buffers(
         pa.binary(width), len(content) // width, [None, pa.py_buffer(content)]
     )
@@ -97,7 +98,7 @@ def _fixed(content: bytes, width: int) -> pa.Array:
 def in_order(entries: bytes) -> bytes:
     """Return entries sorted by hash."""
     size = entry_size(COLUMNS)
-    values = _fixed(entries, size)
+    values = of_width(entries, size)
     return _content(values.take(pc.array_sort_indices(values)), size)
 
 

@@ -332,6 +332,7 @@ class _Wide:
 
     def view(self, view: View) -> DataFrame:
         """Return the rows of a star; a list in it may make several of one record."""
+        self._key(view)
         # What needs no list goes first: it is what files can be skipped by.
         for pattern in view.patterns:
             if not _is_in_list(pattern):
@@ -351,6 +352,7 @@ class _Wide:
 
     def condition(self, view: View) -> tuple[Column, dict[int, Column]] | None:
         """Return a star as a condition, and its columns; None if a list makes more of a record."""
+        self._key(view)
         for pattern in view.patterns:
             if not _is_in_list(pattern):
                 self._promoted(pattern)
@@ -361,8 +363,14 @@ class _Wide:
         tests = [test_column(test, self._columns.__getitem__) for test in view.tests]
         return all_of([*self._conditions, *tests]), self._columns
 
+    def _key(self, view: View) -> None:
+        """Bind the record of a star, once: a second time would say that its hash is not null.
+
+        Then hashes, the largest column, would be read even where nobody asks for them.
+        """
+        self._bind(view.patterns[0].slots[0], F.col("hash"))
+
     def _promoted(self, pattern: Pattern) -> None:
-        self._bind(pattern.slots[0], F.col("hash"))
         if pattern.predicate == FIELD:
             _, name, index, value = pattern.slots
             column = F.col(PROMOTED[str(name)])
@@ -371,8 +379,7 @@ class _Wide:
             self._bind(value, column.cast("string") if name == "Data-Length" else column)
 
     def _from_list(self, pattern: Pattern) -> None:
-        record, name, index, value = pattern.slots
-        self._bind(record, F.col("hash"))
+        _, name, index, value = pattern.slots
 
         def fits(entry: Column) -> Column:
             conditions = [entry["name"] == F.lit(name)]

@@ -27,11 +27,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from lace import b64a
 from lace.crypto.native import digest
 from lace.errors import Code, LakeError, StoreError
-from lace.interlace.partition import (
-    GROUP,
-    Partitions,
-    group_digest,
-)
+from lace.interlace.groups import GROUP, group_digest, pack_roots
+from lace.interlace.partition import Partitions
 from lace.interlace.runs import DIGEST, KEY, entry_size, last_digests, run_items
 from lace.interlace.sketch import Names, Sketch, add_cells, item_names, whole_blocks
 from lace.interlace.summary import (
@@ -127,12 +124,15 @@ class PackedTable:
         found = []
         for group in range(-(-self.runs // GROUP)):
             roots = self.roots(group)
-            found.append(group_digest(b"".join(c.to_bytes(4, "big") + r for c, r in roots)))
+            found.append(group_digest(pack_roots(roots)))
         return found
 
     def roots(self, group: int) -> Sequence[tuple[int, bytes]]:
         stop = min((group + 1) * GROUP, self.runs)
         return [self._row(number)[3:5] for number in range(group * GROUP, stop)]
+
+    def read_ahead(self, numbers: Sequence[int]) -> None:
+        """Have each read by itself."""
 
     def run(self, number: int) -> bytes:
         found = self._held.get(number)

@@ -23,7 +23,7 @@ from lace.limits import DEFAULT_LIMITS, MIB, Limits
 from lace.record import grammar
 from lace.record.model import Record
 from lace.record.split import Frame, RecordSplitter, find_end
-from lace.record.validate import validate_record
+from lace.record.validate import validate_record, validate_records
 
 Judge = Callable[[Sequence[bytes]], list[Outcome[Record]]]
 """Says of each of some bytes whether they are a record."""
@@ -54,7 +54,7 @@ Judged = tuple[list[Frame], list[Outcome[Record]]]
 
 
 def judge_here(raws: Sequence[bytes]) -> list[Outcome[Record]]:
-    return [validate_record(raw) for raw in raws]
+    return validate_records(raws)
 
 
 def walk(

@@ -23,13 +23,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from lace.b64a import encode
 from lace.crypto.native import digest
 from lace.errors import Code, LakeError
-from lace.interlace.advertise import Advertisement, FieldValue, advert_order, digests_of
+from lace.interlace.advertise import Advertisement, FieldValue, advert_order, digests_in_order
 from lace.interlace.partition import STANDARD_PREFIX
+from lace.interlace.runs import DIGEST
 from lace.interlace.summary import (
     Summary,
     merkle_root,
 )
 from lace.lake.delta import DATA, Conflict, DeltaLog, TableVersion
+from lace.lake.entries import of_width
 from lace.lake.jobs import job
 from lace.lake.reading import read_files
 from lace.lake.rows import PROMOTED
@@ -235,7 +237,12 @@ def _prefix(length: int) -> Any:
 
 def digests(records: DataFrame, advertising: Advertising) -> DataFrame:
     """Return hash and advertisement digest of wide rows."""
-    return _each(records, advertising, DIGESTS, lambda advert: advert.digest())
+    label = SourceLabel(advertising.source)
+
+    def make(batch: pa.RecordBatch) -> list[bytes]:
+        return digests_in_order(_described(batch, advertising), [label])
+
+    return _each(records, advertising, DIGESTS, make)
 
 
 def digest_pairs(mine: Advertising, theirs: Advertising) -> Callable[[pa.RecordBatch], pa.Array]:
@@ -246,27 +253,34 @@ def digest_pairs(mine: Advertising, theirs: Advertising) -> Callable[[pa.RecordB
     labels = [SourceLabel(side.source) for side in (mine, theirs)]
 
     def pairs(batch: pa.RecordBatch) -> pa.Array:
-        return pa.array(digests_of(_described(batch, mine), labels).values(), pa.binary())
+        found = digests_in_order(_described(batch, mine), labels)
+        return of_width(b"".join(found), len(labels) * DIGEST)
 
     return pairs
 
 
 def advertisements(records: DataFrame, advertising: Advertising) -> DataFrame:
     """Return hash and canonical advertisement of wide rows."""
-    return _each(records, advertising, _ADVERTS, lambda advert: advert.canonical())
+
+    def make(batch: pa.RecordBatch) -> list[bytes]:
+        return [advert.canonical() for advert in _adverts(batch, advertising)]
+
+    return _each(records, advertising, _ADVERTS, make)
 
 
 def _each(
-    records: DataFrame, advertising: Advertising, schema: pa.Schema, make: Callable[[Any], bytes]
+    records: DataFrame,
+    advertising: Advertising,
+    schema: pa.Schema,
+    make: Callable[[pa.RecordBatch], list[bytes]],
 ) -> DataFrame:
+    """Return hash and what is made of each row, by the workers."""
     needed = advertised_columns(advertising)
 
     def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            made = [make(advert) for advert in _adverts(batch, advertising)]
-            yield pa.RecordBatch.from_arrays(
-                [batch.column("hash"), pa.array(made, pa.binary())], schema=schema
-            )
+            made = pa.array(make(batch), pa.binary())
+            yield pa.RecordBatch.from_arrays([batch.column("hash"), made], schema=schema)
 
     return records.select(*needed).mapInArrow(each, from_arrow_schema(schema))
 

@@ -18,13 +18,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import accumulate
 from multiprocessing import get_context
 from typing import Final
 
 from lace.errors import Code, Outcome, Status
 from lace.limits import DEFAULT_LIMITS, MIB, Limits
 from lace.record.model import Record
-from lace.record.validate import reread, validate_record
+from lace.record.validate import reread, validate_records
 
 _BATCH_RECORDS: Final = 256
 _BATCH_BYTES: Final = 4 * MIB
@@ -51,7 +52,7 @@ def validate_frames(
     batches = _batches(raws)
     if count == 1:
         for batch in batches:
-            yield from (validate_record(raw, limits) for raw in batch)
+            yield from validate_records(batch, limits)
         return
     crew = _Crew(count, limits, on_crash)
     try:
@@ -62,13 +63,12 @@ def validate_frames(
 
 def judge(joined: bytes, lengths: list[int], limits: Limits) -> list[Verdict]:
     """What a worker does: one verdict a record."""
-    verdicts: list[Verdict] = []
-    at = 0
-    for length in lengths:
-        outcome = validate_record(joined[at : at + length], limits)
-        verdicts.append((outcome.code, outcome.detail) if outcome.code is not None else None)
-        at += length
-    return verdicts
+    ends = accumulate(lengths)
+    raws = (joined[end - length : end] for length, end in zip(lengths, ends, strict=True))
+    return [
+        (outcome.code, outcome.detail) if outcome.code is not None else None
+        for outcome in validate_records(raws, limits)
+    ]
 
 
 class _Crew:

@@ -69,9 +69,16 @@ def links(record: Record) -> Iterator[RecordLink]:
 
 def link_of(name: str, index: int, value: str) -> RecordLink | None:
     """Return the link that a header is, or None if it is a plain field."""
+    found = data_and_target(name, value)
+    return None if found is None else RecordLink(name, index, *found)
+
+
+def data_and_target(name: str, value: str) -> tuple[str, LinkTarget] | None:
+    """Return what a link says and where it goes; None if a header is a plain field."""
+    if not name.endswith(LINK_ENDING):
+        return None
     data, _, target = value.rpartition(" ")
-    well_formed = name.endswith(LINK_ENDING) and data and is_link_target(target)
-    return RecordLink(name, index, data, LinkTarget(target)) if well_formed else None
+    return (data, LinkTarget(target)) if data and is_link_target(target) else None
 
 
 def numbered(extras: Iterable[tuple[AnyStr, AnyStr]]) -> Iterator[tuple[AnyStr, int, AnyStr]]:

@@ -47,6 +47,7 @@ SEAL: Final = re.compile(_SEAL)
 # For blocks of headers that have matched the grammar already.
 HEADER_NAMES: Final = re.compile(rb"([^:]++)[^\n]++\n")
 HEADERS: Final = re.compile(rb"([^:]++): ([^\n]++)\n")
+HEADERS_OF_TEXT: Final = re.compile(HEADERS.pattern.decode())
 
 # For records that are known to be valid: only where the parts are.
 _LINE: Final = rb"[^\n]++"

@@ -119,10 +119,7 @@ class Versioned(Record):
     @property
     def extras(self) -> tuple[tuple[str, str], ...]:
         """Extra headers in stored order."""
-        return tuple(
-            (name.decode(), value.decode())
-            for name, value in grammar.HEADERS.findall(self.parts[-3])
-        )
+        return tuple(grammar.HEADERS_OF_TEXT.findall(self.parts[-3].decode()))
 
     @property
     def has_extras(self) -> bool:

@@ -6,13 +6,15 @@ their cost; the signature comes last (G1). A valid record never pays for explana
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from blake3 import blake3
 
 from lace import text
 from lace.b64a import decode_trusted, encode_digest
-from lace.crypto.native import verify
+from lace.crypto.native import verify, verify_all
+from lace.crypto.provider import Claim
 from lace.errors import Code, Outcome, RecordError, Status
 from lace.ids import RecordHash
 from lace.limits import DEFAULT_LIMITS, Limits
@@ -54,6 +56,26 @@ def validate_record(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> Outcome[Reco
     return rejection(raw, limits)
 
 
+def validate_records(
+    raws: Iterable[bytes], limits: Limits = DEFAULT_LIMITS
+) -> list[Outcome[Record]]:
+    """Return the outcome of each; it costs less in threads than one after the other would."""
+    claims: list[Claim] = []
+
+    def verify_later(verifier_x: bytes, message: bytes, signature: bytes) -> bool:
+        claims.append((verifier_x, message, signature))
+        return True
+
+    found = [(raw, recognise(raw, limits, verify_later)) for raw in raws]
+    holds = iter(verify_all(claims))  # one for each Seal that is sound but for its signature
+    return [
+        rejection(raw, limits)
+        if record is None or (isinstance(record, Seal) and not next(holds))
+        else Outcome(_ACCEPTED, record)
+        for raw, record in found
+    ]
+
+
 def rejection(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> Outcome[Record]:
     """Return the outcome for bytes that ``recognise`` refused."""
     fault = inspect.inspect_record(raw, limits).fault
@@ -63,8 +85,10 @@ def rejection(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> Outcome[Record]:
     return Outcome(Status.REJECTED, None, fault.code, fault.detail)
 
 
-def recognise(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> Record | None:
-    """Return the record that ``raw`` is, or None."""
+def recognise(
+    raw: bytes, limits: Limits = DEFAULT_LIMITS, verify: Callable[..., bool] = verify
+) -> Record | None:
+    """Return the record that ``raw`` is, or None; ``verify`` decides on its signature, at last."""
     kind = raw[_TYPE_AT : _TYPE_AT + 1]
     if kind == b"S":
         match = SEAL.match(raw)

@@ -7,6 +7,7 @@ from a snapshot that does not change under it.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -52,12 +53,27 @@ class Listeners:
 
         return end
 
+    def __bool__(self) -> bool:
+        return bool(self._listeners)
+
     def tell(self, stored: list[StoredRecord]) -> None:
         for listener in list(self._listeners.values()) if stored else ():
             listener(stored)
 
     def clear(self) -> None:
         self._listeners.clear()
+
+
+class Parts(Mapping[bytes, bytes]):
+    """Parts by name, read when they are looked at."""
+
+    @abstractmethod
+    def some(self, names: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return those of some names, read together."""
+
+    @abstractmethod
+    def beginning(self, with_: bytes) -> dict[bytes, bytes]:
+        """Return those whose names begin alike, without a look at the others."""
 
 
 @dataclass(slots=True)
@@ -73,6 +89,20 @@ class LinkMemory:
     damaged: bool = False
     """Set by a reader that could make nothing of it."""
     _release: Callable[[], None] = field(default=lambda: None, compare=False)
+
+    def some(self, names: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return those parts of some names that there are, read together."""
+        parts = self.parts
+        if isinstance(parts, Parts):
+            return parts.some(names)
+        return {name: parts[name] for name in names if name in parts}
+
+    def beginning(self, with_: bytes) -> dict[bytes, bytes]:
+        """Return the parts whose names begin alike."""
+        parts = self.parts
+        if isinstance(parts, Parts):
+            return parts.beginning(with_)
+        return {name: data for name, data in parts.items() if name.startswith(with_)}
 
     def hold(self) -> None:
         """Read all of it, and let go of the store."""
@@ -216,6 +246,9 @@ class RecordStore(Protocol):
 
     def forgets(self) -> int:
         """Return how often anything was forgotten; a new number means that records are gone."""
+
+    def standing(self) -> tuple[StoreRecordId, int]:
+        """Return ``high_water`` and ``forgets``, both of one moment: exchanges ask for it often."""
 
     def forgotten(self, after: int) -> list[RecordHash] | None:
         """Return what was forgotten since ``forgets`` was this; None if that is too long ago."""

@@ -203,6 +203,9 @@ class MemoryStore(Closes):
     def forgets(self) -> int:
         return self._forgets
 
+    def standing(self) -> tuple[StoreRecordId, int]:
+        return self._last, self._forgets
+
     def forgotten(self, after: int) -> list[RecordHash] | None:
         times = range(after + 1, self._forgets + 1)
         if any(time not in self._forgotten for time in times):

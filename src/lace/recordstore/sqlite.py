@@ -12,15 +12,14 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final
 
 from lace.errors import Code, Outcome, Status, StoreError
 from lace.ids import RecordHash
-from lace.limits import FIXED
-from lace.record.facts import LINK_ENDING, link_of, numbered
-from lace.record.model import Record, Versioned
+from lace.record.model import Record
 from lace.record.validate import reread_intact
 from lace.recordstore.base import (
     Closes,
@@ -42,7 +41,16 @@ from lace.recordstore.sqlite_file import (
     identity_of,
     statements,
 )
-from lace.recordstore.sqlite_snapshot import SqliteSnapshot, inner_of, kept_link, place_of
+from lace.recordstore.sqlite_links import keep_link
+from lace.recordstore.sqlite_rows import (
+    Names,
+    delete,
+    insert_beside,
+    insert_records,
+    is_kept_out,
+    note_forgotten,
+)
+from lace.recordstore.sqlite_snapshot import SqliteSnapshot, kept_link
 from lace.tai import Tai
 from lace.urc import Coordinate, Prefix
 
@@ -53,6 +61,10 @@ _WITH_FORGETS: Final = 2  # the versions of the file that brought these
 _WITH_MEMORY: Final = 4
 _WITH_QUARANTINE: Final = 5
 _WITH_KEPT_OUT: Final = 7
+_HIGH_WATER: Final = "SELECT seq FROM sqlite_sequence WHERE name = 'record'"
+_PARTS_OF_NO_LINK: Final = (
+    "SELECT 1 FROM link_part WHERE link NOT IN (SELECT id FROM link_memory) LIMIT 1"
+)
 
 
 class SqliteStore(Closes):
@@ -65,7 +77,6 @@ class SqliteStore(Closes):
         self._reading = RLock()
         self._glancing = RLock()
         self._listeners = Listeners()
-        self._names: dict[str, int] = {}
         self.on_quarantine: Callable[[RecordHash], None] = lambda _hash: None
         """Told of each record that was found changed; comes from whichever thread loaded it."""
         self._copy = copy_to_read(self.path)
@@ -76,6 +87,7 @@ class SqliteStore(Closes):
         with errors(self.path):
             mode = "ro" if self._read_only else "rwc" if create else "rw"
             self._connection = connect(self._file, mode)
+            self._names = Names(self._connection)
             self._identity = identity_of(self._file)
             try:
                 self._prepare()
@@ -90,32 +102,29 @@ class SqliteStore(Closes):
     # --- the contract ---
 
     def save(self, records: Iterable[Record]) -> list[Outcome[Record]]:
+        given = list(records)
         outcomes: list[Outcome[Record]] = []
-        fresh: list[StoredRecord] = []
         with self._lock, errors(self.path), self._writing() as connection:
-            new: list[tuple[int, Record]] = []
             guarded = connection.execute("SELECT 1 FROM kept_out LIMIT 1").fetchone() is not None
-            for record in records:
-                if guarded and _is_kept_out(connection, record.hash):
-                    outcomes.append(refused_as_forgotten())
-                    continue
-                cursor = connection.execute(
-                    "INSERT INTO record (hash, raw, inner) VALUES (?, ?, ?)"
-                    " ON CONFLICT (hash) DO NOTHING",
-                    (record.hash, record.raw, inner_of(record)),
+            refused = {r.hash for r in given if is_kept_out(connection, r.hash)} if guarded else ()
+            row = connection.execute(_HIGH_WATER).fetchone()
+            first = 1 + (row[0] if row else 0)
+            wanted = [record for record in given if record.hash not in refused]
+            new = insert_records(connection, dict(enumerate(wanted, first)))
+            if connection.execute("SELECT 1 FROM quarantine LIMIT 1").fetchone() is not None:
+                connection.executemany(
+                    "DELETE FROM quarantine WHERE hash = ?", [(r.hash,) for r in new.values()]
                 )
-                if cursor.rowcount == 0:
-                    outcomes.append(Outcome(Status.DUPLICATE, record))
-                else:
-                    id = StoreRecordId(cursor.lastrowid or 0)
-                    outcomes.append(Outcome(Status.ACCEPTED, record))
-                    fresh.append(StoredRecord(id, record.hash))
-                    new.append((id, record))
-            connection.executemany(
-                "DELETE FROM quarantine WHERE hash = ?", [(record.hash,) for _, record in new]
-            )
-            self._insert_beside(connection, new)
-        self._listeners.tell(fresh)
+            insert_beside(connection, self._names, new)
+        ids = count(first)
+        for record in given:
+            if record.hash in refused:
+                outcomes.append(refused_as_forgotten())
+            else:
+                status = Status.ACCEPTED if next(ids) in new else Status.DUPLICATE
+                outcomes.append(Outcome(status, record))
+        if self._listeners:
+            self._listeners.tell([StoredRecord(StoreRecordId(i), r.hash) for i, r in new.items()])
         return outcomes
 
     def load(self, hash: RecordHash) -> Record | None:
@@ -159,7 +168,7 @@ class SqliteStore(Closes):
         return [StoredRecord(StoreRecordId(id), RecordHash(hash)) for id, hash in rows]
 
     def high_water(self) -> StoreRecordId:
-        row = self._glance("SELECT seq FROM sqlite_sequence WHERE name = 'record'")
+        row = self._glance(_HIGH_WATER)
         return StoreRecordId(row[0] if row else 0)
 
     def count(self) -> int:
@@ -245,10 +254,10 @@ class SqliteStore(Closes):
                         "INSERT INTO kept_out VALUES (?) ON CONFLICT DO NOTHING",
                         [(hash,) for hash in wanted],
                     )
-                lost = [(hash,) for hash in wanted if self._delete(connection, hash)]
+                lost = [(hash,) for hash in wanted if delete(connection, self._names, hash)]
                 gone = len(lost)
                 if gone:
-                    _note_forgotten(connection, lost)
+                    note_forgotten(connection, lost)
             if gone:
                 # Gives the pages back; readers that still need them keep their own view.
                 # (As a script, because one execute() would give back one page.)
@@ -273,7 +282,7 @@ class SqliteStore(Closes):
             delete = "DELETE FROM kept_out WHERE hash = ?"
             back = [(hash,) for hash in hashes if connection.execute(delete, (hash,)).rowcount]
             if back:
-                _note_forgotten(connection, back)
+                note_forgotten(connection, back)
         return len(back)
 
     def forgets(self) -> int:
@@ -281,6 +290,15 @@ class SqliteStore(Closes):
             return 0
         row = self._glance("SELECT times FROM forgotten")
         return 0 if row is None else int(row[0])
+
+    def standing(self) -> tuple[StoreRecordId, int]:
+        if self._version < _WITH_FORGETS:
+            return self.high_water(), 0
+        high_water, forgets = self._glance(
+            "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'record'),"
+            " (SELECT times FROM forgotten)"
+        )
+        return StoreRecordId(high_water or 0), forgets or 0
 
     def forgotten(self, after: int) -> list[RecordHash] | None:
         times = self.forgets()
@@ -302,33 +320,7 @@ class SqliteStore(Closes):
 
     def keep_link(self, key: bytes, change: LinkChange) -> None:
         with self._lock, errors(self.path), self._writing() as connection:
-            query = "SELECT id, head FROM link_memory WHERE key = ?"
-            row = connection.execute(query, (key,)).fetchone()
-            if row is None or row[1] != change.base:
-                connection.execute("DELETE FROM link_memory WHERE key = ?", (key,))
-                if change.base is not None:
-                    return
-                made = "INSERT INTO link_memory (key, head, used, bytes) VALUES (?, ?, 0, 0)"
-                row = connection.execute(made, (key, b"")).lastrowid, b""
-            id, head = row
-            names = (*change.gone, *change.put)
-            before = len(head) + _parts_size(connection, id, names)
-            after = len(change.head) + sum(len(n) + len(data) for n, data in change.put.items())
-            connection.executemany(
-                "DELETE FROM link_part WHERE link = ? AND name = ?",
-                [(id, name) for name in change.gone],
-            )
-            connection.executemany(
-                "INSERT INTO link_part (link, name, data) VALUES (?, ?, ?)"
-                " ON CONFLICT (link, name) DO UPDATE SET data = excluded.data",
-                [(id, name, data) for name, data in change.put.items()],
-            )
-            connection.execute(
-                "UPDATE link_memory SET head = ?, bytes = bytes + ?,"
-                " used = (SELECT max(used) + 1 FROM link_memory) WHERE id = ?",
-                (change.head, after - before, id),
-            )
-            _make_room(connection)
+            keep_link(connection, key, change)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         return self._listeners.add(listener)
@@ -380,6 +372,8 @@ class SqliteStore(Closes):
                     yield f"file: {line}"
             for table, *_ in self._all("PRAGMA foreign_key_check", ()):
                 yield f"file: a row of {table} belongs to nothing"
+            if self._version >= _WITH_MEMORY and self._one(_PARTS_OF_NO_LINK, ()) is not None:
+                yield "file: a row of link_part belongs to nothing"
             for hash in self.quarantined():
                 yield f"record {hash}: in quarantine, because its bytes have changed"
             with self.snapshot() as snapshot:
@@ -463,7 +457,7 @@ class SqliteStore(Closes):
             yield connection
             connection.execute("COMMIT")
         except BaseException:
-            self._names.clear()
+            self._names.forget()
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
@@ -475,49 +469,6 @@ class SqliteStore(Closes):
                 f"{self.path} was removed or replaced while it was open", code=Code.STORE_REPLACED
             )
 
-    def _insert_beside(self, connection: sqlite3.Connection, new: list[tuple[int, Record]]) -> None:
-        """Insert what is looked for, beside the bytes."""
-        placed = [(id, record) for id, record in new if isinstance(record, Versioned)]
-        connection.executemany(
-            'INSERT INTO place ("group", app, name, tai, hash, signed_by)'
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            [place_of(record) for _, record in placed],
-        )
-        fields: list[tuple[int, int, int, str]] = []
-        links: list[tuple[int, int, int, str, str]] = []
-        for id, record in placed:
-            if record.has_extras:
-                for name, index, value in numbered(record.extras):
-                    fields.append((id, self._name(name), index, value))
-                    link = link_of(name, index, value) if name.endswith(LINK_ENDING) else None
-                    if link is not None:
-                        links.append((id, self._name(name), index, link.data, link.target))
-        connection.executemany(
-            "INSERT INTO field (record, name, position, value) VALUES (?, ?, ?, ?)", fields
-        )
-        connection.executemany(
-            "INSERT INTO link (record, name, position, data, target) VALUES (?, ?, ?, ?, ?)", links
-        )
-
-    def _delete(self, connection: sqlite3.Connection, hash: RecordHash) -> int:
-        row = connection.execute("SELECT id, raw FROM record WHERE hash = ?", (hash,)).fetchone()
-        if row is None:
-            return 0
-        id, raw = row
-        record = reread_intact(raw, hash)
-        if record is None:  # its bytes do not say any more where it was
-            connection.execute("DELETE FROM place WHERE hash = ?", (hash,))
-        elif isinstance(record, Versioned):
-            connection.execute(
-                'DELETE FROM place WHERE "group" = ? AND app = ? AND name = ? AND tai = ?'
-                " AND hash = ?",
-                (record.group, record.app, record.name, record.tai, hash),
-            )
-        for table in ("field", "link"):
-            connection.execute(f"DELETE FROM {table} WHERE record = ?", (id,))  # noqa: S608 (ours)
-        connection.execute("DELETE FROM record WHERE id = ?", (id,))
-        return 1
-
     def _quarantine(self, hash: RecordHash) -> None:
         """Put a record aside that is not what was stored; for everybody else it is forgotten.
 
@@ -528,19 +479,9 @@ class SqliteStore(Closes):
             if found is None or reread_intact(found[0], hash) is not None:
                 return  # somebody else was quicker
             connection.execute("INSERT OR REPLACE INTO quarantine VALUES (?, ?)", (hash, found[0]))
-            self._delete(connection, hash)
-            _note_forgotten(connection, [(hash,)])
+            delete(connection, self._names, hash)
+            note_forgotten(connection, [(hash,)])
         self.on_quarantine(hash)
-
-    def _name(self, text: str) -> int:
-        id = self._names.get(text)
-        if id is None:
-            self._connection.execute(
-                "INSERT INTO name (text) VALUES (?) ON CONFLICT (text) DO NOTHING", (text,)
-            )
-            row = self._connection.execute("SELECT id FROM name WHERE text = ?", (text,)).fetchone()
-            id = self._names[text] = row[0]
-        return id
 
     # --- reading ---
 
@@ -566,48 +507,6 @@ class SqliteStore(Closes):
     def _all(self, query: str, values: tuple[Any, ...]) -> list[Any]:
         with self._reading, errors(self.path):
             return self._reader.execute(query, values).fetchall()
-
-
-def _parts_size(connection: sqlite3.Connection, link: int, names: Sequence[bytes]) -> int:
-    """Return how many bytes those of some parts take that are there."""
-    size = 0
-    for start in range(0, len(names), _VARIABLES):
-        part = names[start : start + _VARIABLES]
-        marks = ", ".join("?" * len(part))
-        query = (
-            "SELECT ifnull(sum(length(name) + length(data)), 0) FROM link_part"  # noqa: S608 (ours)
-            f" WHERE link = ? AND name IN ({marks})"
-        )
-        size += int(connection.execute(query, (link, *part)).fetchone()[0])
-    return size
-
-
-def _is_kept_out(connection: sqlite3.Connection, hash: str) -> bool:
-    query = "SELECT 1 FROM kept_out WHERE hash = ?"
-    return connection.execute(query, (hash,)).fetchone() is not None
-
-
-def _note_forgotten(connection: sqlite3.Connection, lost: list[tuple[RecordHash]]) -> None:
-    """Note which records are gone, so that exchanges can follow."""
-    connection.execute("UPDATE forgotten SET times = times + 1")
-    connection.executemany("INSERT INTO forgotten_record SELECT times, ? FROM forgotten", lost)
-    connection.execute(
-        "DELETE FROM forgotten_record WHERE times <= (SELECT times"
-        " FROM forgotten_record ORDER BY times DESC LIMIT 1 OFFSET ?)",
-        (FIXED.forgotten,),
-    )
-
-
-def _make_room(connection: sqlite3.Connection) -> None:
-    """Forget the links that were not used for longest while there is too much."""
-    query = "SELECT count(*), ifnull(sum(bytes), 0) FROM link_memory"
-    while True:
-        links, size = connection.execute(query).fetchone()
-        if links <= FIXED.links and size <= FIXED.link_bytes:
-            return
-        connection.execute(
-            "DELETE FROM link_memory WHERE id = (SELECT id FROM link_memory ORDER BY used LIMIT 1)"
-        )
 
 
 def _under(place: Prefix) -> tuple[str, tuple[str, ...]]:

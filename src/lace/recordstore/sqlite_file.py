@@ -6,10 +6,11 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import TracebackType
 from typing import Final
 
 from lace.errors import Code, StoreError
@@ -21,7 +22,7 @@ _COPY_TRIES: Final = 3
 #: The scripts that bring a file from version n to n + 1; a new file gets all of them.
 MIGRATIONS: Final = tuple(
     files("lace.recordstore").joinpath(name).read_text("utf-8")
-    for name in ("schema.sql", *(f"schema-{number}.sql" for number in range(2, 8)))
+    for name in ("schema.sql", *(f"schema-{number}.sql" for number in range(2, 9)))
 )
 VERSION: Final = len(MIGRATIONS)
 
@@ -107,19 +108,37 @@ def statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-@contextmanager
-def errors(path: Path) -> Iterator[None]:
-    """Turn what SQLite says into a StoreError with a code."""
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise StoreError(f"{path}: text that is no text", code=Code.STORE_CORRUPT) from error
-    except sqlite3.Error as error:
-        primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        code = _CODES.get(primary, Code.STORE_FAILED)
-        if code is Code.STORE_READ_ONLY:
-            check_rights(path)  # SQLite does not say which one is missing
-        raise StoreError(f"{path}: {error}", code=code) from error
+class errors:  # noqa: N801 (it stands where a function would)
+    """Turn what SQLite says into a StoreError with a code.
+
+    (A class, because a generator would cost as much as many a query.)
+    """
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            return
+        path = self._path
+        if isinstance(error, UnicodeDecodeError):
+            raise StoreError(f"{path}: text that is no text", code=Code.STORE_CORRUPT) from error
+        if isinstance(error, sqlite3.Error):
+            primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            code = _CODES.get(primary, Code.STORE_FAILED)
+            if code is Code.STORE_READ_ONLY:
+                check_rights(path)  # SQLite does not say which one is missing
+            raise StoreError(f"{path}: {error}", code=code) from error
 
 
 def check_rights(path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
@@ -13,13 +13,14 @@ from lace.datalog.ast import Predicate
 from lace.datalog.source import Row
 from lace.errors import Code, UsageError
 from lace.ids import RecordHash
-from lace.record.facts import fields, links
+from lace.record.facts import RecordLink, fields, links, numbered
 from lace.record.model import Plex, Record, Seal, Versioned
 from lace.record.validate import reread_intact, validate_record
 from lace.recordstore.base import (
     Closes,
     FieldsOf,
     LinkMemory,
+    Parts,
     StoreRecordId,
     has_fields,
     in_batches,
@@ -69,8 +70,8 @@ _EXTRAS: Final = (  # before version 3, all fields had rows
 )
 
 
-class _Parts(Mapping[bytes, bytes]):
-    """The parts that are kept for a link, read one by one."""
+class _Parts(Parts):
+    """The parts that are kept for a link, read one by one, or together."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, link: int) -> None:
         self._path, self._connection, self._link = path, connection, link
@@ -82,6 +83,22 @@ class _Parts(Mapping[bytes, bytes]):
         if row is None:
             raise KeyError(name)
         return bytes(row[0])
+
+    def some(self, names: Sequence[bytes]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        with errors(self._path):
+            for start in range(0, len(names), _NAMES_AT_ONCE):
+                part = names[start : start + _NAMES_AT_ONCE]
+                marks = ", ".join("?" * len(part))
+                query = f"SELECT name, data FROM link_part WHERE link = ? AND name IN ({marks})"  # noqa: S608 (only marks)
+                found.update(self._connection.execute(query, (self._link, *part)))
+        return found
+
+    def beginning(self, with_: bytes) -> dict[bytes, bytes]:
+        query = "SELECT name, data FROM link_part WHERE link = ? AND name >= ? AND name < ?"
+        stop = with_[:-1] + bytes([with_[-1] + 1])
+        with errors(self._path):
+            return dict(self._connection.execute(query, (self._link, with_, stop)).fetchall())
 
     def __iter__(self) -> Iterator[bytes]:
         query = "SELECT name FROM link_part WHERE link = ?"
@@ -161,6 +178,10 @@ class SqliteSnapshot(Closes):
     def select(self, predicate: Predicate, bound: Mapping[int, str], /) -> Iterator[Row]:
         if predicate == FIELD:
             yield from self._fields(bound)
+        elif predicate == RECORD_LINK and _RECORD in bound:
+            record = self.record(RecordHash(bound[_RECORD]))
+            rows = [] if record is None else map(_link_row, repeat(record.hash), links(record))
+            yield from (row for row in rows if _fits(row, bound))
         elif predicate in _TABLES:
             yield from self._rows(*_TABLES[predicate], bound)
 
@@ -224,7 +245,7 @@ class SqliteSnapshot(Closes):
 
         ``listen`` is told how many were looked at.
         """
-        placed = 0
+        placed = had = linked = 0
         for number, (hash, raw) in enumerate(self.raw_records()):
             if listen is not None:
                 listen(number)
@@ -233,10 +254,17 @@ class SqliteSnapshot(Closes):
                 yield f"record {hash}: {record.detail or 'stored under another hash'}"
                 continue
             placed += isinstance(record.value, Versioned)
+            had += len(_extras(record.value))
+            linked += len(list(links(record.value)))
             if not self._stands_beside(record.value):
                 yield f"record {hash}: its facts are not those of its bytes"
-        if self._count("place") != placed:
-            yield "file: there are places of no record"
+        for what, table, expected in (
+            ("places", "place", placed),
+            ("fields", f"field AS f JOIN name AS n ON {_IS_EXTRA}", had),
+            ("links", "link", linked),
+        ):
+            if self._count(table) > expected:
+                yield f"file: there are {what} of no record"
 
     def close(self) -> None:
         self._connection.close()
@@ -285,9 +313,11 @@ class SqliteSnapshot(Closes):
                 yield from self._of_columns(columns, f"SELECT {chosen} FROM place AS p")  # noqa: S608 (ours)
                 return
             rows = self._connection.execute(
-                f"SELECT {chosen}, f.name, f.position, f.value FROM place AS p"  # noqa: S608 (ours)
-                " CROSS JOIN record AS r ON r.hash = p.hash LEFT JOIN field AS f"
-                f" ON f.record = r.id AND f.name IN ({', '.join(map(str, named))})"
+                # Fields stand by value. Those that are wanted are put in order first, once.
+                "WITH f AS MATERIALIZED (SELECT record, name, position, value FROM field"  # noqa: S608 (ours)
+                f" WHERE name IN ({', '.join(map(str, named))}))"
+                f" SELECT {chosen}, f.name, f.position, f.value FROM place AS p"
+                " CROSS JOIN record AS r ON r.hash = p.hash LEFT JOIN f ON f.record = r.id"
             )
             for hash, same in groupby(rows, itemgetter(0)):
                 several = list(same)
@@ -346,14 +376,26 @@ class SqliteSnapshot(Closes):
         place = place_of(record)
         key = ('"group"', "app", "name", "tai", "hash")
         found = self._rows((*key, "signed_by"), "place", dict(enumerate(place[:-1])))
-        extras = [f for f in fields(record) if f[0] not in _COLUMNS and f[0] not in _IN_THE_BYTES]
-        return (
-            list(found) == [place]
-            and sorted(self._rows(*_EXTRAS, hash))
-            == sorted((record.hash, name, str(index), value) for name, index, value in extras)
-            and sorted(self._rows(*_TABLES[RECORD_LINK], hash))
-            == sorted((record.hash, x.name, str(x.index), x.data, x.target) for x in links(record))
+        return list(found) == [place] and all(
+            next(self._connection.execute(query, values), None) is not None
+            for query, values in self._beside(record)
         )
+
+    def _beside(self, record: Versioned) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+        """Yield the queries that find something if everything stands there."""
+        own = "f.record = (SELECT id FROM record WHERE hash = ?) AND f.position = ?"
+        named = "JOIN name AS n ON n.id = f.name WHERE n.text = ? AND"
+        for name, index, value in _extras(record):
+            query = f"SELECT 1 FROM field AS f {named} f.value = ? AND {own}"  # noqa: S608 (ours)
+            yield query, (name, value, record.hash, index)
+        for x in links(record):
+            query = f"SELECT 1 FROM link AS f {named} f.target = ? AND f.data = ? AND {own}"  # noqa: S608 (ours)
+            yield query, (x.name, x.target, x.data, record.hash, x.index)
+
+
+def _extras(record: Record) -> list[tuple[str, int, str]]:
+    """Return the fields of a record that have rows."""
+    return list(numbered(record.extras)) if isinstance(record, Versioned) else []
 
 
 def _matching(records: Iterable[Record], bound: Mapping[int, str]) -> Iterator[Row]:
@@ -361,8 +403,17 @@ def _matching(records: Iterable[Record], bound: Mapping[int, str]) -> Iterator[R
     for record in records:
         for name, index, value in fields(record):
             row = record.hash, name, str(index), value
-            if all(row[column] == wanted for column, wanted in bound.items()):
+            if _fits(row, bound):
                 yield row
+
+
+def _fits(row: Row, bound: Mapping[int, str]) -> bool:
+    """Whether a row has the given values."""
+    return all(row[column] == wanted for column, wanted in bound.items())
+
+
+def _link_row(hash: str, link: RecordLink) -> Row:
+    return hash, link.name, str(link.index), link.data, link.target
 
 
 def inner_of(record: Record) -> str | None:

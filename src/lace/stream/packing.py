@@ -21,6 +21,11 @@ _LEAST: Final = 256  # below this a block would hardly be smaller
 # matches finds nearly all there is, and short matches within hashes are none.
 _LEVEL: Final = 4
 _STRATEGY: Final = zlib.Z_FILTERED
+# Deflate clears its tables before it looks at anything. Tables for a few lines are quickly cleared,
+# and find as much in them as large ones.
+_FEW: Final = 1 << 12
+_TABLES_FOR_FEW: Final = 12, 5  # the window has as many bytes as a few lines have
+_TABLES: Final = zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL
 
 
 def pack(lines: bytes) -> Iterator[bytes]:
@@ -34,7 +39,8 @@ def pack(lines: bytes) -> Iterator[bytes]:
         if len(part) < _LEAST:
             yield part
         else:
-            packer = zlib.compressobj(_LEVEL, strategy=_STRATEGY)
+            window, memory = _TABLES_FOR_FEW if len(part) <= _FEW else _TABLES
+            packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, window, memory, _STRATEGY)
             packed = packer.compress(part) + packer.flush()
             head = f"deflate\nData-Length: {len(packed)}\nFull-Length: {len(part)}\n\n"
             yield MARK + head.encode()

@@ -11,7 +11,7 @@ import asyncio
 import os
 import re
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from lace.errors import Code, TransportError
 
@@ -55,6 +55,25 @@ class ByteStream(Protocol):
 
     def abort(self) -> None:
         """Let go at once."""
+
+
+Take = Callable[[bytes], bool]
+"""Takes bytes as they come, or does not; it never waits."""
+
+
+@runtime_checkable
+class PromptStream(Protocol):
+    """What a byte stream may do besides: few bytes come and go without a task being woken."""
+
+    def hand_to(self, take: Take | None) -> None:
+        """Offer bytes to somebody as they come, from the event loop, one chunk in a turn of it.
+
+        What is not taken is returned by ``read``, and so is all that comes before it was returned.
+        None offers them to nobody.
+        """
+
+    def write_now(self, data: bytes) -> bool:
+        """Send bytes if ``write`` would not wait for it; return whether that was done."""
 
 
 Handler = Callable[[ByteStream], Awaitable[None]]

@@ -4,11 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
-from lace.transport.base import CHUNK, LINGER_SECONDS, Handler, broken_as_transport_error
+from lace.transport.base import CHUNK, LINGER_SECONDS, Handler, Take, broken_as_transport_error
 
 _LINGER_CHUNKS = 16  # who goes on sending after that has no wish to hear our last word
+
+
+class PromptReader(asyncio.StreamReader):
+    """Offers bytes to somebody as they come, unless others wait to be read before them."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=CHUNK)
+        self.take: Take | None = None
+        self._unread = 0  # bytes
+
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override]  # nothing else comes
+        if self.take is None or self._unread or not self.take(data):
+            self._unread += len(data)
+            super().feed_data(data)
+
+    async def read(self, n: int = -1) -> bytes:
+        data = await super().read(n)
+        self._unread -= len(data)
+        return data
+
+
+async def open_writer(
+    connect: Callable[[Callable[[], asyncio.BaseProtocol]], Awaitable[tuple[Any, Any]]],
+) -> tuple[PromptReader, asyncio.StreamWriter]:
+    """Return both directions of a connection; ``connect`` makes it for a protocol."""
+    reader = PromptReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await connect(lambda: protocol)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
 
 
 class SystemStream:
@@ -40,6 +71,17 @@ class SystemStream:
             for at in range(0, len(data), CHUNK):
                 self._writer.write(data[at : at + CHUNK] if len(data) > CHUNK else data)
                 await self._writer.drain()
+
+    def hand_to(self, take: Take | None) -> None:
+        if isinstance(self._reader, PromptReader):
+            self._reader.take = take
+
+    def write_now(self, data: bytes) -> bool:
+        transport = self._writer.transport
+        if transport.is_closing() or transport.get_write_buffer_size() + len(data) > CHUNK:
+            return False
+        transport.write(data)
+        return True
 
     async def finish(self) -> None:
         """Send what is left, then wait a little for the peer's end.
@@ -84,13 +126,17 @@ class SocketListener:
 
 
 class Accepting:
-    """What asyncio calls for each connection; ``address`` is what rules will see."""
+    """Makes a stream of each connection; ``address`` is what rules will see."""
 
     def __init__(self, handler: Handler, address: str) -> None:
         self._handler = handler
         self.address = address
 
-    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def protocol(self) -> asyncio.StreamReaderProtocol:
+        """Return what asyncio needs for one connection."""
+        return asyncio.StreamReaderProtocol(PromptReader(), self._take)
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         name = writer.get_extra_info("peername")
         peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else self.address
         stream = SystemStream(reader, writer, self.address, peer)

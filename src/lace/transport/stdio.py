@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from lace.errors import Code, TransportError
 from lace.transport.base import CHUNK, LINGER_SECONDS
-from lace.transport.sockets import SystemStream
+from lace.transport.sockets import PromptReader, SystemStream
 
 ADDRESS = "stdio"
 
@@ -21,7 +21,7 @@ async def open_stdio() -> SystemStream:
     Nothing else may write to standard output from then on: ``print`` goes to standard error.
     """
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=CHUNK)
+    reader = PromptReader()
     # Copies, so that closing the stream leaves the interpreter's own files alone.
     source = os.fdopen(os.dup(0), "rb", buffering=0)
     target = os.fdopen(os.dup(1), "wb", buffering=0)

@@ -7,15 +7,18 @@ from dataclasses import replace
 
 from lace.errors import Code, TransportError
 from lace.transport.address import Address
-from lace.transport.base import CHUNK, Handler, reason
-from lace.transport.sockets import Accepting, SocketListener, SystemStream
+from lace.transport.base import Handler, reason
+from lace.transport.sockets import Accepting, SocketListener, SystemStream, open_writer
 
 
 async def connect_tcp(address: Address, seconds: float) -> SystemStream:
     """Return a stream to a server, or raise ``TransportError``."""
     try:
         async with asyncio.timeout(seconds):
-            reader, writer = await asyncio.open_connection(address.host, address.port, limit=CHUNK)
+            loop = asyncio.get_running_loop()
+            reader, writer = await open_writer(
+                lambda made: loop.create_connection(made, address.host, address.port)
+            )
     except OSError as error:
         raise TransportError(
             f"cannot connect to {address}: {reason(error)}",
@@ -28,7 +31,8 @@ async def listen_tcp(address: Address, handler: Handler) -> SocketListener:
     """Take connections at an address; port 0 stands for any free one."""
     accepting = Accepting(handler, str(address))
     try:
-        server = await asyncio.start_server(accepting, address.host, address.port, limit=CHUNK)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(accepting.protocol, address.host, address.port)
     except OSError as error:
         raise TransportError(
             f"cannot listen at {address}: {reason(error)}", code=Code.TRANSPORT_LISTEN

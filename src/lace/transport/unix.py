@@ -11,8 +11,8 @@ from pathlib import Path
 
 from lace.errors import Code, TransportError
 from lace.transport.address import Address
-from lace.transport.base import CHUNK, Handler, reason
-from lace.transport.sockets import Accepting, SocketListener, SystemStream
+from lace.transport.base import Handler, reason
+from lace.transport.sockets import Accepting, SocketListener, SystemStream, open_writer
 
 _OWNER_ONLY = 0o600
 
@@ -21,7 +21,10 @@ async def connect_unix(address: Address, seconds: float) -> SystemStream:
     """Return a stream to a server on this machine, or raise ``TransportError``."""
     try:
         async with asyncio.timeout(seconds):
-            reader, writer = await asyncio.open_unix_connection(address.path, limit=CHUNK)
+            loop = asyncio.get_running_loop()
+            reader, writer = await open_writer(
+                lambda made: loop.create_unix_connection(made, address.path)
+            )
     except OSError as error:
         raise TransportError(
             f"cannot connect to {address}: {reason(error)}", code=Code.TRANSPORT_CONNECT
@@ -48,7 +51,8 @@ async def listen_unix(address: Address, handler: Handler) -> UnixListener:
         try:
             sock.bind(address.path)
             os.chmod(path, _OWNER_ONLY)  # noqa: PTH101 (the same call, before anyone can connect)
-            server = await asyncio.start_unix_server(accepting, sock=sock, limit=CHUNK)
+            loop = asyncio.get_running_loop()
+            server = await loop.create_unix_server(accepting.protocol, sock=sock)
         except BaseException:
             sock.close()
             raise

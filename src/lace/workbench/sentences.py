@@ -51,6 +51,8 @@ class Words:
             ("MayRequest", lambda n: f"asks for {self._listed(facts, 'MayRequest', n)}"),
             ("RequestListed", lambda _: f"asks for {_counted(_places(facts), 'listed record')}"),
             ("NotAvailable", lambda n: f"cannot send {self._listed(facts, 'NotAvailable', n)}"),
+            ("AdvertisementsDeferred", lambda _: "puts off what does not fit"),
+            ("ListDeferredAdvertisements", lambda _: "asks for what did not fit"),
             ("AdvertisementTable", lambda _: "sums up everything"),
             ("AdvertisementDelta", lambda _: "tells what is different since"),
             ("SketchAdvertisements", lambda _: "asks for a sketch"),

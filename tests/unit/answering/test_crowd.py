@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,12 +17,13 @@ from meeting import within
 from servers import policy, served
 from small_limits import hold_to
 
-from lace.answering.crowd import Crowds
+from lace.answering.crowd import Crowd, Crowds
 from lace.answering.following import Position
 from lace.answering.looking import Looking
 from lace.answering.store import StoreAnswers
 from lace.driving.client import Client
 from lace.errors import Code, StoreError
+from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import advertise
 from lace.policy.module import PolicyModule, module_from_text
@@ -65,6 +68,10 @@ class Told:
     """Whether it looks at records even if it need not."""
     at_hand: int = 0
     """How often it did not have to."""
+    fresh: set[str] = field(default_factory=set)
+    """What it was told of last."""
+    served: int = 0
+    """How often records were at hand."""
 
     def __post_init__(self) -> None:
         self.answers.recall(m.Recall(link=None, plan=self.plan, schema=None))
@@ -79,6 +86,7 @@ class Told:
         parts = [part for part in answer if isinstance(part, m.Evaluated)]
         assert all(part.more for part in parts[:-1])
         assert not parts[-1].more
+        self.fresh = {record for part in parts for record in part.sendable} or self.fresh
         for part in parts:
             for record in part.unsendable:
                 self.sendable.pop(record, None)
@@ -93,6 +101,15 @@ class Told:
         known = None if self.waits else self.answers.at_hand(asked)
         self.at_hand += known is not None
         assert known in (None, [self.answers.describe(asked)])
+
+    def serve(self, chance: random.Random) -> None:
+        """Hold what is served without a look to what is in the store at this moment."""
+        among = sorted(chance.choice([self.fresh, set(self.sendable)]))
+        some = chance.sample(among, min(len(among), chance.randrange(1, 3)))
+        asked = m.Serve(tuple(some), chance.choice([1, 300, 10**6]))
+        known = None if self.waits or not some else self.answers.at_hand(asked)
+        self.served += known is not None
+        assert known in (None, [self.answers.serve(asked)])
 
     def described(self) -> m.Described:
         """Return what is said of all that may be sent."""
@@ -118,6 +135,7 @@ def test_whatever_happens_a_member_is_told_what_it_would_be_told_alone(
     module: PolicyModule, seed: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lace.answering.member._FEW", few)
+    hold_to(monkeypatch, shared_records=few, shared_record_bytes=few * 200)
     chance, plan = random.Random(seed), plan_of(module)
     store, crowds = MemoryStore(), Crowds()
     records = [note(i, app=chance.choice(["notes", "open", "tasks"])) for i in range(60)]
@@ -139,6 +157,7 @@ def test_whatever_happens_a_member_is_told_what_it_would_be_told_alone(
                     told.ask()
                     told.ask()
                     told.describe()
+                    told.serve(chance)
             case 5 if groups:  # what is described is as it was when it was told
                 group = chance.choice(groups)
                 for told in group:
@@ -167,6 +186,8 @@ def test_whatever_happens_a_member_is_told_what_it_would_be_told_alone(
                 for told in chance.choice(groups):
                     told.ask()
         assert all(told.state == group[0].state for group in groups for told in group)
+        for _, _, quick in groups:
+            quick.serve(chance)
     for group in groups:
         for told in group:
             told.ask()
@@ -225,6 +246,64 @@ def test_a_crowd_evaluates_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None
     assert all(member.answers.is_up_to_date for member in members)
     assert all(member.answers.memory == 0 for member in members)
     assert crowds.memory > 0
+
+
+@pytest.mark.parametrize("module", [NOTES, TOGETHER], ids=["apart", "together"])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_served_without_a_look_is_what_the_store_has(
+    module: PolicyModule, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold_to(monkeypatch, shared_records=3, shared_record_bytes=700)
+    chance, plan = random.Random(seed), plan_of(module)
+    store, crowds = MemoryStore(), Crowds()
+    members = [together(store, plan, crowds, waits=False) for _ in range(2)]
+    records = [note(i) for i in range(30)]
+    for _ in range(200):
+        match chance.randrange(6):
+            case 0 | 1:
+                store.save(chance.sample(records, chance.randrange(1, 5)))
+            case 2:
+                store.forget([record.hash for record in chance.sample(records, 5)])
+            case 3:
+                crowds.advance()
+            case _:
+                chance.choice(members).ask()
+        for member in members:
+            member.serve(chance)
+    assert all(member.served for member in members)
+
+
+def test_what_is_new_is_read_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many members speak of it at the same time, and are asked for it."""
+
+    class Counting(MemoryStore):
+        loaded = 0
+
+        def load_all(self, hashes: Sequence[RecordHash], most_bytes: int) -> list[Record | None]:
+            self.loaded += len(hashes)
+            return super().load_all(hashes, most_bytes)
+
+    hold_to(monkeypatch, shared_record_bytes=600)
+    store, crowds, plan = Counting(), Crowds(), plan_of(NOTES)
+    members = [together(store, plan, crowds, waits=False) for _ in range(3)]
+    for member in members:
+        member.ask()
+    small, large = note(1), note(2, extras=[("Long", "x" * 900)])
+    held = crowds.memory
+    store.save([small, large])
+    crowds.advance()
+    assert len(small.raw) <= crowds.memory - held < len(large.raw)
+    for member in members:
+        member.ask()
+        describe = m.Describe(plan, (small.hash, large.hash))
+        assert member.answers.at_hand(describe) == [member.answers.describe(describe)]
+        assert member.answers.at_hand(m.Serve((small.hash,), 10**6)) == [m.Served((small,))]
+        assert member.answers.at_hand(m.Serve((small.hash,), 10)) is None
+        assert member.answers.at_hand(m.Serve((large.hash,), 10**6)) is None
+    assert store.loaded == 0
+    store.forget([small.hash])
+    assert members[0].answers.at_hand(m.Serve((small.hash,), 10**6)) is None
+    assert members[0].answers.serve(m.Serve((small.hash,), 10**6)) == m.Served((None,))
 
 
 def test_others_do_not_join() -> None:
@@ -428,3 +507,68 @@ def test_nothing_is_looked_at_any_more_once_all_have_come_to_rest() -> None:
     for member in members:
         member.answers.close()
     assert not looked_at
+
+
+class Slow(MemoryStore):
+    """A store at which a look takes until somebody says that it is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_slow = self.is_over = False
+        self.began, self.over = Event(), Event()
+
+    def snapshot(self) -> MemorySnapshot:
+        if self.is_slow:
+            self.began.set()
+            self.is_over = self.over.wait(10)
+        return super().snapshot()
+
+
+def test_a_server_goes_on_while_a_leader_looks_at_records() -> None:
+    rules = '[[allow]]\nwho = "anyone"\nsync = ["//notes-demo//notes//"]\n'
+    store = Slow()
+    store.save([note(1)])
+
+    async def work() -> None:
+        async with served(store, policy(rules)) as host:
+            near = Client(store=MemoryStore(), module=NOTES, exposure=OPEN)
+            assert isinstance(await near.sync(host.address), m.Closed)
+            assert len(host.server._crowds) == 1
+            store.is_slow = True
+            leading = asyncio.create_task(asyncio.to_thread(host.server._crowds.advance))
+            store.save([note(2)])
+            await asyncio.to_thread(store.began.wait, 20)
+            await host.server._look_at_store()
+            await host.server._bound_memory()
+            store.over.set()
+            await leading
+            assert store.is_over, "nobody else could run"
+
+    within(work())
+
+
+def test_nobody_waits_for_a_crowd_that_is_being_made() -> None:
+    store, crowds, plan = Slow(), Crowds(), plan_of(NOTES)
+    store.save([note(1)])
+    made = crowds.of(b"known", lambda: _crowd_of(store, plan))
+    began, over = Event(), Event()
+
+    def make() -> Crowd:
+        began.set()
+        assert over.wait(20), "nobody else could run"
+        return _crowd_of(store, plan)
+
+    with ThreadPoolExecutor(1) as threads:
+        making = threads.submit(crowds.of, b"new", make)
+        assert began.wait(20)
+        assert crowds.of(b"known", make) is made
+        crowds.rest()
+        assert crowds.memory == made.memory
+        quicker = crowds.of(b"new", lambda: _crowd_of(store, plan))
+        over.set()
+        assert making.result() is quicker
+
+
+def _crowd_of(store: MemoryStore, plan: ExchangePlan) -> Crowd:
+    answers = together(store, plan, Crowds()).answers
+    return answers._new_crowd(m.Evaluate(plan=plan, schema=None, runtime=()))

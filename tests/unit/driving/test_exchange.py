@@ -23,7 +23,7 @@ from lace.errors import Code, Outcome, StoreError, TransportError
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.record import Record, build_blob
-from lace.record.validate import validate_record
+from lace.record.validate import validate_records
 from lace.recordstore import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
 from lace.stream import items as i
@@ -130,11 +130,11 @@ def test_more_is_read_while_records_are_stored_and_validated_elsewhere(
 ) -> None:
     threads: set[str] = set()
 
-    def noting(raw: bytes, limits: Limits) -> Outcome[Record]:
+    def noting(raws: Iterable[bytes], limits: Limits) -> list[Outcome[Record]]:
         threads.add(threading.current_thread().name)
-        return validate_record(raw, limits)
+        return validate_records(raws, limits)
 
-    monkeypatch.setattr(saving, "validate_record", noting)
+    monkeypatch.setattr(saving, "validate_records", noting)
     records, store = notes(2500, size=400), Gate()
 
     async def work() -> m.Closed | m.Aborted:

@@ -41,6 +41,7 @@ from lace.transport.address import parse_address
 from lace.transport.base import ByteStream
 from lace.transport.dial import connect, listen
 from lace.transport.memory import MemoryStream, memory_streams
+from lace.transport.sockets import SystemStream
 
 HASTY: Final = replace(DEFAULT_LIMITS, phase_timeout=1)
 LONG: Final = 1.6  # seconds of work: longer than a peer may be silent
@@ -442,15 +443,16 @@ def test_a_standstill_is_not_the_peers_silence() -> None:
 
     async def meet() -> list[m.Closed | m.Aborted]:
         async with streams("tcp") as (far, near):
-            write = near.write
+            assert isinstance(near, SystemStream)
+            write = near.write_now
 
-            async def write_and_stand_still(data: bytes) -> None:
-                await write(data)
-                if b"Advertised('" in data:
+            def write_and_stand_still(data: bytes) -> bool:
+                if (done := write(data)) and b"Advertised('" in data:
                     stood.append(data)
-                    time.sleep(LONG)  # noqa: ASYNC251 (nothing else runs either)
+                    time.sleep(LONG)  # nothing else runs either
+                return done
 
-            near.write = write_and_stand_still  # type: ignore[method-assign]
+            near.write_now = write_and_stand_still  # type: ignore[method-assign]
             sides = (
                 exchange(far, stores[0], accepting=True), exchange(near, stores[1], accepting=False),
             )  # fmt: skip

@@ -17,6 +17,7 @@ from lace.interlace import transfer
 from lace.interlace.facts import PREDICATES
 from lace.interlace.machine import InterlaceMachine, Side
 from lace.interlace.parameters import DEFAULT_PARAMETERS, Parameters
+from lace.interlace.partition import Partitions
 from lace.interlace.phases import Phase
 from lace.limits import Limits
 from lace.policy.module import module_from_text
@@ -321,7 +322,7 @@ def test_what_was_refused_is_asked_for_again_when_there_is_reason_to() -> None:
     assert stored(right) == {note(1).hash, note(2).hash}
     round_ = transfer.Transfer(Limits(), DEFAULT_PARAMETERS, 1000)
     round_.take_evaluation(m.Evaluated(requestable=frozenset({note(1).hash})))
-    advertised, formats = {note(1).hash}, frozenset({"H3"})
+    advertised, formats = Partitions.of({note(1).hash: bytes(32)}), frozenset({"H3"})
     round_.ask(round_.requestable(advertised, formats, 1))
     round_.conclude([("NotAvailable", note(1).hash)])
     assert round_.requestable(advertised, formats, 1) == []

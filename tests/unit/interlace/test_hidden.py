@@ -9,7 +9,7 @@ from small_limits import hold_to
 
 from lace.answering.warm import WarmLinks
 from lace.interlace import messages as m
-from lace.policy.module import module_from_text
+from lace.policy.module import PolicyModule, module_from_text
 from lace.recordstore import MemoryStore
 
 SECRET = note(1, app="diary", group="secret")
@@ -135,5 +135,31 @@ def test_it_is_not_heard_how_much_was_forgotten_in_secret(
         said = Meeting(stores, modules, warm=warm).end().said_by(1)
         assert stores[1].has(gone.hash)  # it had to be listed again
         return said
+
+    assert heard(in_secret=True) == heard(in_secret=False)
+
+
+@pytest.mark.req("040-DIS-01", "050-EPO-02")
+@pytest.mark.parametrize(("first", "then"), [(NOTES, OFFER), (OFFER, NOTES)])
+def test_it_is_not_heard_how_much_was_forgotten_in_secret_before_rules_changed(
+    first: PolicyModule, then: PolicyModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was forgotten in an exchange is not asked for again, whatever came between."""
+    hold_to(monkeypatch, forgotten=3)
+    secrets = [note(i, app="diary", group="secret") for i in range(5)]
+    gone = note(7)
+
+    def heard(*, in_secret: bool) -> Heard:
+        stores = MemoryStore(), MemoryStore()
+        stores[0].save([note(i) for i in range(12)])
+        stores[1].save(secrets)
+        meeting = Meeting(stores, (EVERYTHING, first), stays=True)
+        assert stores[1].has(gone.hash)
+        stores[1].forget([gone.hash])
+        for secret in secrets if in_secret else ():
+            stores[1].forget([secret.hash])
+        meeting.change(1, then)
+        assert not stores[1].has(gone.hash)
+        return meeting.said_by(1)
 
     assert heard(in_secret=True) == heard(in_secret=False)

@@ -3,52 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import pytest
+from elsewhere import Elsewhere
 
 from lace import b64a
-from lace.interlace.partition import (
-    GROUP,
-    Partitions,
-)
+from lace.interlace.groups import GROUP
+from lace.interlace.partition import Partitions
 from lace.interlace.reconcile import Alike
-from lace.interlace.sketch import Decoder, Names, NamesHere, Sketch, add_cells, whole_blocks
+from lace.interlace.sketch import Decoder, NamesHere, Sketch, add_cells, whole_blocks
 
 KEY = b"k" * 32
-
-
-@dataclass
-class Elsewhere:
-    """A table that is kept, and says which of its partitions were read."""
-
-    table: Partitions
-    read: list[int] = field(default_factory=list)
-    stays: bool = True
-    odd: Mapping[str, bytes] = field(default_factory=dict)
-    whole: bytes | None = None
-
-    @property
-    def count(self) -> int:
-        return len(self.table)
-
-    @property
-    def groups(self) -> Sequence[bytes]:
-        return [self.table.group_digest(group) for group in range(self.table.groups)]
-
-    def roots(self, group: int) -> Sequence[tuple[int, bytes]]:
-        return [self.table.root(run) for run in self.table.group_runs(group)]
-
-    def run(self, number: int) -> bytes:
-        self.read.append(number)
-        return self.table.run(number)
-
-    def expected(self) -> Elsewhere:
-        return Elsewhere(self.table.expected(), self.read)
-
-    def names(self, key: bytes, column: int) -> Names:
-        return NamesHere(key, self.table.items(column))
 
 
 def entries(count: int, seed: int) -> dict[str, bytes]:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from effort import examples
 from exchanges import note
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from links import Meeting, held
 
 from lace.errors import LaceError
+from lace.interlace import messages as m
+from lace.interlace import reconcile
 from lace.interlace.advertise import Advertisement, advertise, gather
 from lace.interlace.facts import block, read_block
-from lace.interlace.listing import read_listing
+from lace.interlace.listing import last_advert, read_listing
+from lace.interlace.parameters import Parameters
 from lace.limits import Limits
 from lace.policy.origin import SourceLabel
 from lace.record.facts import fields
+from lace.recordstore import MemoryStore
 
 SOURCE = SourceLabel("V.peer")
 RECORDS = [note(i) for i in range(6)]
@@ -104,3 +111,68 @@ def test_limits_hold() -> None:
     assert read_listing(advert.canonical(), SOURCE, short) is None
     with pytest.raises(LaceError):
         read_block(advert.canonical(), short)
+
+
+class Cutting:
+    """A tamperer that cuts what one side says behind some lines."""
+
+    def __init__(self, chance: random.Random, often: float) -> None:
+        self._chance, self._often = chance, often
+
+    def __call__(self, _side: int, crossing: m.Incoming) -> list[m.Incoming]:
+        if not isinstance(crossing, m.PeerFacts):
+            return [crossing]
+        pieces = [b""]
+        for line in crossing.content.splitlines(keepends=True):
+            pieces[-1] += line
+            if self._chance.random() < self._often:
+                pieces.append(b"")
+        return [m.PeerFacts(piece) for piece in pieces if piece]
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    chance=st.randoms(use_true_random=False),
+    often=st.sampled_from([0.05, 0.3, 1.0]),
+    longest=st.sampled_from([1, 200, 1 << 16]),
+    tags=st.lists(st.sampled_from(["x", "it's", "é", "y" * 300]), min_size=2, max_size=9),
+    limits=st.sampled_from([Limits(), Limits(max_delta_advertisements=0, max_sketch_cells=0)]),
+)
+def test_where_a_listing_is_cut_does_not_show(
+    chance: random.Random, often: float, longest: int, tags: list[str], limits: Limits
+) -> None:
+    records = [note(i, extras=[("Tag", tag)]) for i, tag in enumerate(tags)]
+    said = []
+    for cutting in (Cutting(chance, 0.0), Cutting(chance, often)):
+        stores = MemoryStore(), MemoryStore()
+        stores[0].save(records)
+        stores[1].save([note(100), records[0]])
+        parameters = Parameters(hold_cut_bytes=longest)
+        meeting = Meeting(stores, tamper=cutting, limits=limits, parameters=parameters).end()
+        said.append([[what for by, what in meeting.crossed if by == side] for side in (0, 1)])
+        assert held(stores[0]) == held(stores[1])
+        assert len(held(stores[0])) == len(records) + 1
+    assert said[0] == said[1]
+
+
+def test_a_listing_is_read_at_one_go_wherever_it_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_given: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(reconcile, "gather", never)
+    for often in (0.0, 0.1, 0.5, 1.0):
+        stores = MemoryStore(), MemoryStore()
+        stores[0].save([note(i) for i in range(50)])
+        Meeting(stores, tamper=Cutting(random.Random(1), often)).end()
+        assert len(held(stores[1])) == 50
+
+
+@pytest.mark.parametrize("after", [b"HelloTAI('x')\n", b"Advertised(x)\n", b"x\n"])
+def test_what_follows_an_advertisement_is_looked_at_when_it_comes(after: bytes) -> None:
+    advert = advertise(RECORDS[0].hash, SOURCE, fields(RECORDS[0]), None).canonical()
+    assert last_advert(advert) == 0
+    assert last_advert(advert + advert) == len(advert)
+    assert last_advert(after) is None
+    assert last_advert(advert + after) is None
+    assert last_advert(after + advert) == len(after)
+    assert last_advert(b"") is None

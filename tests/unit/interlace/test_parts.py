@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import forge
@@ -29,7 +30,7 @@ from lace.interlace.negotiate import (
     parse_hello,
 )
 from lace.interlace.partition import Partitions
-from lace.interlace.runs import DIGEST, KEY, entry_size, merged
+from lace.interlace.runs import DIGEST, KEY, entry_size, in_order, merged
 from lace.interlace.summary import (
     EMPTY,
     Summary,
@@ -131,6 +132,14 @@ def test_digests_of_many_are_those_of_each(
     }
     in_order = [(record, tuple(sorted(found))) for record, found in records.items()]
     assert digests_of(in_order, labels) == expected
+
+
+def test_two_values_of_one_place_are_in_order_whoever_says_them_first() -> None:
+    """No record has such fields; a peer may say so all the same."""
+    begin = ("Advertised", PLEX.hash, "s")
+    values = [("AdvertisedField", PLEX.hash, "s", "A", "0", value) for value in ("x", "ä", "w")]
+    found = [gather([begin, *said], SourceLabel("s")) for said in permutations(values)]
+    assert all(one == found[0] for one in found)
 
 
 @pytest.mark.req("050-ARC-03", "050-SCH-04", "050-SCH-05")
@@ -509,7 +518,12 @@ def test_entries_are_put_into_a_run_one_by_one_or_all_at_once_to_the_same_end(se
             for _ in range(chance.randrange(most))
         }
 
+    def text(entries: dict[bytes, bytes]) -> bytes:
+        return b"".join(key + digests for key, digests in entries.items())
+
     for _ in range(50):
         before, fresh = some(60), some(8)
-        run = merged(b"", size, before)
-        assert merged(run, size, fresh) == merged(b"", size, before | fresh)
+        run, more = in_order(text(before), size), in_order(text(fresh), size)
+        wanted = text(dict(sorted((before | fresh).items())))
+        assert merged(run, size, more) == wanted
+        assert in_order(text(before) + text(fresh), size) == wanted

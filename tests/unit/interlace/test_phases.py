@@ -117,6 +117,7 @@ hello ended silent                        -                        both     P-  
 hello ended spoke                         -                        both     P-  ..  P-  ..  P-  P-  P-  P-  P-  >.  ..  ..  S-  G-  G-  !!  T-  ..  ..  a-  !!  !!  !!  !!
 
 advertise begun silent                    Describe Evaluate Recall both     NP  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
+advertise begun silent crossing           Describe                 open     NP  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  ..  S-  c-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
 advertise begun spoke                     Describe Evaluate Recall both     P-  ..  P-  ..  P-  P-  P-  P-  P-  .P  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
 advertise begun ended                     Describe Evaluate        both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  >!  !!  E-  F-
 advertise begun ended                     Recall                   both     P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  P-  ..  S-  G-  G-  !!  T-  ..  ..  a-  .!  !!  E-  F-
@@ -183,6 +184,8 @@ AdvertisementDelta            .     ~       .     x         .   .      .       .
 SketchAdvertisements          .     .       .     .         x   .      .       .        .
 AdvertisementSketch           .     .       .     .         .   x      .       .        .
 ListAdvertisementItems        .     .       .     .         x   .      .       .        .
+AdvertisementsDeferred        .     ~       .     x         .   x      .       .        x
+ListDeferredAdvertisements    .     .       .     .         x   .      .       .        .
 MayRequest                    .     .       .     .         .   .      x       .        .
 RequestListed                 .     .       .     .         .   .      x       .        .
 NotAvailable                  .     .       .     .         .   .      .       x        .

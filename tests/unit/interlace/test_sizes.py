@@ -6,6 +6,8 @@ Thresholds are a few records, a standard partition is one character, limits are 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from functools import partial
 
 import pytest
 from effort import examples
@@ -27,6 +29,7 @@ TINY = Parameters(
     list_up_to=1, list_at_once=3, describe_at_once=2, request_at_once=1000, serve_at_once=2,
     save_at_once=2, hold_bytes=700, hold_fresh_bytes=1000, answer_at_once=3, put_at_once=2, standard_prefix=1,
 )  # fmt: skip
+ROOMY = Limits(max_loop_iterations=64)
 SUPPORTED = with_support(selector("//notes-demo//notes//"))
 #: Everything is offered, nothing is taken.
 OFFER = module_from_text(
@@ -185,6 +188,7 @@ PARAMETERS = st.builds(
     validate_at_once=st.sampled_from([1, 256]),
     hold_bytes=st.sampled_from([1, 500, 1 << 22]),
     hold_fresh_bytes=st.sampled_from([0, 500, 1 << 26]),
+    note_up_to=st.sampled_from([0, 5, 20_000]),
     answer_at_once=st.sampled_from([1, 5000]),
     put_at_once=st.sampled_from([1, 3, 32_768]),
     standard_prefix=st.sampled_from([1, 2]),
@@ -259,3 +263,36 @@ def test_what_is_believed_is_what_is_advertised_at_any_size(
         meeting = meeting.wake() if stays else meet()
     assert meeting.believed(1) == meeting.advertised(0) == held(stores[0])
     meeting.end()
+
+
+@settings(max_examples=examples(40))
+@given(
+    changes=st.lists(st.tuples(SIZES, SIZES), min_size=1, max_size=4),
+    seed=st.integers(0, 10**6),
+    most=st.sampled_from([1, 7, 20_000]),
+    stays=st.booleans(),
+    module=st.sampled_from([selector("//notes-demo//notes//"), SUPPORTED, OFFER]),
+)
+def test_what_is_noted_of_records_does_not_show(
+    changes: list[tuple[int, int]], seed: int, most: int, stays: bool, module: PolicyModule
+) -> None:
+    said = []
+    for noted in (0, most):
+        chance = random.Random(seed)
+        stores = MemoryStore(), MemoryStore()
+        stores[0].save([note(i) for i in range(20)])
+        meet = partial(
+            Meeting, stores, (module, module), limits=ROOMY, stays=stays,
+            parameters=replace(TINY, note_up_to=noted),
+        )  # fmt: skip
+        meetings = [meet()]
+        for less, more in changes:
+            here = sorted(held(stores[0]))
+            stores[0].forget(RecordHash(h) for h in chance.sample(here, min(less, len(here))))
+            stores[0].save([note(chance.randrange(1000, 10**6)) for _ in range(more)])
+            if stays:
+                meetings[-1].wake()
+            else:
+                meetings.append(meet())
+        said.append([meeting.crossed for meeting in meetings])
+    assert said[0] == said[1]

@@ -9,23 +9,30 @@ import signal
 import sqlite3
 import stat
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import forge
 import pytest
 from effort import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lace.errors import Code, Status, StoreError
 from lace.record import build_blob, build_plex, seal
-from lace.record.facts import facts, fields
+from lace.record.facts import facts, fields, links
 from lace.record.model import Record
-from lace.recordstore import SqliteStore, StoreRecordId
+from lace.recordstore import MemoryStore, SqliteStore, StoreRecordId
 from lace.recordstore import sqlite_file as module
-from lace.recordstore.base import LinkChange
-from lace.vocabulary import FIELD, HAVE
+from lace.recordstore.base import LinkChange, StoredRecord
+from lace.vocabulary import FIELD, HAVE, RECORD_FACTS
+
+RECORD_FACTS_BY_NAME = {predicate.name: predicate for predicate in RECORD_FACTS}
 
 
 @pytest.fixture
@@ -404,10 +411,10 @@ def test_a_snapshot_survives_forgetting_in_another_process(path: Path) -> None:
 
 
 def old_store(path: Path, version: int) -> Record:
-    """Make a file as an earlier version left it: each field had a row."""
-    record = build_plex(
-        group="g", app="a", name="n", tai=f"{1:010d}:{0:09d}", extras=[("Tag", "t")]
-    )
+    """Make a file as an earlier version left it; first each field had a row, then extra ones."""
+    extras = [("Reply+Link", f"x {build_blob(b'1').hash}"), ("Tag", "t"), ("Tag", "u")]
+    record = build_plex(group="g", app="a", name="n", tai=f"{1:010d}:{0:09d}", extras=extras)
+    extra = {name for name, _ in extras}
     with closing(sqlite3.connect(path)) as connection:
         for script in module.MIGRATIONS[:version]:
             connection.executescript(script)
@@ -420,11 +427,42 @@ def old_store(path: Path, version: int) -> Record:
         connection.execute(
             "INSERT INTO place VALUES ('g', 'a', 'n', ?, ?, NULL)", (record.tai, record.hash)
         )
-        for number, (name, index, value) in enumerate(fields(record)):
-            connection.execute("INSERT INTO name VALUES (?, ?)", (number, name))
-            connection.execute("INSERT INTO field VALUES (1, ?, ?, ?)", (number, index, value))
+        names = {name: number for number, (name, _, _) in enumerate(fields(record))}
+        connection.executemany("INSERT INTO name (text, id) VALUES (?, ?)", names.items())
+        connection.executemany(
+            "INSERT INTO field (record, name, position, value) VALUES (1, ?, ?, ?)",
+            [
+                (names[name], index, value)
+                for name, index, value in fields(record)
+                if version < 3 or name in extra
+            ],
+        )
+        connection.executemany(
+            "INSERT INTO link (record, name, position, data, target) VALUES (1, ?, ?, ?, ?)",
+            [(names[x.name], x.index, x.data, x.target) for x in links(record)],
+        )
+        if version >= 4:
+            connection.execute("INSERT INTO link_memory VALUES (1, x'01', x'02', 1, 3)")
+            connection.execute("INSERT INTO link_part VALUES (1, x'03', x'04')")
         connection.commit()
     return record
+
+
+def facts_of(store: SqliteStore) -> list[tuple[str, ...]]:
+    """Return all that a store says, however it is asked."""
+    with store.snapshot() as snapshot:
+        found = [(p.name, *row) for p in snapshot.predicates() for row in snapshot.iterate(p)]
+        for fact in found:
+            predicate, row = RECORD_FACTS_BY_NAME[fact[0]], fact[1:]
+            assert snapshot.count(predicate) == sum(f[0] == fact[0] for f in found)
+            for bound in (range(len(row)), *((column,) for column in range(len(row)))):
+                asked = {column: row[column] for column in bound}
+                expected = [
+                    f[1:] for f in found
+                    if f[0] == fact[0] and all(f[1:][c] == v for c, v in asked.items())
+                ]  # fmt: skip
+                assert sorted(snapshot.select(predicate, asked)) == sorted(expected)
+    return sorted(found)
 
 
 @pytest.mark.parametrize("version", range(1, module.VERSION))
@@ -433,11 +471,117 @@ def test_a_store_of_an_earlier_version_is_brought_up_to_date(path: Path, version
     with SqliteStore(path) as store:
         assert store.load(record.hash) == record
         assert store.link(b"x") is None
+        assert store.link(b"\1") is None  # it only saved work
         store.keep_link(b"x", LinkChange(b"head", {b"part": b"data"}))
         assert list(store.check()) == []
-        with store.snapshot() as snapshot:
-            assert set(snapshot.iterate(FIELD)) == {f[1:] for f in facts(record) if f[0] == "Field"}
+        assert facts_of(store) == sorted(facts(record))
+        assert store.forget([record.hash]) == 1
+        assert facts_of(store) == []
+        assert list(store.check()) == []
     assert schema_of(path) == module.VERSION
+
+
+def until(last: str, script: str) -> Iterator[str]:
+    """Yield the statements of a script; die after one of them."""
+    for statement in module.statements(script):
+        yield statement
+        if statement == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("version", [1, module.VERSION - 1])
+def test_a_store_is_brought_up_to_date_also_after_a_process_died_of_it(
+    path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = old_store(path, version)
+    scripts = module.MIGRATIONS[version:]
+    for last in [statement for script in scripts for statement in module.statements(script)]:
+        child = os.fork()
+        if child == 0:  # pragma: no cover
+            monkeypatch.setattr("lace.recordstore.sqlite.statements", partial(until, last))
+            try:
+                SqliteStore(path)
+            finally:
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        assert schema_of(path) == version
+    with SqliteStore(path, read_only=True) as store:
+        assert facts_of(store) == sorted(facts(record))
+    with SqliteStore(path) as store:
+        assert facts_of(store) == sorted(facts(record))
+        assert list(store.check()) == []
+
+
+def test_looking_for_extra_fields_costs_in_proportion_to_the_records(path: Path) -> None:
+    steps: list[int] = []
+    with SqliteStore(path) as store:
+        for begin, end in ((0, 500), (500, 2000)):
+            store.save(
+                build_plex(
+                    group="g", app="a", name=f"{n}", tai=f"{1:010d}:{0:09d}",
+                    extras=[("Tag", f"{n}")],
+                )
+                for n in range(begin, end)
+            )  # fmt: skip
+            steps.append(0)
+
+            def count() -> None:
+                steps[-1] += 1
+
+            with store.snapshot() as snapshot:
+                snapshot._connection.set_progress_handler(count, 100)
+                batches = list(snapshot.fields(frozenset(("App", "Tag")), 100))
+            assert sum(map(len, batches)) == end
+    assert steps[1] < 5 * steps[0]  # of four times as many
+
+
+@pytest.mark.parametrize("rows", [2, 3, 64])
+@settings(deadline=None, max_examples=examples(40))
+@given(data=st.data())
+def test_how_many_rows_a_statement_inserts_does_not_show(rows: int, data: st.DataObject) -> None:
+    known = [
+        *(build_blob(b"%d" % n) for n in range(3)),
+        *(
+            build_plex(
+                group="g", app="a", name=f"{n}", tai=f"{1:010d}:{0:09d}", data=bytes(n * 10),
+                extras=[("A+Link", f"x {build_blob(b'1').hash}"), ("Tag", "t"), ("Tag", f"{n}")],
+            )
+            for n in range(6)
+        ),
+    ]  # fmt: skip
+    batches = data.draw(st.lists(st.lists(st.sampled_from(known), max_size=9), max_size=4))
+    out = data.draw(st.sets(st.sampled_from(known), max_size=2))
+    patch = pytest.MonkeyPatch()
+    with tempfile.TemporaryDirectory() as folder, patch.context() as changed:
+        changed.setattr("lace.recordstore.sqlite_rows._ROWS", rows)
+        changed.setattr(
+            "lace.recordstore.sqlite_rows._LARGE", data.draw(st.sampled_from([300, 9999]))
+        )
+        with SqliteStore(Path(folder, "s")) as store, MemoryStore() as plain:
+            told: list[StoredRecord] = []
+            store.subscribe(told.extend)
+            for one in (store, plain):
+                one.forget([record.hash for record in out], for_good=True)
+            for batch in batches:
+                before = store.high_water()
+                found, expected = store.save(batch), plain.save(batch)
+                assert [(o.status, o.value) for o in found] == [
+                    (o.status, o.value) for o in expected
+                ]
+                assert all(stored.id > before for stored in store.read(before, 99))
+                newest = store.read(StoreRecordId(0), 99)
+                assert store.high_water() == max((s.id for s in newest), default=0)
+            assert store.read(StoreRecordId(0), 99) == told
+            order = [stored.hash for stored in plain.read(StoreRecordId(0), 99)]
+            assert [stored.hash for stored in told] == order
+            assert list(store.check()) == []
+            facts_of(store)
+            assert store.forget(order) == len(order)
+            assert facts_of(store) == []
+            assert list(store.check()) == []
+            left = "SELECT (SELECT count(*) FROM field) + (SELECT count(*) FROM link)"
+            assert store._one(left, ()) == (0,)
 
 
 @pytest.mark.parametrize("version", range(1, module.VERSION))
@@ -449,10 +593,12 @@ def test_a_store_of_an_earlier_version_can_be_read_without_changing_it(
         assert list(store.check()) == []
         assert (store.high_water(), store.forgets(), store.forgotten(0)) == (1, 0, [])
         assert store.link(b"x") is None
-        with store.snapshot() as snapshot:
-            found = list(snapshot.iterate(FIELD))
-            assert sorted(found) == sorted(f[1:] for f in facts(record) if f[0] == "Field")
-            assert snapshot.count(FIELD) == len(found)
+        kept = store.link(b"\1")
+        assert (kept is not None) == (version >= 4)
+        if kept is not None:
+            assert (kept.head, dict(kept.parts)) == (b"\2", {b"\3": b"\4"})
+            kept.close()
+        assert facts_of(store) == sorted(facts(record))
     assert schema_of(path) == version
 
 
@@ -462,6 +608,9 @@ def test_a_store_of_an_earlier_version_can_be_read_without_changing_it(
         "UPDATE place SET tai = 'x'", "UPDATE place SET signed_by = 'V.x'", "DELETE FROM place",
         "INSERT INTO place SELECT 'h', app, name, tai, hash, NULL FROM place",
         "UPDATE field SET value = 'x'", "DELETE FROM field", "UPDATE field SET record = 9",
+        "INSERT INTO field SELECT name, 'y', record, position FROM field",
+        "INSERT INTO link SELECT 'y', record, name, position, data FROM link",
+        "UPDATE link SET data = 'y'", "UPDATE link SET record = 9", "UPDATE link SET position = 1",
         "UPDATE record SET inner = 'x'", "UPDATE link SET target = 'x'", "DELETE FROM link",
     ],
 )  # fmt: skip
@@ -500,3 +649,89 @@ def test_a_file_that_is_not_the_one_that_was_opened_takes_nothing(path: Path, co
     if copied:
         with SqliteStore(path) as store:
             assert store.has(first.hash)
+
+
+@settings(deadline=None, max_examples=examples(30))
+@given(
+    changes=st.lists(
+        st.tuples(
+            st.dictionaries(st.binary(min_size=1, max_size=2), st.binary(max_size=9), max_size=9),
+            st.frozensets(st.binary(min_size=1, max_size=2), max_size=3),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    together=st.sampled_from([1, 3, 64]),
+    large=st.sampled_from([3, 99]),
+)
+def test_how_parts_of_a_link_are_read_and_written_does_not_show(
+    changes: list[tuple[dict[bytes, bytes], frozenset[bytes]]],
+    together: int,
+    large: int,
+) -> None:
+    expected: dict[bytes, bytes] = {}
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lace.recordstore.sqlite_snapshot._NAMES_AT_ONCE", together)
+        patch.setattr("lace.recordstore.sqlite_rows._ROWS", 2)
+        patch.setattr("lace.recordstore.sqlite_rows._LARGE", large)
+        with SqliteStore(Path(folder, "s")) as store:
+            base = None
+            for number, (put, named) in enumerate(changes):
+                gone = named - put.keys()
+                head = b"%d" % number
+                store.keep_link(b"x", LinkChange(head, put, gone, base))
+                base = head
+                expected = {n: d for n, d in (expected | put).items() if n not in gone}
+                found = store.link(b"x")
+                assert found is not None
+                names = sorted({*expected, *named, b"none"})
+                assert found.some(names) == expected
+                for name in names:
+                    assert found.parts.get(name) == expected.get(name)
+                    assert found.parts.get(name, b"?") == expected.get(name, b"?")
+                    assert (name in found.parts) == (name in expected)
+                assert dict(found.parts) == dict(found.parts.items()) == expected
+                assert len(found.parts) == len(expected)
+                found.close()
+            assert list(store.check()) == []
+            store.keep_link(b"x", LinkChange(b"new", {}, frozenset(), b"another"))
+            assert store.link(b"x") is None
+            assert store._one("SELECT count(*) FROM link_part", ()) == (0,)
+
+
+def test_parts_that_were_left_behind_come_to_no_other_link(path: Path) -> None:
+    """An earlier version that still has the file open deletes a link and not its parts."""
+    with SqliteStore(path) as store:
+        store.keep_link(b"first", LinkChange(b"head", {b"a": b"1", b"b": b"2"}))
+        with closing(sqlite3.connect(path)) as earlier, earlier:
+            earlier.execute("DELETE FROM link_memory")
+        store.keep_link(b"second", LinkChange(b"head", {b"c": b"3"}))
+        kept = store.link(b"second")
+        assert kept is not None
+        assert dict(kept.parts) == {b"c": b"3"}
+        kept.close()
+        assert list(store.check()) == []
+
+
+def test_a_link_that_an_earlier_version_keeps_anew_has_no_parts_of_before(path: Path) -> None:
+    """It has the file open, deletes a link alone, and gives its number to the next one."""
+    with SqliteStore(path) as store:
+        store.keep_link(b"x", LinkChange(b"head", {b"a": b"1"}))
+        with closing(sqlite3.connect(path)) as earlier, earlier:
+            earlier.execute("DELETE FROM link_memory WHERE key = ?", (b"x",))
+            made = "INSERT INTO link_memory (key, head, used, bytes) VALUES (?, ?, 0, 0)"
+            number = earlier.execute(made, (b"x", b"next")).lastrowid
+            earlier.execute("INSERT INTO link_part VALUES (?, ?, ?)", (number, b"b", b"2"))
+        kept = store.link(b"x")
+        assert kept is not None
+        assert (kept.head, dict(kept.parts)) == (b"next", {b"b": b"2"})
+        kept.close()
+        assert list(store.check()) == []
+
+
+def test_a_part_of_no_link_is_found(path: Path) -> None:
+    with SqliteStore(path) as store:
+        store.keep_link(b"x", LinkChange(b"head", {b"part": b"data"}))
+        assert list(store.check()) == []
+        store._connection.execute("INSERT INTO link_part VALUES (99, x'03', x'04')")
+        assert list(store.check()) == ["file: a row of link_part belongs to nothing"]

@@ -223,10 +223,10 @@ class Troubled(SqliteStore):
         super().__init__(path)
         self.troubles: list[Exception] = []
 
-    def forgets(self) -> int:
+    def standing(self) -> tuple[StoreRecordId, int]:
         if self.troubles:
             raise self.troubles.pop(0)
-        return super().forgets()
+        return super().standing()
 
 
 @pytest.fixture
@@ -406,9 +406,9 @@ def test_nothing_looks_any_more_once_the_server_is_shut_down() -> None:
     class Counted(MemoryStore):
         looks = 0
 
-        def forgets(self) -> int:
+        def standing(self) -> tuple[StoreRecordId, int]:
             self.looks += 1
-            return super().forgets()
+            return super().standing()
 
     async def work() -> None:
         store = Counted()

@@ -382,34 +382,6 @@ THEIRS_OF_NOTES = module_from_text(
 )
 
 
-def processes(host: Served) -> list[Any]:
-    return list(host.server._workers._processes)
-
-
-def test_a_peer_that_goes_takes_its_evaluation_with_it() -> None:
-    rules = (
-        '[[allow]]\nwho = "anyone"\nsync = ["//g//notes//"]\n[engine]\n'
-        "peer_work = 1000000000000\nwork = 1000000000000\nderived_facts = 1000000000\n"
-        "[limits]\nrule_mib = 4096\nrule_seconds = 600\n"
-    )
-
-    async def work() -> None:
-        async with served(store_of(notes(3000)), policy(rules)) as host:
-            near = Client(store=MemoryStore(), module=endless_in_time(), exposure=Exposure())
-            exchange = await near.dial(host.address)
-            task = asyncio.create_task(exchange.run())
-            while not any(p.question and p.question.number for p in processes(host)):
-                await asyncio.sleep(0.01)
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            await host.until("aborted")
-            while not host.server._workers.killed:
-                await asyncio.sleep(0.01)
-
-    within(work())
-
-
 HARD = """[[allow]]
 who = "anyone"
 sync = ["//g//notes//"]
@@ -422,6 +394,63 @@ rule_mib = 4096
 rule_seconds = 600
 grace_seconds = 1
 """
+
+
+def processes(host: Served) -> list[Any]:
+    return list(host.server._workers._processes)
+
+
+async def begin_endless(host: Served) -> asyncio.Task[m.Closed | m.Aborted]:
+    """Let somebody bring rules that take for ever."""
+    near = Client(store=MemoryStore(), module=endless_in_time(), exposure=Exposure())
+    return asyncio.create_task((await near.dial(host.address)).run())
+
+
+async def leave(tasks: list[asyncio.Task[m.Closed | m.Aborted]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_a_peer_that_goes_takes_its_evaluation_with_it() -> None:
+    async def work() -> None:
+        async with served(store_of(notes(3000)), policy(HARD)) as host:
+            task = await begin_endless(host)
+            while not any(p.question and p.question.number for p in processes(host)):
+                await asyncio.sleep(0.01)
+            await leave([task])
+            await host.until("aborted")
+            while not host.server._workers.killed:
+                await asyncio.sleep(0.01)
+
+    within(work())
+
+
+def test_whoever_goes_while_it_waits_for_a_worker_takes_no_place_of_others() -> None:
+    """The host may have as many connections as there are workers, and a few more."""
+    most = max(2, os.cpu_count() or 1) + 2
+
+    async def work() -> None:
+        rules = HARD + f"connections_per_host = {most}\n"
+        async with served(store_of(notes(3000)), policy(rules)) as host:
+            workers = host.server._workers
+            busy = [await begin_endless(host) for _ in processes(host)]
+            while not all(p.question and p.question.number for p in processes(host)):
+                await asyncio.sleep(0.01)
+            for _ in range(3):
+                waiting = [await begin_endless(host) for _ in range(most - len(busy))]
+                while workers.waiting < len(waiting):
+                    await asyncio.sleep(0.01)
+                await leave(waiting)
+                while host.server.connections > len(busy):
+                    await asyncio.sleep(0.01)
+                assert not workers.waiting
+            near = Client(store=MemoryStore(), module=selector("//g//notes//"), exposure=Exposure())
+            assert isinstance(await near.sync(host.address), m.Closed)
+            assert not workers.killed, "those who stay are left alone"
+            await leave(busy)
+
+    within(work())
 
 
 def children(of: int) -> list[int]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import zlib
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from sides import Participant
 from wires import EVERYTHING, NOW, End, ends, hashes, notes, run, store_of
 
+from lace import b64a
 from lace.crypto import SigningKey
 from lace.driving.pair import interlace
 from lace.errors import Code
@@ -303,3 +305,16 @@ def test_packing_is_undone_by_reading(parts: list[bytes]) -> None:
     found = [item for piece in packing.pack(lines) for item in reader.feed(piece)]
     assert b"".join(item.content for item in found if isinstance(item, i.FactLines)) == lines
     assert all(isinstance(item, i.FactLines) for item in found)
+
+
+@given(st.integers(1, 16), st.integers(0, 2**32))
+def test_a_few_lines_are_packed_as_small_as_among_many(records: int, seed: int) -> None:
+    """Small tables of deflate are quickly made; they may cost a few bytes, and no more."""
+    chance = random.Random(seed)
+    found = [b64a.encode(chance.randbytes(32)) for _ in range(records)]
+    names = ("Advertised('P.{}.H3','s')\n", "AdvertisedField('P.{}.H3','s','App','0','notes')\n")
+    lines = "".join(name.format(hash) for hash in found for name in names).encode()
+    large = zlib.compressobj(packing._LEVEL, strategy=packing._STRATEGY)
+    most = len(large.compress(lines) + large.flush())
+    pieces = list(packing.pack(lines))
+    assert len(pieces[-1]) <= (most + 8 if len(pieces) > 1 else packing._LEAST)

@@ -1,0 +1,118 @@
+"""Groups of standard partitions: what tables are made of, and share where they are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+from lace.crypto.native import digest
+from lace.interlace.sketch import Names
+from lace.interlace.summary import EMPTY
+
+GROUP: Final = 64  # standard partitions that have one digest together
+_DOMAIN: Final = b"lace-advertisement-group/v1"
+Root = tuple[int, bytes]
+"""Count and root of a partition."""
+NO_ROOT: Final[Root] = (0, EMPTY)
+_Changes = tuple[tuple[int, bytes], ...]
+"""Places in a group, each with its new entries."""
+
+
+def group_digest(roots: bytes) -> bytes:
+    """Return the digest of a group: of four bytes of count and 32 of root for each partition."""
+    return digest(_DOMAIN + roots)
+
+
+def pack_roots(roots: Iterable[Root]) -> bytes:
+    """Return count and root of partitions as ``group_digest`` takes them."""
+    return b"".join([count.to_bytes(4, "big") + root for count, root in roots])
+
+
+class Kept(Protocol):
+    """A table that was kept: a partition is read when somebody looks at it."""
+
+    @property
+    def count(self) -> int:
+        """How many records it has."""
+
+    @property
+    def groups(self) -> Sequence[bytes]:
+        """The digest of each group of partitions."""
+
+    @property
+    def whole(self) -> bytes | None:
+        """The root of all of it, if it was known."""
+
+    @property
+    def odd(self) -> Mapping[str, bytes]:
+        """What is kept aside."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether it can be read at any time; else what was read is held for as long as the table.
+
+        Such a table may be too large to hold. It then makes ``expected`` and ``names`` itself.
+        """
+
+    def expected(self) -> Kept | None:
+        """Return the table of the last digests; None if it has to be made from the runs."""
+
+    def names(self, key: bytes, column: int) -> Names | None:
+        """Return the names for sketches; None if they have to be made from the runs."""
+
+    def roots(self, group: int) -> Sequence[Root]:
+        """Return count and root of each partition of a group."""
+
+    def read_ahead(self, numbers: Sequence[int]) -> None:
+        """Take note that these partitions are read next; it may be cheaper to read them at once."""
+
+    def run(self, number: int) -> bytes:
+        """Return the entries of a partition."""
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Group:
+    """Standard partitions that lie side by side, shared by all tables that have them alike.
+
+    What it holds never changes. What follows from that, such as a root, may be noted by anybody who
+    found it out.
+    """
+
+    runs: list[bytes | None]
+    """Entries; None for a partition that was kept, and was not looked at yet."""
+    roots: list[Root | None]
+    """Count and root of each partition, as far as they are known."""
+    digest: bytes | None
+    _after: WeakValueDictionary[_Changes, Group] | None = None
+    """What others have made of it, for as long as anybody has it."""
+
+    def changed(self, runs: Mapping[int, bytes]) -> Group:
+        """Return the group with other entries in some places.
+
+        Whoever makes the same of the same group gets the same one: tables that go the same way stay
+        alike, and what follows from a change is found out once.
+        """
+        changes = tuple(runs.items())
+        if self._after is None:
+            self._after = WeakValueDictionary()
+        made = self._after.get(changes)
+        if made is None:
+            made = self._after[changes] = self.changed_apart(runs)
+        return made
+
+    def changed_apart(self, runs: Mapping[int, bytes]) -> Group:
+        """Return the group with other entries in some places, for one table alone."""
+        made = Group(list(self.runs), list(self.roots), None)
+        for place, run in runs.items():
+            made.runs[place], made.roots[place] = run, None
+        return made
+
+
+@cache
+def empty_group(size: int) -> Group:
+    """Return a group of so many partitions that have nothing, for all tables."""
+    digest = group_digest((bytes(4) + EMPTY) * size)
+    return Group([b""] * size, [NO_ROOT] * size, digest)
