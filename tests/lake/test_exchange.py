@@ -277,4 +277,8 @@ def test_a_batch_that_fails_around_its_commit_is_done_once(
         assert not again.wait(1)
     again.stop()
     assert lake.snapshot().records.count() == 30
+    write_bundle(folder / "last.records", RECORDS[30:40])  # between two runs of one stream
+    again.start()
+    assert again.wait(120)
+    assert lake.snapshot().records.count() == 40
     shutil.rmtree(folder)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Final, cast
 
 from pyarrow import fs
@@ -68,7 +68,8 @@ class LakeStream:
     on_batch: Callable[[Batch], None] = lambda _batch: None
     _query: StreamingQuery | None = field(default=None, init=False)
     _busy: Lock = field(default_factory=Lock, init=False)
-    _ended: bool = field(default=False, init=False)
+    _told_to_end: Event = field(default_factory=Event, init=False)
+    """Of the run that began last: a stream that was stopped may begin again."""
 
     def start(self, *, interval: str | None = None) -> None:
         """Begin: batch by batch for ever, or (without an interval) until all is read."""
@@ -84,7 +85,9 @@ class LakeStream:
             source = self.lake.spark.readStream.format("lace")
             source = source.option("log", f"{self.checkpoint}/{_SEEN}")
             source = source.option("maxFilesPerTrigger", str(self.bundles_per_batch))
-            writer = source.load(self.folder).writeStream.foreachBatch(self._batch)
+            self._told_to_end = Event()
+            batch = partial(self._batch, self._told_to_end)
+            writer = source.load(self.folder).writeStream.foreachBatch(batch)
             writer = writer.option("checkpointLocation", f"{self.checkpoint}/spark")
             writer = (
                 writer.trigger(availableNow=True)
@@ -108,12 +111,12 @@ class LakeStream:
         """End after the batch that is under way, if there is one."""
         if self._query is not None:
             with self._busy:
-                self._ended = True
+                self._told_to_end.set()
             self._query.stop()
 
-    def _batch(self, found: DataFrame, number: int) -> None:
+    def _batch(self, told_to_end: Event, found: DataFrame, number: int) -> None:
         with self._busy:
-            if self._ended:  # or else Spark would take the batch for done
+            if told_to_end.is_set():  # or else Spark would take the batch for done
                 raise LakeError("the stream has ended", code=Code.LAKE_STREAM)
             self._commit(found, number)
 
