@@ -13,11 +13,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
+from choir import CHOIRS
 from liars import LIARS
 from simulator import SIMULATIONS as EXCHANGES
 from stories import STORIES
 
-SIMULATIONS = EXCHANGES | STORIES | LIARS
+SIMULATIONS = EXCHANGES | STORIES | LIARS | CHOIRS
 _AT_ONCE = 10
 _SHOW_SECONDS = 10
 

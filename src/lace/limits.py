@@ -231,6 +231,10 @@ class FixedLimits:
     """Most new records that are read once for all exchanges which share an evaluation."""
     shared_record_bytes: int = MIB // 4
     """Most bytes of these that are kept until anything else is stored or forgotten."""
+    kept_passages: int = 8
+    """Most ways from one rest to the next that a server keeps for exchanges that stand alike."""
+    passage_bytes: int = MIB
+    """Most bytes of one of them."""
     kept_facts: int = 400_000
     """Most facts of earlier evaluations that a worker process keeps for the next question."""
 

@@ -49,7 +49,7 @@ class Told:
     """What decisions depend on, if the leader decides on each record apart."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Turn:
     """What changed at one time; whoever has seen it goes on with the next one.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
+from weakref import ref
 
 from lace.answering.crowd import Crowd, Crowds, Newest, Turn, between
 from lace.answering.crowd import Told as Told  # noqa: PLC0414 (what a member takes along)
@@ -16,10 +17,22 @@ from lace.errors import StoreError
 from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement
+from lace.interlace.partition import Partitions
 from lace.policy.origin import SourceLabel
 from lace.record.model import Record
 
 _FEW: Final = 100  # records of which something may be said while others wait
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """How far a member has heard its crowd; it keeps neither the crowd nor what comes after."""
+
+    turn: ref[Turn]
+    forgets: int | None
+    """How often anything was forgotten by then."""
+    own: Partitions | None
+    """What it advertised when it asked last."""
 
 
 @dataclass(slots=True)
@@ -38,8 +51,12 @@ class Membership:
     @property
     def is_up_to_date(self) -> bool:
         """Whether the crowd has nothing to tell that was not told; False for one who is alone."""
-        crowd = self.crowd
-        return crowd is not None and crowd.is_looked_after and self._turn.next is None
+        return self.is_looked_after and self._turn.next is None
+
+    @property
+    def is_looked_after(self) -> bool:
+        """Whether there is a crowd whose leader has not failed."""
+        return self.crowd is not None and self.crowd.is_looked_after
 
     def share(
         self, key: bytes, make: Callable[[], Crowd], forgets: int | None
@@ -84,6 +101,26 @@ class Membership:
             return None
         self.looking.share(newest.moment)
         return [*self._catch_up(newest.turn), m.Evaluated()]
+
+    def heard(self, forgets: int | None, own: Partitions | None) -> Heard:
+        """Return how far this has heard its crowd."""
+        return Heard(ref(self._turn), forgets, own)
+
+    def take_heard(self, heard: Heard) -> bool:
+        """Take for heard what another member has heard since both had heard as much.
+
+        Returns False, and takes nothing, if there is more to hear by now, or if it would have to be
+        waited for.
+        """
+        newest, turn = self._newest(), heard.turn()
+        if newest is None:
+            return False
+        if newest.turn is not turn or not self.is_looked_after:
+            newest.moment.release()
+            return False
+        self.looking.share(newest.moment)
+        self._turn = newest.turn
+        return True
 
     def leave(self) -> Generator[m.Evaluated, None, Told]:
         """Go on alone; return all that was told."""

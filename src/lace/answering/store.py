@@ -18,7 +18,7 @@ from lace.answering.apart import ApartAnswers
 from lace.answering.crowd import Crowd, Crowds
 from lace.answering.following import Position, look
 from lace.answering.looking import Looking, Moment
-from lace.answering.member import Membership
+from lace.answering.member import Heard, Membership
 from lace.answering.memory import (
     Known,
     basis_of,
@@ -369,6 +369,26 @@ class StoreAnswers:
             memory_of_leader=lambda: leader.memory,
             read=read,
         )
+
+    def heard(self) -> Heard | None:
+        """Return how far this has heard its crowd, if another member may take that for heard."""
+        if self.crowd is None or self._known is not None or self._lost or self._unknown:
+            return None
+        return self._member.heard(self._forgets, self._own_asked)
+
+    def take_heard(self, heard: Heard) -> bool:
+        """Take for heard what another member was told since both had heard as much.
+
+        Returns False, and takes nothing, if that is not what it would be told now.
+        """
+        if not self._member.take_heard(heard):
+            return False
+        self._forgets, self._own_asked = heard.forgets, heard.own
+        return True
+
+    def let_go(self) -> None:
+        """Look at nothing any more: a fixed point was reached."""
+        self._looking.let_go()
 
     # --- advertisements ---
 

@@ -26,13 +26,14 @@ says by ``receive``; it never has work left.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from lace.answering.answers import Answers
 from lace.driving.journal import Journal
 from lace.driving.saving import Job, Saving, saved
+from lace.driving.unison import Turn, Unison, Voice
 from lace.errors import Code, LaceError, StoreError
 from lace.ids import Verifier
 from lace.interlace import messages as m
@@ -113,6 +114,7 @@ class Connection:
         module_for: ModuleFor | None = None,
         journal: Journal | None = None,
         hands_out: bool = False,
+        unison: Unison | None = None,
     ) -> None:
         self.side = side
         self.hands_out = hands_out
@@ -143,6 +145,10 @@ class Connection:
         self._timer: Timer | None = None
         self._timers = 0
         self._counts_silence = False
+        self.voice: Voice | None = None
+        """What goes on in unison with other connections; whoever makes the answers tells it."""
+        if binding is not None and unison is not None and journal is None:
+            self.voice = Voice(unison, self.machine, binding)
         if binding is not None:
             self._pieces.append(binding.greeting())
             self._set_timer(m.SetTimer(side.limits.phase_timeout))
@@ -161,13 +167,14 @@ class Connection:
         module_for: ModuleFor | None = None,
         journal: Journal | None = None,
         hands_out: bool = False,
+        unison: Unison | None = None,
     ) -> Connection:
         """Return a connection that speaks in bytes; call ``data_to_send`` for its first ones."""
         binding = Binding(endpoint, limits)
         side = binding.side(module, base)
         return cls(
             side, answers, binding=binding, module_for=module_for, journal=journal,
-            hands_out=hands_out,
+            hands_out=hands_out, unison=unison,
         )  # fmt: skip
 
     # --- what comes ---
@@ -181,8 +188,12 @@ class Connection:
         Unless it ``waits``, whatever has to look at records is left to ``work``, too; what is known
         without a look is answered at once.
         """
-        self._came.append(_Chunk(self._inputs(data), len(data)))
-        self.work(now, most, waits=waits)
+        left = data if self.voice is None else self.voice.hear(data, self._say)
+        if left is not None:
+            self._came.append(_Chunk(self._inputs(left), len(left)))
+            self.work(now, most, waits=waits)
+        else:
+            self._close_call()
 
     def _inputs(self, data: bytes) -> Iterator[m.Input]:
         """Yield what bytes amount to, each when the one before was dealt with."""
@@ -202,6 +213,7 @@ class Connection:
     def receive_eof(self, now: Tai, *, waits: bool = True) -> None:
         """Take note that the peer sends no more bytes, in order or not."""
         self.is_left = True
+        self._go_alone()
         self._came.append(_Chunk(self._end(), 0))
         self.work(now, waits=waits)
 
@@ -232,7 +244,14 @@ class Connection:
 
     def tell(self, order: m.Order, now: Tai, *, waits: bool = True) -> None:
         """Say something to this side: wake, change the selector, close."""
-        self._give(order, now, waits=waits)
+        voice = self.voice
+        if voice is None or not voice.is_at_rest or not isinstance(order, m.Woken):
+            self._give(order, now, waits=waits)
+        elif voice.begin() and voice.hear(b"", self._say) is None:
+            self._close_call()
+        else:
+            self._came.append(order)
+            self.work(now, waits=waits)
 
     def receive_done(
         self,
@@ -381,8 +400,31 @@ class Connection:
     # --- doing what the machine asks for ---
 
     def _give(self, given: m.Input, now: Tai, *, waits: bool = True) -> None:
+        self._go_alone()
         self._came.append(given)
         self.work(now, waits=waits)
+
+    def _go_alone(self) -> None:
+        """Have the machine know all that was heard in unison with others."""
+        if self.voice is not None and (left := self.voice.leave()):
+            self._came.append(_Chunk(self._inputs(left), len(left)))
+
+    def _say(self, turn: Turn) -> None:
+        """Say what another connection has said at this point, and tell what it told."""
+        self._pieces += turn.said
+        self._events += turn.events
+        if turn.timer is not None:
+            self._set_timer(turn.timer)
+
+    def _note(
+        self,
+        given: m.Input,
+        now: Tai,
+        effects: Sequence[m.Effect] = (),
+        said: Sequence[bytes] = (),
+    ) -> None:
+        if self.voice is not None:
+            self.voice.note(given, now, effects, said)
 
     def _step(self, given: m.Input, now: Tai) -> None:
         """Hand the machine an input, and do what it asks for; answers are given later."""
@@ -390,6 +432,7 @@ class Connection:
         if self._journal is not None:
             self._journal.step(given, now, effects)
         if not effects and not isinstance(given, m.PeerProven | m.PeerAlive):
+            self._note(given, now)
             return  # one of many records; the others may let a proof go that waits
         said: list[m.Outgoing] = []
         for effect in effects:
@@ -399,7 +442,9 @@ class Connection:
         if self._binding is None:
             self._sent += said
         else:
-            self._pieces += self._binding.send(said, now)
+            pieces = self._binding.send(said, now)
+            self._note(given, now, effects, pieces)
+            self._pieces += pieces
             self._has_records |= any(isinstance(one, m.SendRecord) for one in said)
         if self.closed:  # whatever else was asked or said, nobody waits for it
             self._due.clear()
@@ -549,6 +594,8 @@ class Connection:
     def _close_call(self) -> None:
         """Count silence from here on, hand out what can be done, and say how much is held."""
         self._hand_out()
+        if self.voice is not None and (self._due or not self._came):
+            self.voice.close_call(is_done=not self._due)
         if self._counts_silence and self._timer is not None:
             self._timers += 1
             self._timer = Timer(self._timers, self._timer.seconds)

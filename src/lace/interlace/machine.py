@@ -34,6 +34,7 @@ from lace.interlace.partition import Partitions
 from lace.interlace.phases import Occasion, Phase, Phases, Said
 from lace.interlace.places import Listed
 from lace.interlace.reconcile import PeerAdverts
+from lace.interlace.rest import Rest, Standing
 from lace.interlace.sketching import Sketching
 from lace.interlace.telling import OwnAdverts, Saying
 from lace.interlace.tick import Ticking
@@ -177,6 +178,46 @@ class InterlaceMachine:
         What it did say may be handed over before the questions are answered.
         """
         return self._ending is None and self._phases.needs_peer
+
+    def standing(self) -> Standing | None:
+        """Return how this side stands at rest, if others can stand like that: else None."""
+        own, peers, transfer, opening = self._own, self._peers, self._transfer, self._opening
+        if not self._phases.is_idle or own is None or peers is None or opening.link is not None:
+            return None
+        orders = self._woken or self._tick_fired or self._next_module is not None
+        if orders or self._wants_ticks or self._awaiting or self._ending is not None:
+            return None
+        if not own.tells_tables:  # nobody has asked for their digests
+            return None
+        if not (own.is_at_rest and peers.is_at_rest and transfer.is_at_rest):
+            return None
+        return Standing(
+            agreed=opening.digest,
+            own=own.table.check,
+            peers=peers.table.check,
+            base=own.base,
+            starts=(own.start, peers.start),
+            advert_bytes=self._advert_bytes,
+            wanted=transfer.wanted,
+            forgotten=transfer.forgotten,
+        )
+
+    def rest(self) -> Rest | None:
+        """Return how this side stands at rest, for others to stand like it."""
+        standing = self.standing()
+        if standing is None:
+            return None
+        own, peers = self.tables
+        return Rest(standing, own.copy(), peers.copy(), self._transfer.tally)
+
+    def stand_as(self, rest: Rest) -> None:
+        """Stand as another machine does that stood as this one, and has gone on since."""
+        own = self._adverts_of_own
+        own.stand_as(rest)
+        self._adverts.stand_as(rest, own.table)
+        own.sketching.own = own.table
+        self._transfer.stand_as(rest)
+        self._advert_bytes = rest.standing.advert_bytes
 
     def peer_advertises(self, record: str) -> bool:
         """Whether the peer claims, as far as was heard, to have a record."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lace.codes import Code
+from lace.crypto.native import digest
 from lace.datalog.source import Fact
 from lace.errors import PolicyError, ProtocolError
 from lace.ids import Verifier
@@ -96,6 +97,7 @@ class Opening:
         self.limits: Mapping[str, int] | None = None  # that both hold to, once they have agreed
         self._hellos: tuple[Tai, Tai] | None = None  # when both said hello, this side first
         self._runtime: tuple[Tai, tuple[Fact, ...]] | None = None  # with the tick they hold at
+        self._digest: bytes | None = None
 
     # --- set-up ---
 
@@ -245,6 +247,17 @@ class Opening:
         return Epoch(
             self.plan, agreement.fields, agreement.formats, dict(agreement.limits), self.link
         )
+
+    @property
+    def digest(self) -> bytes:
+        """Return a digest of what this side brought and of what was agreed, but for time."""
+        if self._digest is None:
+            side, agreed = self._side, self.agreement
+            fields = None if agreed.fields is None else sorted(agreed.fields)
+            terms = fields, sorted(agreed.formats), sorted(agreed.limits.items())
+            brought = side.index, side.open, side.limits, side.parameters
+            self._digest = digest(repr((self.plan.id, *terms, *brought)).encode())
+        return self._digest
 
     def runtime_facts(self, tick: Tai) -> tuple[Fact, ...]:
         """Return every runtime fact that holds at a tick; the same value while the tick stands."""

@@ -22,6 +22,7 @@ from lace.interlace.partition import (
     Partitions,
     joined_summary,
 )
+from lace.interlace.rest import Rest
 from lace.interlace.sketching import Sketching
 from lace.interlace.summary import (
     Summary,
@@ -130,6 +131,26 @@ class PeerAdverts:
             self.sent = Partitions(2, standard=self.own.standard)
             self.sent.put(found)
         self._echo, self._has_spoken = None, False
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is left open here but what the table says."""
+        open_questions = self._to_list, self._listing, self._to_narrow, self._narrowing
+        untold = self._withdrawn, self._advertised, self._adopted, self._named
+        if self._first or self._told is not None or self._alike is not None:
+            return False
+        return not any(open_questions) and not any(untold)
+
+    @property
+    def start(self) -> int:
+        """The length of prefixes that narrowing began from."""
+        return self._start
+
+    def stand_as(self, rest: Rest, own: Partitions) -> None:
+        """Stand as another side does that is at rest; ``own`` is what this one advertises now."""
+        self.own, self.table, self._start = own, rest.peers.copy(), rest.standing.starts[1]
+        self._mirror = None
+        self.take_sent(())
 
     @property
     def can_look_ahead(self) -> bool:

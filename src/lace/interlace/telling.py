@@ -15,6 +15,7 @@ from lace.interlace.deferring import GO_ON
 from lace.interlace.facts import decimal
 from lace.interlace.parameters import Parameters
 from lace.interlace.partition import Partitions
+from lace.interlace.rest import Rest
 from lace.interlace.runs import Entries
 from lace.interlace.sketching import ASKS, Sketching
 from lace.interlace.summary import (
@@ -159,6 +160,21 @@ class OwnAdverts:
     def refuse(self, records: Iterable[str]) -> None:
         """Take note that the peer was told that records are not available."""
         self._refused.update(records)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is left open here but what the table and its digest say."""
+        return not (self._coming or self._packed or self._refused or self.has_changed)
+
+    @property
+    def start(self) -> int:
+        """The length of the prefixes that the last advertise phase spoke of."""
+        return self._start
+
+    def stand_as(self, rest: Rest) -> None:
+        """Stand as another side does that is at rest."""
+        standing = rest.standing
+        self.table, self.base, self._start = rest.own.copy(), standing.base, standing.starts[0]
 
     @property
     def has_changed(self) -> bool:

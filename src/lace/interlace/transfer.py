@@ -14,6 +14,7 @@ from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.parameters import Parameters
 from lace.interlace.partition import Partitions
+from lace.interlace.rest import Rest
 from lace.interlace.summary import payload
 from lace.limits import Limits
 from lace.policy.plan import PlanId
@@ -112,6 +113,24 @@ class Transfer:
     def wanted(self) -> frozenset[str]:
         """What rules ask for, and is not here."""
         return frozenset(self._wanted)
+
+    @property
+    def forgotten(self) -> frozenset[str]:
+        """What was forgotten here in the course of this exchange."""
+        return frozenset(self._forgotten)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is left open here but what is wanted, and what was forgotten."""
+        refused = self._rejected, self._unavailable, self._unserved
+        moving = self._received, self._outstanding, self._to_serve, self._sent, self._unsaved
+        return self.over is None and not any(refused) and not any(moving)
+
+    def stand_as(self, rest: Rest) -> None:
+        """Stand as another side does that is at rest."""
+        standing = rest.standing
+        self._wanted, self._forgotten = set(standing.wanted), set(standing.forgotten)
+        self.tally = rest.tally
 
     def advertised_anew(
         self, records: Iterable[str], named: Collection[str], adopted: Container[str] = ()

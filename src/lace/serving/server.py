@@ -26,6 +26,7 @@ from lace.driving.connection import Connection
 from lace.driving.exchange import Exchange
 from lace.driving.journal import Journal, JournalFile
 from lace.driving.ratelimit import RateLimit
+from lace.driving.unison import Unison
 from lace.errors import Code, LaceError, TransportError
 from lace.ids import Verifier
 from lace.interlace import messages as m
@@ -118,6 +119,7 @@ class Server:
         self._warm = WarmLinks()
         self._quotas = Quotas(store, policy)
         self._crowds = Crowds()
+        self._unison = Unison()
         self._workers = Workers.for_policy(policy)
         self._peers: dict[int, _Peer] = {}
         self._hosts: Counter[str] = Counter()
@@ -298,6 +300,7 @@ class Server:
             limits=policy.engine,
             module_for=lambda proven: self._module_for(proven, meter),
             journal=journal,
+            unison=self._unison,
         )
         return Exchange(
             stream,
@@ -318,6 +321,8 @@ class Server:
         made.meter = meter
         if (peer := self._peers.get(number)) is not None:
             peer.answers = made
+            if (voice := peer.exchange.connection.voice) is not None:
+                voice.answers = made
             if not meter.takes:
                 peer.exchange.connection.refuse(Code.SERVE_READING)
         return made
@@ -487,6 +492,7 @@ class Server:
             return
         self._warm.clear()
         self._crowds.clear()
+        self._unison.clear()
         standing = [peer for peer in self._peers.values() if not peer.is_ending]
         members = Counter(peer.crowd for peer in standing)
         held = {peer.number: peer.exchange.memory for peer in standing}
@@ -505,7 +511,7 @@ class Server:
 
     def _memory(self) -> int:
         held = sum(peer.exchange.memory for peer in list(self._peers.values()))
-        return held + self._warm.memory + self._crowds.memory
+        return held + self._warm.memory + self._crowds.memory + self._unison.memory
 
     # --- small things ---
 

@@ -120,6 +120,22 @@ class Binding:
         """Bytes that wait for the rest of their item."""
         return self._reader.held
 
+    @property
+    def is_between_phases(self) -> bool:
+        """Whether the peer has ended a phase, and said nothing of the next one."""
+        return self._between_phases and not self._reader.held
+
+    @property
+    def offset(self) -> int:
+        """How many bytes of the peer were read as items."""
+        return self._reader.offset
+
+    def pass_over(self, heard: bytes, ends: tuple[int, int]) -> None:
+        """Take note of whole phases that were heard and said without passing through here."""
+        self._reader.pass_over(len(heard))
+        self.phases_sent += ends[0]
+        self.phases_received += ends[1]
+
     def side(self, module: PolicyModule, base: Side | None = None) -> Side:
         """Return what this side brings to the machine, with what the connection adds to it.
 
@@ -165,7 +181,7 @@ class Binding:
         """Return what the end of the peer's bytes amounts to (060-TRN-09)."""
         if self._farewell:
             return m.StreamFailed(Code.INTERLACE_GONE, f"the peer gave up: {self._farewell}")
-        return m.PeerGone(orderly=self._between_phases and not self._reader.held)
+        return m.PeerGone(orderly=self.is_between_phases)
 
     def _take(self, item: i.Item) -> m.FromPeer | None:
         if isinstance(item, i.Malformed):

@@ -158,6 +158,15 @@ class ItemReader:
         """Bytes held back until their item is complete."""
         return len(self._held)
 
+    @property
+    def offset(self) -> int:
+        """Where in the stream the item begins that comes next."""
+        return self._offset
+
+    def pass_over(self, count: int) -> None:
+        """Count bytes of whole phases that somebody else has read."""
+        self._offset += count
+
     def feed(self, chunk: bytes) -> list[Item]:
         """Take a chunk and return what it completes; after malformed bytes all is ignored."""
         return list(self.read(chunk))

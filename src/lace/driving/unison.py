@@ -1,0 +1,315 @@
+"""Exchanges that stand alike go on in unison: one finds out what to say, the others say it too.
+
+Members of a crowd that have come to rest mostly hear and say the same when something is stored. So
+what one of them heard and said is kept, turn by turn, from one rest to the next: a *passage*. The
+next one that stands alike says the same as long as its peer says the same and as long as nothing
+is stored or forgotten meanwhile; its machine is handed nothing. If its peer says anything else, the
+machine is handed what it has missed, and goes on by itself. At the end of a passage a machine
+stands as the one does that went through it (L72).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from lace.answering.crowd import Crowd
+from lace.answering.member import Heard
+from lace.answering.store import StoreAnswers
+from lace.interlace import messages as m
+from lace.interlace.machine import InterlaceMachine
+from lace.interlace.phases import Phase
+from lace.interlace.rest import Rest, Standing, is_of_one_connection
+from lace.limits import FIXED
+from lace.stream.binding import Binding
+from lace.tai import Tai
+
+_INPUT_BYTES: Final = 500  # of one input, beside the bytes of the peer
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """What a peer says up to the end of a phase, and what is said to it then."""
+
+    heard: bytes = b""
+    inputs: list[tuple[m.Input, Tai]] = field(default_factory=list)
+    """What the machine was given, answers included."""
+    said: list[bytes] = field(default_factory=list)
+    events: list[m.Event] = field(default_factory=list)
+    timer: m.SetTimer | None = None
+    ends: tuple[int, int] = (0, 0)
+    """How many phases this side and the peer have ended by its end."""
+    told: Heard | None = None
+    """How far the answers have heard their crowd by its end."""
+    is_apart: bool = False
+    """Whether anything in it is a matter of one connection."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the peer has ended a phase, or did not have to say anything."""
+        return bool(self.ends[1]) or any(isinstance(given, m.Woken) for given, _ in self.inputs)
+
+    @property
+    def comes_to_rest(self) -> bool:
+        """Whether a fixed point was reached."""
+        return any(isinstance(event, m.FixedPoint) for event in self.events)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return len(self.heard) + sum(map(len, self.said)) + _INPUT_BYTES * len(self.inputs)
+
+    def is_like(self, other: Turn) -> bool:
+        """Whether the same was heard and said."""
+        return (self.heard, b"".join(self.said)) == (other.heard, b"".join(other.said))
+
+
+@dataclass(slots=True, eq=False)
+class Passage:
+    """What is heard and said from one rest to the next, as far as any exchange has come."""
+
+    turns: list[Turn] = field(default_factory=list)
+    end: Rest | None = None
+    """How machines stand at its end; None while nobody was there."""
+    size: int = 0
+    lock: Lock = field(default_factory=Lock)
+    """Several threads may find out the same."""
+
+    def take(self, at: int, turn: Turn) -> bool:
+        """Take the turn with a number; return False if it is another one, or if it has no room."""
+        with self.lock:
+            if at < len(self.turns):
+                return self.turns[at].is_like(turn)
+            if self.end is not None or self.size + turn.size > FIXED.passage_bytes:
+                return False
+            self.size += turn.size
+            self.turns.append(turn)
+            return True
+
+
+@dataclass(slots=True, eq=False)
+class _Passages:
+    """The passages of a crowd that begin where it has told something last."""
+
+    begin: Heard
+    by_standing: OrderedDict[Standing, Passage] = field(default_factory=OrderedDict)
+
+
+class Unison:
+    """The passages of all crowds."""
+
+    def __init__(self) -> None:
+        self._passages: WeakKeyDictionary[Crowd, _Passages] = WeakKeyDictionary()
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes they take."""
+        kept = [passages.by_standing.values() for passages in self._passages.values()]
+        return sum(passage.size for some in kept for passage in some)
+
+    def clear(self) -> None:
+        """Keep none; who is in one goes through it alone."""
+        self._passages.clear()
+
+    def passage(self, crowd: Crowd, begin: Heard, standing: Standing) -> Passage | None:
+        """Return the passage of a crowd from here; those that began earlier are dropped."""
+        known = self._passages.get(crowd)
+        if known is None or known.begin.turn() is not begin.turn():
+            known = self._passages[crowd] = _Passages(begin)
+        if known.begin.forgets != begin.forgets:
+            return None  # what was forgotten meanwhile is news to one of them only
+        passage = known.by_standing.setdefault(standing, Passage())
+        while len(known.by_standing) > FIXED.kept_passages:
+            known.by_standing.popitem(last=False)
+        return passage
+
+
+class Voice:
+    """One exchange's part: it says what others have said before, or finds out what to say.
+
+    While it finds that out, everything that its machine is given has to pass through ``note``, and
+    each call of its connection has to end with ``close_call``.
+    """
+
+    def __init__(self, unison: Unison, machine: InterlaceMachine, binding: Binding) -> None:
+        self.answers: StoreAnswers | None = None
+        """Who answers for this side, when they are made."""
+        self._unison = unison
+        self._machine = machine
+        self._binding = binding
+        self._standing: Standing | None = None  # of a machine at rest, if others may stand like it
+        self._passage: Passage | None = None
+        self._at = 0  # the next turn of it
+        self._worked = 0  # the next turn that the machine was not handed
+        self._unheard = b""  # of that turn, what the peer has said so far
+        self._open: Turn | None = None  # that is being found out
+        self._heard = bytearray()  # what belongs to it and to what follows
+        self._offset = 0  # in the peer's stream, of the first byte of that
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether it stands like others may stand, at a fixed point."""
+        return self._standing is not None
+
+    def begin(self) -> bool:
+        """Leave rest, because there may be news; return whether it is known what to say."""
+        standing, self._standing = self._standing, None
+        crowd = None if self.answers is None else self.answers.crowd
+        heard = None if self.answers is None else self.answers.heard()
+        if standing is None or crowd is None or heard is None:
+            return False
+        self._passage = self._unison.passage(crowd, heard, standing)
+        self._at = self._worked = 0
+        if self._passage is None:
+            return False
+        if not self._passage.turns:
+            self._find_out(b"")
+            return False
+        return True
+
+    def hear(self, data: bytes, say: Callable[[Turn], None]) -> bytes | None:
+        """Say what others have said who heard this; return what the machine has to look at."""
+        if self._open is not None:
+            self._heard += data
+        if self._passage is None or self._open is not None:
+            self._standing = None
+            return data
+        passage, data, self._unheard = self._passage, self._unheard + data, b""
+        while self._at < len(passage.turns):
+            turn = passage.turns[self._at]
+            if turn.heard.startswith(data) and len(data) < len(turn.heard):
+                self._unheard = data
+                return None
+            if not data.startswith(turn.heard) or not self._pass(turn):
+                self.leave()
+                return data
+            say(turn)
+            data = data[len(turn.heard) :]
+            if passage.end is not None and self._at == len(passage.turns):
+                self._come_to_rest(passage.end)
+                self._standing = None if data else self._standing
+                return data or None
+            if not data:
+                return None
+        self._catch_up()
+        self._find_out(data)
+        return data
+
+    def leave(self) -> bytes:
+        """Go on alone; return what was heard and not looked at."""
+        unheard, self._unheard = self._unheard, b""
+        if self._passage is not None and self._open is None:
+            self._catch_up()
+        self._passage = self._open = self._standing = None
+        return unheard
+
+    # --- what others have found out ---
+
+    def _pass(self, turn: Turn) -> bool:
+        """Go through a turn if the answers are the same now; return whether they are."""
+        if self.answers is None or turn.told is None or not self.answers.take_heard(turn.told):
+            return False
+        self._binding.pass_over(turn.heard, turn.ends)
+        self._at += 1
+        return True
+
+    def _come_to_rest(self, rest: Rest) -> None:
+        if self._worked:
+            self._catch_up()  # it has left rest, and gets there by itself
+        else:
+            self._machine.stand_as(rest)
+        assert self.answers is not None
+        self.answers.let_go()
+        self._standing, self._passage = rest.standing, None
+        self._at = self._worked = 0
+
+    def _catch_up(self) -> None:
+        """Hand the machine what it has missed; what it asks for and says is known already."""
+        assert self._passage is not None
+        for turn in self._passage.turns[self._worked : self._at]:
+            for given, now in turn.inputs:
+                self._machine.receive(given, now)
+        self._worked = self._at
+
+    # --- finding out ---
+
+    def _find_out(self, heard: bytes) -> None:
+        """Begin with turns that nobody has had; ``heard`` is what the machine gets to hear now."""
+        self._open, self._heard = Turn(), bytearray(heard)
+        self._offset = self._binding.offset
+
+    def note(
+        self, given: m.Input, now: Tai, effects: Sequence[m.Effect], said: Sequence[bytes]
+    ) -> None:
+        """Take note of what the machine was given, and of what came of it."""
+        if self._open is None:
+            return
+        if self._open.is_over and isinstance(given, m.FromPeer):
+            if self._open.comes_to_rest or not self._keep(self._open):
+                self.leave()
+                return
+            self._open = Turn()
+        turn = self._open
+        turn.inputs.append((given, now))
+        turn.said += said
+        turn.events += [effect.event for effect in effects if isinstance(effect, m.Emit)]
+        timers = [effect for effect in effects if isinstance(effect, m.SetTimer)]
+        turn.timer = timers[-1] if timers else turn.timer
+        apart = isinstance(given, m.Saved) or is_of_one_connection(given)
+        turn.is_apart |= apart or any(map(is_of_one_connection, effects))
+        ended = sum(isinstance(effect, m.EndPhase) for effect in effects)
+        turn.ends = turn.ends[0] + ended, turn.ends[1]
+        if isinstance(given, m.PeerPhaseEnd):
+            size = self._binding.offset - self._offset
+            turn.heard, self._heard = bytes(self._heard[:size]), self._heard[size:]
+            self._offset += size
+            turn.ends = turn.ends[0], 1
+
+    def close_call(self, *, is_done: bool) -> None:
+        """Keep a turn that is over; at a fixed point, take note of how the machine stands."""
+        if self._open is not None:
+            if not is_done or not self._go_on(self._open):
+                self.leave()
+        elif self._passage is None and self._standing is None and is_done:
+            self._standing = None if self._cannot_rest else self._machine.standing()
+
+    @property
+    def _cannot_rest(self) -> bool:
+        """Whether it is plain that nobody else stands like this."""
+        alone = self.answers is None or self.answers.crowd is None
+        return alone or self._binding.refusal is not None or not self._binding.is_between_phases
+
+    def _go_on(self, turn: Turn) -> bool:
+        """Keep a turn if it is over, and come to rest if the machine did; return False if alone."""
+        passage = self._passage
+        assert passage is not None
+        if not turn.is_over:
+            return True
+        if not self._keep(turn):
+            return False
+        self._open = Turn() if self._heard else None
+        if self._machine.phase is not Phase.IDLE:
+            return True
+        rest = None if self._heard or self._cannot_rest else self._machine.rest()
+        if rest is None or self._at < len(passage.turns):
+            return False
+        passage.end = passage.end or rest
+        self._passage, self._standing = None, passage.end.standing
+        return self._standing == rest.standing
+
+    def _keep(self, turn: Turn) -> bool:
+        """Keep a turn that is over for others; return whether it may go on in unison."""
+        passage, answers = self._passage, self.answers
+        assert passage is not None
+        turn.told = None if answers is None else answers.heard()
+        is_apart = turn.is_apart or self._binding.refusal is not None
+        if turn.told is None or is_apart or self._machine.phase is Phase.CLOSED:
+            return False
+        if not passage.take(self._at, turn):
+            return False
+        self._at = self._worked = self._at + 1
+        return True
