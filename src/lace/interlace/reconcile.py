@@ -9,12 +9,13 @@ listed if it is small, and narrowed if it is not.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from lace.codes import Code
 from lace.datalog.source import Fact
-from lace.errors import LimitExceeded, ProtocolError
+from lace.errors import LimitExceeded, ProtocolError, StoreError
 from lace.interlace.advertise import ADVERT_FACTS, Advertisement, gather
 from lace.interlace.listing import Listing
 from lace.interlace.parameters import Parameters
@@ -82,8 +83,8 @@ class PeerAdverts:
     """What of ours was sent since the peer last spoke: it has this much, and maybe no more."""
     _echo: Partitions | None = None
     """The table of a peer that has all of that, until it speaks."""
-    _has_spoken: bool = False
-    """Whether the peer has spoken since."""
+    _may_look_ahead: bool = False
+    """Whether the peer has not spoken since, and nobody has tried to foresee what it will say."""
     _to_list: list[Summary] = field(default_factory=list)
     """Partitions whose listing is still to be asked for."""
     _listing: dict[str, Summary] = field(default_factory=dict)
@@ -130,7 +131,7 @@ class PeerAdverts:
         if found or len(self.sent):  # else it is empty, and stays so
             self.sent = Partitions(2, standard=self.own.standard)
             self.sent.put(found)
-        self._echo, self._has_spoken = None, False
+        self._echo, self._may_look_ahead = None, True
 
     @property
     def is_at_rest(self) -> bool:
@@ -156,11 +157,13 @@ class PeerAdverts:
     def can_look_ahead(self) -> bool:
         """Whether it is worth while to find out what the peer will say, before it does."""
         many = len(self.sent) >= max(1, self.parameters.foresee_from)
-        return many and self._echo is None and not self._has_spoken and self._goes_by_tables
+        return many and self._may_look_ahead and self._goes_by_tables
 
     def look_ahead(self) -> None:
-        """Find out what a peer that has what it was sent will say."""
-        self._foresee().check  # noqa: B018 (known from now on)
+        """Find out what a peer that has what it was sent will say, if that is possible."""
+        self._may_look_ahead = False
+        with suppress(StoreError):  # it is looked up again when the peer speaks, and fails then
+            self._foresee().check  # noqa: B018 (known from now on)
 
     @property
     def _goes_by_tables(self) -> bool:
@@ -180,11 +183,16 @@ class PeerAdverts:
     def _foresee(self) -> Partitions:
         """Return the table of a peer that has what was just sent, and says so."""
         if self._echo is None:
-            self._echo = self.table.copy()
+            echo = self.table.copy()
             sent = dict(self.sent.items(1))
-            known = self._echo.among(sent)
-            self._echo.put({r: leaf for r, leaf in sent.items() if r not in known})
+            known = echo.among(sent)
+            echo.put({r: leaf for r, leaf in sent.items() if r not in known})
+            self._echo = echo
         return self._echo
+
+    def _forget_foreseen(self) -> None:
+        """Take note that the peer speaks: what it has then is not what this was made from."""
+        self._echo, self._may_look_ahead = None, False
 
     # --- what the peer says ---
 
@@ -201,6 +209,7 @@ class PeerAdverts:
             self._start = 0
             self._take_table(self._told, base, listed)
             return self._ask()
+        self._forget_foreseen()
         if not summaries:
             # A later phase that says nothing says that nothing changed.
             if first or listed:
@@ -278,7 +287,7 @@ class PeerAdverts:
         """Yield what the peer's table may be: the digest tells whether it is."""
         known = self.table
         begins = [known, self._foresee()] if len(self.sent) else [known]
-        self._echo, self._has_spoken = None, True
+        self._forget_foreseen()
         yield from begins
         if base is not None:
             fresh = {record: leaf for record, (_, leaf) in listed.items()}

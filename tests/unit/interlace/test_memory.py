@@ -18,6 +18,7 @@ from lace.answering.warm import WarmLinks
 from lace.codes import Code
 from lace.crypto.native import digest
 from lace.interlace import messages as m
+from lace.interlace.parameters import Parameters
 from lace.interlace.partition import Partitions
 from lace.policy.module import Facet, module_from_text
 from lace.policy.view import Exposure
@@ -50,6 +51,11 @@ OPEN = module_from_text(
     "SelectAdvertised(P,S) :- Advertised(P,S).\n"
     "Open() :- Have(P), Field(P,'App',_,A), A != 'closed'.\n"
 )
+NOTES_ALONE = module_from_text(
+    "SelectHave(P) :- Have(P).\n"
+    "SelectAdvertised(P,S) :- Advertised(P,S), AdvertisedField(P,S,'App',_,'notes').\n"
+)
+SHOWN = Exposure(default="everything")
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -171,6 +177,27 @@ def test_what_is_damaged_ends_one_exchange_and_is_forgotten(stores: Stores) -> N
     assert (last.code, last.blame) == (Code.STORE_LINK, m.Blame.LOCAL)
     Meeting(stores).end()
     assert held(stores[0]) == held(stores[1]) == {note(i).hash for i in (*range(20), 60)}
+
+
+def test_what_is_found_damaged_while_the_peer_is_busy_ends_one_exchange_too(stores: Stores) -> None:
+    """What was sent is looked up in the peer's table before the peer says that it has it."""
+    busy = Parameters(foresee_from=1, standard_prefix=1)
+    modules = NOTES_ALONE, EVERYTHING
+    stores[1].save([note(i, "tasks") for i in range(100)])  # shown, and not asked for
+    first = Meeting(stores, modules, exposure=SHOWN, parameters=busy).end()
+    link = next(e.link for e in first.asked if isinstance(e, m.Remember) and e.link)
+    kept = stores[0].link(link)
+    assert kept is not None
+    parts = {n: data + b"x" if n.startswith(b"pr") else data for n, data in kept.parts.items()}
+    kept.close()
+    stores[0].keep_link(link, LinkChange(kept.head, parts, base=kept.head))
+    stores[0].save([note(i) for i in range(20)])
+    last = Meeting(stores, modules, exposure=SHOWN, parameters=busy).pair.sides[0].ended
+    assert isinstance(last, m.Aborted)
+    assert (last.code, last.blame) == (Code.STORE_LINK, m.Blame.LOCAL)
+    Meeting(stores, modules, exposure=SHOWN, parameters=busy).end()
+    assert held(stores[1]) >= held(stores[0]) == {note(i).hash for i in range(20)}
+    assert stores[0].link(link) is not None
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import pytest
 from effort import examples
 from elsewhere import Elsewhere
 
 from lace import b64a
-from lace.ids import is_record_hash
+from lace.datalog.source import Fact
+from lace.ids import RecordHash, is_record_hash
+from lace.interlace.advertise import Advertisement
 from lace.interlace.parameters import DEFAULT_PARAMETERS
 from lace.interlace.partition import Partitions
 from lace.interlace.reconcile import PeerAdverts
 from lace.interlace.runs import DIGEST, Entries, cut, entry_size, key_of, record_of, records_of
 from lace.interlace.sketching import Sketching
 from lace.interlace.summary import payload
+from lace.interlace.telling import Told
+from lace.limits import DEFAULT_LIMITS
 from lace.policy.origin import SourceLabel
 
 
@@ -175,6 +179,33 @@ def test_what_is_foreseen_of_a_peer_follows_what_was_sent_and_taken_back(seed: i
     left = [record for record in sent if record not in back and record not in theirs]
     theirs.put({record: own.plain[record][DIGEST:] for record in left})
     assert peers._foresee().check == theirs.check
+
+
+def test_what_was_foreseen_is_let_go_when_the_peer_speaks_in_another_way() -> None:
+    """It may list what it has, and tell a table later in the round."""
+    chance = random.Random(1)
+    own = Partitions(2)
+    leaves = {name(chance): chance.randbytes(64) for _ in range(9)}
+    own.put(leaves)
+    source, limits = SourceLabel("Opq_a"), asdict(DEFAULT_LIMITS)
+    adverts = [Advertisement(RecordHash(name(chance)), source, ()) for _ in range(3)]
+    listing = {advert.record: (advert, advert.digest()) for advert in adverts}
+    has = Partitions()
+    has.put({record: both[DIGEST:] for record, both in leaves.items()})
+    has.put({record: leaf for record, (_, leaf) in listing.items()})
+    parameters = replace(DEFAULT_PARAMETERS, foresee_from=1)
+    asked: list[list[Fact]] = []
+    for looks_ahead in (False, True):
+        sketching = Sketching(b"", 0, own, 0)
+        peers = PeerAdverts(source, limits, parameters, own, Partitions(), sketching)
+        peers.take_sent(leaves)
+        if looks_ahead:
+            assert peers.can_look_ahead
+            peers.look_ahead()
+        assert not peers.take_advertise([], 0, listing)
+        asked.append(peers.take_advertise([Told(len(has), has.check).fact()], 0, {}))
+        assert peers.table.check == has.check
+    assert asked == [[], []]
 
 
 def spoiled(record: str, chance: random.Random) -> str:
