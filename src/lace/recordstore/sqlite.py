@@ -414,10 +414,19 @@ class SqliteStore(Closes):
     def _prepare(self) -> None:
         connection = self._connection
         connection.execute("BEGIN")  # one look, whatever other processes do meanwhile
+        version = self._known_version()
+        connection.execute("COMMIT")
+        self._version = version  # of a file that is only read: it may be an earlier one
+        if version < VERSION and not self._read_only:
+            self._migrate()
+            self._version = VERSION
+
+    def _known_version(self) -> int:
+        """Return the version of the file's schema; raise if it is none that this engine knows."""
+        connection = self._connection
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
         application = connection.execute("PRAGMA application_id").fetchone()[0]
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        connection.execute("COMMIT")
         if self._read_only and not tables:
             raise StoreError(f"{self.path} is not a record store", code=Code.STORE_CORRUPT)
         if tables and application != _APPLICATION:
@@ -427,10 +436,7 @@ class SqliteStore(Closes):
                 f"{self.path} has schema {version}, this engine knows {VERSION}",
                 code=Code.STORE_NEWER,
             )
-        self._version = version  # of a file that is only read: it may be an earlier one
-        if version < VERSION and not self._read_only:
-            self._migrate()
-            self._version = VERSION
+        return int(version)
 
     def _migrate(self) -> None:
         connection = self._connection
@@ -438,7 +444,7 @@ class SqliteStore(Closes):
         connection.execute("PRAGMA journal_mode = WAL")
         with self._writing():
             # Another process may have been quicker; it is asked again with the lock in hand.
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            version = self._known_version()
             for script in MIGRATIONS[version:]:
                 for statement in statements(script):
                     connection.execute(statement)

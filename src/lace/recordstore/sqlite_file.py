@@ -35,6 +35,11 @@ _CODES: Final = {
     sqlite3.SQLITE_NOTADB: Code.STORE_CORRUPT,
     sqlite3.SQLITE_CANTOPEN: Code.STORE_OPEN,
 }
+#: A disk that has no room is not always called full: not where it is the file that readers share
+#: which cannot grow, and not where a limit on the size of files was reached.
+_NO_ROOM: Final = frozenset((
+    sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_FSYNC,
+))  # fmt: skip
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -134,8 +139,10 @@ class errors:  # noqa: N801 (it stands where a function would)
         if isinstance(error, UnicodeDecodeError):
             raise StoreError(f"{path}: text that is no text", code=Code.STORE_CORRUPT) from error
         if isinstance(error, sqlite3.Error):
-            primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            code = _CODES.get(primary, Code.STORE_FAILED)
+            found = getattr(error, "sqlite_errorcode", 0)
+            code = _CODES.get(found & 0xFF, Code.STORE_FAILED)
+            if found in _NO_ROOM:
+                code = Code.STORE_FULL
             if code is Code.STORE_READ_ONLY:
                 check_rights(path)  # SQLite does not say which one is missing
             raise StoreError(f"{path}: {error}", code=code) from error

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
 
@@ -246,6 +246,45 @@ def test_a_locked_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert store.count() == 0  # reading goes on
             other._connection.execute("ROLLBACK")
             assert store.save([build_blob(b"1")])[0].status is Status.ACCEPTED
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="limits a process of its own")
+def test_a_disk_that_has_no_room_at_all_is_full(path: Path) -> None:
+    """Not even the file that readers share can grow then; SQLite calls that a fault of it."""
+    import resource
+
+    with SqliteStore(path) as store:
+        store.save([build_blob(b"before")])
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        try:
+            SqliteStore(path).save([build_blob(b"more")])
+        except StoreError as error:
+            os._exit(0 if error.code is Code.STORE_FULL else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with SqliteStore(path) as store:
+        assert store.count() == 1
+
+
+def test_a_newer_engine_that_is_quicker_keeps_its_schema(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may bring the file along between the first look at it and the right to write it."""
+    newer = module.VERSION + 1
+    SqliteStore(path).close()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA user_version = 1")
+        writing = SqliteStore._writing
+
+        def late(store: SqliteStore) -> AbstractContextManager[sqlite3.Connection]:
+            other.execute(f"PRAGMA user_version = {newer}")
+            return writing(store)
+
+        monkeypatch.setattr(SqliteStore, "_writing", late)
+        assert code_of(lambda: SqliteStore(path)) is Code.STORE_NEWER
+        assert other.execute("PRAGMA user_version").fetchone()[0] == newer
 
 
 def test_a_newer_schema_is_left_alone(path: Path) -> None:
