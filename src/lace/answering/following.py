@@ -31,9 +31,8 @@ class Position:
 
 def look(store: RecordStore) -> tuple[Snapshot, Position]:
     """Return the records of this moment, and how far the store has come."""
-    forgets = store.forgets()  # before the snapshot: what comes between is seen next time
     snapshot = store.snapshot()
-    return snapshot, Position(snapshot.high_water, forgets)
+    return snapshot, Position(snapshot.high_water, snapshot.forgets)
 
 
 def came_since(

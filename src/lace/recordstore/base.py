@@ -165,6 +165,10 @@ class Snapshot(FactSource, AbstractContextManager["Snapshot"], Protocol):
     def high_water(self) -> StoreRecordId:
         """The id of the newest record when the snapshot was taken; 0 if there was none."""
 
+    @property
+    def forgets(self) -> int:
+        """How often anything had been forgotten when the snapshot was taken."""
+
     def record(self, hash: RecordHash) -> Record | None:
         """Return a record that was there, or None."""
 

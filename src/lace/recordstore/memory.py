@@ -41,8 +41,11 @@ class MemorySnapshot(Closes):
     Records are shared with the store, which never takes any out of the dict that it shared.
     """
 
-    def __init__(self, records: _Records, high_water: StoreRecordId, limits: Limits) -> None:
+    def __init__(
+        self, records: _Records, high_water: StoreRecordId, forgets: int, limits: Limits
+    ) -> None:
         self.high_water = high_water
+        self.forgets = forgets
         self._records = records
         self._limits = limits
 
@@ -164,7 +167,7 @@ class MemoryStore(Closes):
         return sorted(found)
 
     def snapshot(self) -> MemorySnapshot:
-        return MemorySnapshot(self._records, self._last, self._limits)
+        return MemorySnapshot(self._records, self._last, self._forgets, self._limits)
 
     def forget(self, hashes: Iterable[RecordHash], *, for_good: bool = False) -> int:
         wanted = dict.fromkeys(hashes)

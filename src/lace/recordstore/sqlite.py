@@ -50,7 +50,12 @@ from lace.recordstore.sqlite_rows import (
     is_kept_out,
     note_forgotten,
 )
-from lace.recordstore.sqlite_snapshot import SqliteSnapshot, kept_link
+from lace.recordstore.sqlite_snapshot import (
+    STANDING,
+    STANDING_BEFORE_FORGETS,
+    SqliteSnapshot,
+    kept_link,
+)
 from lace.tai import Tai
 from lace.urc import Coordinate, Prefix
 
@@ -206,7 +211,7 @@ class SqliteStore(Closes):
     def snapshot(self) -> SqliteSnapshot:
         self.check_identity()
         with errors(self.path):
-            return SqliteSnapshot(self._file, self._quarantine)
+            return SqliteSnapshot(self._file, self._quarantine, self._standing)
 
     def back_up(self, target: Path, listen: Callable[[int, int], None] | None = None) -> int:
         """Write the store of this moment into a new file, whoever writes meanwhile; return how
@@ -292,13 +297,13 @@ class SqliteStore(Closes):
         return 0 if row is None else int(row[0])
 
     def standing(self) -> tuple[StoreRecordId, int]:
-        if self._version < _WITH_FORGETS:
-            return self.high_water(), 0
-        high_water, forgets = self._glance(
-            "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'record'),"
-            " (SELECT times FROM forgotten)"
-        )
+        high_water, forgets = self._glance(self._standing)
         return StoreRecordId(high_water or 0), forgets or 0
+
+    @property
+    def _standing(self) -> str:
+        """The query for ``standing``, of what the file has."""
+        return STANDING if self._version >= _WITH_FORGETS else STANDING_BEFORE_FORGETS
 
     def forgotten(self, after: int) -> list[RecordHash] | None:
         times = self.forgets()

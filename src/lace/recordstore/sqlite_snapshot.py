@@ -28,6 +28,11 @@ from lace.recordstore.base import (
 from lace.recordstore.sqlite_file import connect, errors
 from lace.vocabulary import BLOB_HASH, FIELD, HAVE, PLEX_HASH, RECORD_LINK
 
+STANDING: Final = (
+    "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'record'), (SELECT times FROM forgotten)"
+)
+STANDING_BEFORE_FORGETS: Final = "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'record'), 0"
+"""The same of a file of a version that did not count what was forgotten."""
 _AT_ONCE: Final = 64  # records in memory
 _NAMES_AT_ONCE: Final = 500
 _RECORD, _NAME, _POSITION, _VALUE = range(4)
@@ -139,21 +144,23 @@ class SqliteSnapshot(Closes):
     """The record facts of one moment, read from a transaction of its own."""
 
     def __init__(
-        self, path: Path, on_changed: Callable[[RecordHash], None] = lambda _hash: None
+        self,
+        path: Path,
+        on_changed: Callable[[RecordHash], None] = lambda _hash: None,
+        standing: str = STANDING,
     ) -> None:
+        """``standing`` asks for the newest id, and how often anything was forgotten."""
         self._path = path
         self._on_changed = on_changed  # told of a record whose bytes are not those that were stored
         self._connection = connect(path, "ro")
         try:
             # The first read fixes what all later ones see.
             self._connection.execute("BEGIN")
-            row = self._connection.execute(
-                "SELECT seq FROM sqlite_sequence WHERE name = 'record'"
-            ).fetchone()
+            high_water, forgets = self._connection.execute(standing).fetchone()
         except BaseException:
             self._connection.close()
             raise
-        self.high_water = StoreRecordId(row[0] if row else 0)
+        self.high_water, self.forgets = StoreRecordId(high_water or 0), int(forgets or 0)
 
     def predicates(self) -> Iterable[Predicate]:
         return [p for p in (*_TABLES, FIELD) if next(self.iterate(p), None) is not None]

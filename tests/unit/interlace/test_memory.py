@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from effort import examples
-from exchanges import MEMBERS, NOTES, NOW, note, stored
+from exchanges import MEMBERS, NOTES, NOW, by_partitions, note, stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from links import EVERYTHING, KEYS, Meeting, Stores, held, two_stores
@@ -20,10 +20,11 @@ from lace.crypto.native import digest
 from lace.interlace import messages as m
 from lace.interlace.parameters import Parameters
 from lace.interlace.partition import Partitions
+from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import Facet, module_from_text
 from lace.policy.view import Exposure
 from lace.recordstore import MemoryStore
-from lace.recordstore.base import LinkChange
+from lace.recordstore.base import LinkChange, Snapshot
 from lace.tai import Tai
 
 SHY = module_from_text(
@@ -157,6 +158,28 @@ def test_what_cannot_be_read_is_as_if_it_were_lost(
         stores[0].keep_link(link, LinkChange(text, {}))
         assert Meeting(stores).end().worked == [True, False]
         assert Meeting(stores).end().worked == [False, False]
+
+
+@pytest.mark.parametrize("limits", [DEFAULT_LIMITS, by_partitions(DEFAULT_LIMITS)])
+def test_what_is_forgotten_while_a_side_looks_is_not_advertised(
+    stores: Stores, limits: Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table that is told, and the records that are read for it, are of one moment."""
+    stores[0].save([note(i) for i in range(20)])
+    first = Meeting(stores, limits=limits).end()
+    link = next(e.link for e in first.asked if isinstance(e, m.Remember) and e.link)
+    stores[1].keep_link(link, LinkChange(b"", {}))  # so that it asks for what it does not know
+    stores[1].forget([note(i).hash for i in range(20)])
+    look = stores[0].snapshot
+
+    def late() -> Snapshot:
+        stores[0].forget([note(3).hash])
+        return look()
+
+    monkeypatch.setattr(stores[0], "snapshot", late)
+    last = Meeting(stores, limits=limits)
+    assert [type(side.ended) for side in last.pair.sides] == [m.Closed, m.Closed]
+    assert held(stores[1]) == {note(i).hash for i in range(20) if i != 3}
 
 
 def test_what_is_damaged_ends_one_exchange_and_is_forgotten(stores: Stores) -> None:
