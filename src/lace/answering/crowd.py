@@ -49,6 +49,10 @@ class Told:
     """What decisions depend on, if the leader decides on each record apart."""
 
 
+class LeaderFailed(Exception):
+    """The leader failed when somebody else asked: whoever meets this leaves the crowd."""
+
+
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Turn:
     """What changed at one time; whoever has seen it goes on with the next one.
@@ -94,8 +98,8 @@ class Crowd:
     last: Turn = field(default_factory=Turn)
     lock: Lock = field(default_factory=Lock)
     _known: Newest | None = None
-    _failure: Exception | None = None
-    """What the leader failed of: nobody knows how far it had come, so it is not asked again."""
+    _has_failed: bool = False
+    """Whether the leader has failed: nobody knows how far it had come, so it is not asked again."""
     _described: dict[str, Advertisement] = field(default_factory=dict)
     """Advertisements that were made before, for all who tell the same next."""
     _held_bytes: int = 0
@@ -236,12 +240,12 @@ class Crowd:
         return kept
 
     def _led(self) -> tuple[list[m.Evaluated], Moment]:
-        if self._failure is not None:
-            raise self._failure
+        if self._has_failed:
+            raise LeaderFailed
         try:
             return self.lead()
-        except Exception as error:
-            self._failure = error
+        except Exception:
+            self._has_failed = True
             raise
 
     def _rest(self) -> None:
@@ -288,14 +292,18 @@ class Crowds:
         """
         with self._lock:
             known = self._live.get(key)
-        made = make() if known is None else known
+            if known is not None:
+                return self._keep(key, known)
+        made = make()
         with self._lock:
-            crowd = self._live.setdefault(key, made)
-            self._kept[key] = crowd
-            self._kept.move_to_end(key)
-            while len(self._kept) > FIXED.kept_crowds:
-                self._kept.popitem(last=False)
-            return crowd
+            return self._keep(key, self._live.setdefault(key, made))
+
+    def _keep(self, key: bytes, crowd: Crowd) -> Crowd:
+        self._kept[key] = crowd
+        self._kept.move_to_end(key)
+        while len(self._kept) > FIXED.kept_crowds:
+            self._kept.popitem(last=False)
+        return crowd
 
     def drop(self, crowd: Crowd) -> None:
         """Forget a crowd whose leader failed: the next one begins another."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import ref
 
-from lace.answering.crowd import Crowd, Crowds, Newest, Turn, between
+from lace.answering.crowd import Crowd, Crowds, LeaderFailed, Newest, Turn, between
 from lace.answering.crowd import Told as Told  # noqa: PLC0414 (what a member takes along)
 from lace.answering.looking import Looking
 from lace.errors import StoreError
@@ -60,11 +60,12 @@ class Membership:
 
     def share(
         self, key: bytes, make: Callable[[], Crowd], forgets: int | None
-    ) -> Generator[m.Evaluated, None, tuple[int, frozenset[str]]]:
+    ) -> Generator[m.Evaluated, None, tuple[int, frozenset[str]] | None]:
         """Tell what the crowd was told since the last time, or all of it.
 
         ``forgets`` is how often anything was forgotten by the last time. Returned is the same for
-        this time, and what was forgotten in between and is not here again.
+        this time, and what was forgotten in between and is not here again. It is None if the leader
+        failed when somebody else asked: then nothing was told.
         """
         assert self.crowds is not None
         self.looking.let_go()
@@ -80,6 +81,9 @@ class Membership:
                 newest = crowd.advance()
                 self.looking.share(newest.moment)
                 missed = yield from self._catch_up(newest.turn)
+        except LeaderFailed:
+            self.crowds.drop(crowd)
+            return None
         except Exception:
             self.crowds.drop(crowd)
             raise

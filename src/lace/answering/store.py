@@ -175,11 +175,13 @@ class StoreAnswers:
             key = self._key_of_crowd(asked)
             if key is not None and (self.crowd is None or key == self._member.key):
                 make, before = lambda: self._new_crowd(asked), self._forgets
-                self._forgets, lost = yield from self._member.share(key, make, before)
-                self._runtime, self._own_asked = asked.runtime, asked.own
-                yield m.Evaluated(forgotten=lost | self._lost)
-                self._lost = frozenset()
-                return
+                shared = yield from self._member.share(key, make, before)
+                if shared is not None:
+                    self._forgets, lost = shared
+                    self._runtime, self._own_asked = asked.runtime, asked.own
+                    yield m.Evaluated(forgotten=lost | self._lost)
+                    self._lost = frozenset()
+                    return
             if self.crowd is not None:
                 yield from self._leave_crowd()
         now = self._looking.look()

@@ -361,6 +361,25 @@ def test_members_whose_leader_failed_look_for_themselves() -> None:
     assert set(member.sendable) == {note(1).hash}
 
 
+def test_who_waited_for_a_leader_that_failed_looks_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fault that passes is told to whom it met, and not to those who asked at the same time."""
+    store, crowds, plan = MemoryStore(), Crowds(), plan_of(NOTES)
+    member, other = (together(store, plan, crowds) for _ in range(2))
+    for told in (member, other):
+        told.ask()
+    store.save([note(1)])
+    with monkeypatch.context() as patches:
+        patches.setattr(MemoryStore, "snapshot", _fails)
+        patches.setattr(Crowds, "drop", lambda *_: None)  # it comes too late
+        with pytest.raises(StoreError):
+            member.ask()
+    for told in (other, together(store, plan, crowds)):
+        told.ask()
+        assert set(told.sendable) == {note(1).hash}
+
+
 def test_a_leader_that_failed_half_way_is_asked_nothing_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
