@@ -3,12 +3,14 @@
     .venv/bin/python bench/lake_peer.py                          # 200,000 records in common
     .venv/bin/python bench/lake_peer.py 1000000 --differences 1000
     .venv/bin/python bench/lake_peer.py 1000000 --folder FOLDER  # keep what was made for next time
+    .venv/bin/python bench/lake_peer.py --relating --differences 100000
 
 The lake, whose driver has 2 GiB, and the lace run in processes of their own and have all but some
 records in common. They interlace until both have everything, which is checked; then when nothing is
 new, and then when a little is. ``--cut N`` breaks the first exchange off when the lace has received
-so many records, and takes it up again. The floor is the same exchange between two SQLite laces
-(``exchange_sizes.py``).
+so many records, and takes it up again. ``--relating`` has rules that compare advertisements: each
+record is wanted if another one that it names is offered as well. The floor is the same exchange
+between two SQLite laces (``exchange_sizes.py``).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from typing import Any, Final
 from lace.crypto.keys import SigningKey
 from lace.driving.client import Client
 from lace.interlace import messages as m
+from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.record.build import build_plex
 from lace.record.model import Record
@@ -38,7 +41,12 @@ from told import Json, Side, answer, cpu_seconds, hear, java, peak_mib, process,
 _SIZE: Final = 200_000
 _DIFFERENCES: Final = 1000
 _LITTLE: Final = 10
-_MODULE: Final = selector("//g//notes//")
+_APART: Final = selector("//g//notes//")
+_RELATING: Final = module_from_text(
+    "SelectHave(P) :- Have(P), Field(P,'Group',_,'g').\n"
+    "SelectAdvertised(P,S) :- AdvertisedField(P,S,'App',_,'notes'), "
+    "AdvertisedField(P,S,'Next',_,N), AdvertisedField(Q,S,'Name',_,N).\n"
+)
 _EXPOSURE: Final = Exposure(default="selected")
 _BATCH: Final = 5000
 _DATA: Final = b"x" * 200
@@ -51,20 +59,25 @@ def main() -> None:
     parser.add_argument("--differences", type=int, default=_DIFFERENCES, help="on each side")
     parser.add_argument("--memory", default="2g", help="heap of Spark's driver")
     parser.add_argument("--cut", type=int, default=0, help="break off after so many records")
+    parser.add_argument("--relating", action="store_true", help="rules compare advertisements")
     parser.add_argument("--folder", type=Path, help="keep the lake and the lace here")
     parser.add_argument("--part", choices=("lake", "lace"), help=argparse.SUPPRESS)
     parser.add_argument("--address", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.part == "lake":
-        asyncio.run(_serve(options.folder, options.memory))
+        asyncio.run(_serve(options.folder, options.memory, _module(options)))
     elif options.part == "lace":
-        asyncio.run(_sync(options.folder, options.address))
+        asyncio.run(_sync(options.folder, options.address, _module(options)))
     elif options.folder is not None:
         options.folder.mkdir(parents=True, exist_ok=True)
         _measure(options.folder, options)
     else:
         with tempfile.TemporaryDirectory(prefix="lace-lake-peer-") as folder:
             _measure(Path(folder), options)
+
+
+def _module(options: argparse.Namespace) -> PolicyModule:
+    return _RELATING if options.relating else _APART
 
 
 def _measure(folder: Path, options: argparse.Namespace) -> None:
@@ -75,7 +88,7 @@ def _measure(folder: Path, options: argparse.Namespace) -> None:
     start = max(size, int(time.time()) * 100_000)
     expected = size + 2 * differences + 2 * _LITTLE
     expected += _count(folder / "lace.db") - size
-    place = ("--folder", str(folder))
+    place = ("--folder", str(folder), *(["--relating"] if options.relating else []))
     with process(__file__, "lake", *place, "--memory", options.memory) as lake:
         address = hear(lake)["address"]
         with process(__file__, "lace", *place, "--address", address) as lace:
@@ -143,11 +156,15 @@ def _count(database: Path) -> int:
 
 
 def _records(start: int, count: int) -> list[Record]:
-    """Return unsigned records; their hashes are scattered, so what differs is everywhere."""
+    """Return unsigned records; their hashes are scattered, so what differs is everywhere.
+
+    Each names another one: they come in pairs.
+    """
     return [
         build_plex(
             group="g", app="notes", name=f"n/{number}",
             tai=f"{1_700_000_000 + number % 1_000_000_000}:000000000", data=_DATA,
+            extras=[("Next", f"n/{number ^ 1}")],
         )
         for number in range(start, start + count)
     ]  # fmt: skip
@@ -156,7 +173,7 @@ def _records(start: int, count: int) -> list[Record]:
 # --- both sides, each in a process of its own ---
 
 
-async def _serve(folder: Path, memory: str) -> None:
+async def _serve(folder: Path, memory: str, module: PolicyModule) -> None:
     # Spark is loaded by the lake's process alone: it would count as the lace's memory.
     from lace.lake.ingest import ingest
     from lace.lake.peer import LakeStore
@@ -174,7 +191,7 @@ async def _serve(folder: Path, memory: str) -> None:
         print(f"  ingest of {rows:,}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     key = SigningKey(b"\x09" * 32)
     with ThreadPoolExecutor(2) as worker:
-        host = LakeHost(LakeStore(lake), _MODULE, _EXPOSURE, key=key, worker=worker)
+        host = LakeHost(LakeStore(lake), module, _EXPOSURE, key=key, worker=worker)
 
         async def add(start: int, count: int) -> Json:
             begin = time.perf_counter()
@@ -206,11 +223,11 @@ async def _serve(folder: Path, memory: str) -> None:
     spark.stop()
 
 
-async def _sync(folder: Path, address: str) -> None:
+async def _sync(folder: Path, address: str, module: PolicyModule) -> None:
     with SqliteStore(folder / "lace.db") as store, ThreadPoolExecutor(1) as worker:
         client = Client(
             store=store,
-            module=_MODULE,
+            module=module,
             exposure=_EXPOSURE,
             key=SigningKey(b"\x08" * 32),
             worker=worker,

@@ -309,8 +309,8 @@ class LakeLimits:
     """Largest list of the files of one ingest."""
     peer_joins: int = 128
     """Most joins in all rules of a peer that Spark evaluates."""
-    peer_adverts: int = 200_000
-    """Most advertisements that are not the same as the lake's own, and that Spark looks at."""
+    peer_adverts: int = 10_000_000
+    """Most advertisements in words of its own that one peer sends in an exchange, for Spark."""
     supporting_records: int = 200_000
     """Most records that rules may look at beside the one in question."""
     links: int = 64

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -27,14 +27,15 @@ from lace.interlace.advertise import Advertisement, advertise, gather
 from lace.interlace.facts import read_block
 from lace.interlace.parameters import DEFAULT_PARAMETERS, Parameters
 from lace.interlace.partition import Partitions
+from lace.lake.adverts import StagedAdverts
 from lace.lake.changes import differences, moved
 from lace.lake.facts import frame_of_table
 from lace.lake.jobs import job
 from lace.lake.keeping import Kept
 from lace.lake.loading import Loading, bounded
-from lace.lake.names import StagedNames
+from lace.lake.ordered import OrderedNames, changes
 from lace.lake.packed import PackedTable, peers_table, write_changed
-from lace.lake.plan import PeerAdverts, sending_depends_on_adverts
+from lace.lake.plan import sending_depends_on_adverts
 from lace.lake.rows import PROMOTED
 from lace.lake.sendable import FEW, Sendable
 from lace.lake.staging import Staging
@@ -54,9 +55,6 @@ if TYPE_CHECKING:
     from lace.lake.peer import LakeStore
 
 _AT_ONCE: Final = 1000  # records decided on together
-_ADVERT_BYTES: Final = 1000
-_ADOPTED: Final = 100_000
-"""So many adopted advertisements are made here; more are made by the workers."""
 _LINK_TEXTS: Final = 10_000
 """So many advertisements in other words than ours are kept with a link."""
 
@@ -86,19 +84,20 @@ class LakeAnswers:
     """A digest of what all decisions depend on, beside the records and what the peer says."""
     _later: list[m.Evaluated] = field(default_factory=list)
     """What the next answer says first."""
-    _requests: set[str] = field(default_factory=set)
+    _requests: OrderedNames = field(default_factory=OrderedNames)
     """What may be requested, whether it is here or not."""
-    _missing: set[str] = field(default_factory=set)
-    """What may be requested and was not here at the last evaluation."""
-    _adverts: dict[str, Advertisement] = field(default_factory=dict)
-    _adopted: StagedNames = field(init=False)
-    """Of many: what the peer advertises in our words."""
+    _missing: Partitions = field(default_factory=lambda: Partitions(0))
+    """What may be requested and was not here at the last evaluation: 33 bytes each."""
+    _adverts: StagedAdverts = field(init=False)
+    """What the peer advertises, unless that is decided on apart."""
+    _told: int = 0
+    """How many advertisements in words of its own it has sent."""
     _loading: Loading = field(init=False)
     _staging: Staging = field(init=False)
 
     def __post_init__(self) -> None:
         self._staging = Staging(self.lake.root)
-        self._adopted = StagedNames(self.lake.root)
+        self._adverts = StagedAdverts(self.lake.root)
         self._loading = Loading(self.records, self.parameters.standard_prefix)
 
     @property
@@ -110,7 +109,8 @@ class LakeAnswers:
         """About how many bytes are held."""
         apart = 0 if self._apart is None else self._apart.memory
         said = 0 if self._said is None else self._said.memory
-        return said + apart + self._loading.memory + _ADVERT_BYTES * len(self._adverts)
+        spoken_of = self._adverts.memory + self._missing.memory
+        return said + apart + self._loading.memory + spoken_of
 
     @property
     def _apart(self) -> ApartAnswers | None:
@@ -122,18 +122,17 @@ class LakeAnswers:
         assert self._sendable is not None
         return self._sendable
 
-    def _peer_says(self) -> PeerAdverts:
-        return PeerAdverts(listed=self._adverts, adopted=self._adopted or None)
-
     # --- the beginning: a table of what may be sent ---
 
     def recall(self, asked: m.Recall) -> m.Recalled:
         """Bring the table up to date; return it, and how the link stood if that is known."""
         self._plan, self._schema = asked.plan, asked.schema
         self._snapshot = snapshot = self.lake.snapshot()
-        self._later, self._requests, self._missing = [], set(), set()
-        self._adverts = {}
-        self._adopted.close()
+        self._later = []
+        self._ask_for(OrderedNames())
+        self._missing = Partitions(0, standard=self.parameters.standard_prefix)
+        self._adverts.close()
+        self._told = 0
         basis = basis_of(asked.plan, self.index, asked.schema, self.exposure, self.limits)
         standard = self.parameters.standard_prefix
         self._let_go()
@@ -142,15 +141,12 @@ class LakeAnswers:
         kept = Kept.of(self.lake.root, basis, self.lake.session)
         self._sendable = Sendable(
             self.lake, self.index, self.exposure, self.parameters, asked.plan, asked.schema, kept,
-            self._peer_says, self._staging, self.limits,
+            self._adverts, self._staging, self.limits,
         )  # fmt: skip
         self._sendable.apart = self._decides_apart(asked)
         ticks = self.exposure.looks_at_time(asked.plan.operands[1 - self.index].viewer)
-        if sending_depends_on_adverts(asked.plan):  # and nothing was advertised yet
-            self._table, self._decided = None, None
-            self._said = Partitions(2, standard=standard)
-            return m.Recalled(ticks=ticks)
         self._decided = self._basis(asked.runtime)
+        # Nothing was advertised yet, whatever depends on it.
         now = self._tables.current(snapshot, asked.runtime, self._decided)
         state = None if asked.link is None else self._known(asked.link, now)
         if state is None:
@@ -196,8 +192,6 @@ class LakeAnswers:
             wanted = part.requestable if self._takes else frozenset[str]()
             yield replace(part, requestable=wanted, more=True)
         self._snapshot = snapshot
-        if apart is not None:
-            self._missing = apart.wanted
         yield m.Evaluated()
 
     def _evaluate_apart(
@@ -224,58 +218,82 @@ class LakeAnswers:
 
     def _evaluate_all(self, asked: m.Evaluate, snapshot: Snapshot) -> Iterator[m.Evaluated]:
         """Have Spark decide on everything, where anything changed that decisions depend on."""
-        for hash in asked.withdrawn:
-            self._adverts.pop(hash, None)
-        self._adopted.discard(self.lake.spark, asked.withdrawn)
-        for advert in asked.advertised:
-            self._adverts[advert.record] = advert
-        if len(self._adverts) > LAKE.peer_adverts:
-            limit = LAKE.peer_adverts
-            raise LimitExceeded("peer_adverts", configured=limit, observed=len(self._adverts))
-        if not asked.plan.adverts_stand_alone:  # else what is said of records here changes nothing
-            self._adopt(asked, snapshot)
+        self._hear(asked, snapshot)
         assert self._snapshot is not None
-        decided, before = self._basis(asked.runtime), self._snapshot.version.number
-        is_same = decided == self._decided and snapshot.version.number == before
+        decided, before = self._basis(asked.runtime), self._snapshot
+        is_same = decided == self._decided and snapshot.version.number == before.version.number
         self._decided = decided
-        if not is_same or sending_depends_on_adverts(asked.plan):
+        has_spoken = bool(asked.withdrawn or asked.advertised or asked.adopted)
+        if not is_same or (has_spoken and sending_depends_on_adverts(asked.plan)):
             yield from self._begin_again(snapshot, asked.runtime)
+        yield from self._came(snapshot.added_since(before))
         over = self._tables.over(snapshot, asked.runtime)
         try:
             requests = over.may_request()
         finally:
             over.close()
             self._staging.close()
-        added, removed = requests - self._requests, self._requests - requests
+        differing = changes(self._requests, requests)
+        while part := list(islice(differing, self.parameters.put_at_once)):
+            added = [name for name, is_new in part if is_new]
+            removed = [name for name, is_new in part if not is_new]
+            here = self._tables.moment(snapshot).present(added)
+            missing = frozenset(added) - here
+            self._missing.remove(removed)
+            self._missing.put(dict.fromkeys(missing, b""))
+            yield m.Evaluated(requestable=missing, unrequestable=frozenset(removed))
+        self._ask_for(requests)
+
+    def _hear(self, asked: m.Evaluate, snapshot: Snapshot) -> None:
+        """Take note of what the peer advertises and what not any more."""
+        self._told += len(asked.advertised)
+        if self._told > LAKE.peer_adverts:
+            raise LimitExceeded("peer_adverts", configured=LAKE.peer_adverts, observed=self._told)
+        self._adverts.withdraw(asked.withdrawn)
+        self._adverts.say(asked.advertised)
+        if not asked.plan.adverts_stand_alone:  # else what is said of records here changes nothing
+            self._adverts.say_as_here(asked.adopted)
+            self._say_here(asked, snapshot)
+
+    def _came(self, fresh: Snapshot) -> Iterator[m.Evaluated]:
+        """Yield that what has come since it was missing may not be requested any more."""
+        if not len(self._missing):
+            return
+        for names in fresh.hashes_in_parts():
+            came = frozenset(self._missing.among(names))
+            if came:
+                self._missing.remove(came)
+                yield m.Evaluated(unrequestable=came)
+
+    def _ask_for(self, requests: OrderedNames) -> None:
+        self._requests.close()
         self._requests = requests
-        here = self._tables.moment(snapshot).present(sorted(added))
-        self._missing = (self._missing - removed) | (added - here)
-        yield m.Evaluated(requestable=frozenset(added - here), unrequestable=frozenset(removed))
 
     def _begin_again(self, snapshot: Snapshot, runtime: tuple[Fact, ...]) -> Iterator[m.Evaluated]:
         """Decide on everything; yield how that differs from what was said."""
         assert self._said is not None
         assert self._plan is not None
         if sending_depends_on_adverts(self._plan):
-            now = self._tables.made(snapshot, runtime, None)
+            now = self._tables.made(snapshot, runtime, self._table)
         else:
             assert self._decided is not None
             now = self._tables.current(snapshot, runtime, self._decided)
         yield from differences(now.partitions, self._said)
 
-    def _adopt(self, asked: m.Evaluate, snapshot: Snapshot) -> None:
-        """Take over what the peer advertises in our words: here while it is little, else there."""
-        names = iter(asked.adopted)
-        adopted = list(islice(names, max(0, _ADOPTED - len(self._adverts)) + 1))
-        if self._adopted or len(adopted) + len(self._adverts) > _ADOPTED:
-            self._adopted.add(self.lake.spark, chain(adopted, names))
+    def _say_here(self, asked: m.Evaluate, snapshot: Snapshot) -> None:
+        """Make the advertisements that are as here, if they are few; else the workers make them."""
+        records, schema = self._adverts.held_as_here(), asked.schema
+        if self._adverts.are_written or not records:
             return
-        if adopted:
-            peer = asked.plan.operands[1 - self.index].source_label
-            saying = Advertising(selection=asked.plan.id, source=peer, schema=asked.schema)
-            with job("what the peer advertises"):
-                for advert in adverts_here(self._chosen(snapshot, adopted), saying):
-                    self._adverts[advert.record] = advert
+        if not self._adverts.has_room_for(
+            len(records), len(PROMOTED if schema is None else schema)
+        ):
+            self._adverts.write()
+            return
+        peer = asked.plan.operands[1 - self.index].source_label
+        saying = Advertising(selection=asked.plan.id, source=peer, schema=schema)
+        with job("what the peer advertises"):
+            self._adverts.say(adverts_here(self._chosen(snapshot, records), saying))
 
     def _chosen(self, snapshot: Snapshot, hashes: Iterable[str]) -> DataFrame:
         names = pa.table({"hash": pa.array(sorted(hashes), pa.string())})
@@ -303,7 +321,8 @@ class LakeAnswers:
         return self._save(records) if self.meter is None else self.meter.save(self._save, records)
 
     def _save(self, records: Sequence[Record]) -> list[Outcome[Record]]:
-        return self.records.save(records, self._missing, self._snapshot)
+        missing = self._missing if self._apart is None else self._apart.wanted
+        return self.records.save(records, missing, self._snapshot)
 
     @property
     def _takes(self) -> bool:
@@ -336,9 +355,9 @@ class LakeAnswers:
         else:
             source = self._plan.operands[1 - self.index].source_label
             for text in texts.values():
-                self._adverts |= gather(read_block(text), source)
-            self._requests = set(wanted)
-        self._missing = set(wanted)
+                self._adverts.say(gather(read_block(text), source).values())
+            self._ask_for(OrderedNames.of(wanted))
+            self._missing.put(dict.fromkeys(wanted, b""))
         before, after = own.partitions, now.partitions
         differing = after.differing(before)
         most = sum(after.root(run)[0] for run in differing)
@@ -359,8 +378,9 @@ class LakeAnswers:
         """Yield that what was wanted and is here by now is wanted no more."""
         assert self._snapshot is not None
         here = self._tables.moment(self._snapshot).present(sorted(wanted))
-        self._missing -= here
-        if self._apart is not None:
+        if self._apart is None:
+            self._missing.remove(here)
+        else:
             self._apart.wanted -= here
         yield m.Evaluated(unrequestable=frozenset(here), more=True)
 
@@ -386,33 +406,35 @@ class LakeAnswers:
         kept = self._tables.kept
         own = write_changed(state.own, self._table)
         kept.save(own, self._decided, self._snapshot.version.number)
-        texts: dict[str, str] = {}
-        lost: list[str] = []
         expected = state.own.expected()
-        for now, _ in moved(state.peers, expected, state.peers.differing(expected)):
-            advert = self._advert(now) if now else None
-            if now and advert is None:
-                lost.append(now)
-            elif advert is not None:
-                texts[now] = advert.canonical().decode()
-        if len(texts) > _LINK_TEXTS or len(state.wanted) > _LINK_TEXTS:
+        differing = moved(state.peers, expected, state.peers.differing(expected))
+        names = list(islice((now for now, _ in differing if now), _LINK_TEXTS + 1))
+        if len(names) > _LINK_TEXTS or len(state.wanted) > _LINK_TEXTS:
             return
+        adverts = self._said_of(names)
+        texts = {name: advert.canonical().decode() for name, advert in adverts.items()}
+        lost = [name for name in names if name not in adverts]
         peers = state.peers.copy()
         peers.remove(lost)
         note = {"texts": texts, "wanted": sorted(state.wanted)}
         link = link if self._takes else link + READ_ONLY
         kept.keep_link(link, [own, peers_table(peers, own)], note)
 
-    def _advert(self, record: str) -> Advertisement | None:
+    def _said_of(self, records: Sequence[str]) -> dict[str, Advertisement]:
+        """Return what the peer says of some records in words of its own."""
         if self._apart is not None:
-            return self._apart.advert(record)
-        return self._adverts.get(record)
+            found = ((record, self._apart.advert(record)) for record in records)
+            return {record: advert for record, advert in found if advert is not None}
+        assert self._plan is not None
+        source = self._plan.operands[1 - self.index].source_label
+        return self._adverts.find(self.lake.spark, records, source)
 
     def close(self) -> None:
         """End: drop what was written for this exchange alone."""
         self._loading.close()
         self._staging.close()
-        self._adopted.close()
+        self._adverts.close()
+        self._requests.close()
         self._let_go()
 
     def _let_go(self) -> None:

@@ -154,11 +154,11 @@ def chosen(records: DataFrame, by: DataFrame | Column | None) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class Adopted:
-    """Records of the lake that a peer advertises in the same words as the lake would."""
+class Said:
+    """What a peer advertises, where that is a table."""
 
-    hashes: DataFrame
-    """In one column ``hash``."""
+    frame: DataFrame
+    """Each record (``hash``) with its ``fields``; null: those that the lake would advertise."""
     source: str
     schema: frozenset[str] | None
 
@@ -176,7 +176,8 @@ class LakeFacts:
     given: Iterable[Fact] | GivenFacts = ()
     """``GivenFacts`` can be shared: what one evaluation sent to Spark is there for the next."""
     visible: DataFrame | Column | None = None
-    adopted: Adopted | None = None
+    said: Said | None = None
+    """Where the advertisements of a peer come from; None: they are among the given facts."""
     spark: SparkSession = field(init=False)
 
     def __post_init__(self) -> None:
@@ -200,18 +201,24 @@ class LakeFacts:
     def predicates(self) -> Iterable[Predicate]:
         return {*RECORD_FACTS, *self._given.predicates()}
 
-    def _adverts(self, pattern: Pattern, adopted: Adopted) -> DataFrame:
-        """Return given advertisement facts, and those of records that were adopted."""
-        given = self._given.frame(pattern)
-        records = self.snapshot.records.join(adopted.hashes, "hash", "left_semi")
-        source = F.lit(adopted.source)
-        if pattern.predicate.arity == 2:
-            return given.union(records.select("hash", source))
-        rows = records.select("hash", F.explode(all_fields()).alias("f"))
-        if adopted.schema is not None:
-            rows = rows.where(F.col("f.name").isin(sorted(adopted.schema)))
+    def _adverts(self, predicate: Predicate, said: Said) -> DataFrame:
+        """Return the advertisement facts of a table."""
+        source = F.lit(said.source)
+        others = said.frame.where(F.col("fields").isNotNull())
+        as_here = said.frame.where(F.col("fields").isNull()).select("hash")
+        records = self.snapshot.records.join(as_here, "hash", "left_semi")
+        columns = columns_of(predicate.arity)
+        if predicate == vocabulary.ADVERTISED:
+            names = others.select("hash").union(records.select("hash"))
+            return names.select("hash", source).toDF(*columns)
+        parts = [others.select("hash", F.explode("fields").alias("f"))]
+        fields = records.select("hash", F.explode(all_fields()).alias("f"))
+        if said.schema is not None:
+            fields = fields.where(F.col("f.name").isin(sorted(said.schema)))
+        parts.append(fields)
         index = F.col("f.index").cast("string")
-        return given.union(rows.select("hash", source, "f.name", index, "f.value"))
+        rows = [part.select("hash", source, "f.name", index, "f.value") for part in parts]
+        return rows[0].union(rows[1]).toDF(*columns)
 
     def check(self, limits: Limits) -> None:
         _check_base(self.snapshot.version.rows, limits)
@@ -234,8 +241,8 @@ class LakeFacts:
             case vocabulary.PLEX_HASH:
                 rows = records.where(F.col("type") == "S")
                 parts = ("hash", "plex_hash")
-            case vocabulary.ADVERTISED | vocabulary.ADVERTISED_FIELD if self.adopted is not None:
-                return self._adverts(pattern, self.adopted)
+            case vocabulary.ADVERTISED | vocabulary.ADVERTISED_FIELD if self.said is not None:
+                return self._adverts(pattern.predicate, self.said)
             case _:
                 return self._given.frame(pattern)
         return rows.select(
@@ -257,7 +264,7 @@ class LakeFacts:
     def rows_here(self, predicate: Predicate) -> Collection[Row] | None:
         if predicate in RECORD_FACTS:
             return None
-        if predicate in ADVERTISEMENT_FACTS and self.adopted is not None:
+        if predicate in ADVERTISEMENT_FACTS and self.said is not None:
             return None
         return self._given.rows_here(predicate)
 

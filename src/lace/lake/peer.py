@@ -5,7 +5,7 @@ What the peer sends is written down and committed before it is acknowledged.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Final
@@ -54,7 +54,7 @@ class LakeStore:
     def save(
         self,
         records: Sequence[Record],
-        missing: Collection[str] = (),
+        missing: Container[str] = (),
         as_of: Snapshot | None = None,
         offsets: Mapping[RecordHash, int] | None = None,
     ) -> list[Outcome[Record]]:

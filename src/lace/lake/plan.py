@@ -7,7 +7,7 @@ made in one place, from the records that are visible to it and from what is publ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
@@ -21,13 +21,13 @@ from lace.datalog.evaluate import evaluate
 from lace.datalog.program import RuleProgram
 from lace.datalog.source import Fact
 from lace.errors import LimitExceeded
-from lace.interlace.advertise import Advertisement
+from lace.lake.adverts import StagedAdverts
 from lace.lake.counting import RowMeter
 from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, evaluate_on_spark
 from lace.lake.expressions import all_of
-from lace.lake.facts import Adopted, FrameFacts, GivenFacts, LakeFacts, chosen
+from lace.lake.facts import FrameFacts, GivenFacts, LakeFacts, Said, chosen
 from lace.lake.jobs import job
-from lace.lake.names import StagedNames
+from lace.lake.ordered import OrderedNames
 from lace.lake.placing import Placement, Where, decides_by_record, needed_predicates, plan
 from lace.lake.rows import PROMOTED
 from lace.lake.staging import Staging
@@ -53,18 +53,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerAdverts:
-    """What the peer advertises at the moment."""
-
-    listed: Mapping[str, Advertisement] = field(default_factory=dict)
-    adopted: StagedNames | None = None
-    """Records that it advertises exactly as this side would; None if there are none."""
-
-    def facts(self) -> Iterator[Fact]:
-        return (fact for advert in self.listed.values() for fact in advert.facts())
-
-
 @dataclass(slots=True, kw_only=True)
 class PlanOverLake:
     """One side of a plan, over one version of a lake; close it when its frames are done with."""
@@ -75,7 +63,8 @@ class PlanOverLake:
     """Which operand is the local one."""
     exposure: Exposure = field(default_factory=Exposure)
     runtime: tuple[Fact, ...] = ()
-    adverts: PeerAdverts = field(default_factory=PeerAdverts)
+    adverts: StagedAdverts | None = None
+    """What the peer advertises at the moment."""
     schema: frozenset[str] | None = None
     limits: Limits = LAKE_LIMITS
     """Of one's own rules."""
@@ -85,9 +74,10 @@ class PlanOverLake:
     _kept: dict[str, DataFrame] = field(default_factory=dict)
     _evaluations: list[LakeEvaluation] = field(default_factory=list)
     _selecting: LakeEvaluation | None = None
+    _showing: LakeEvaluation | None = None
     _peers: dict[Predicate, LakeEvaluation] = field(default_factory=dict)
     _given: GivenFacts | None = None
-    _adopted: Adopted | None = None
+    _said: Said | None = None
     _staging: Staging = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,9 +91,9 @@ class PlanOverLake:
         for evaluation in self._evaluations:
             evaluation.close()
         self._evaluations.clear()
-        self._selecting = None
+        self._selecting = self._showing = None
         self._peers.clear()
-        self._given = self._adopted = None
+        self._given = self._said = None
         self._staging.close()
 
     def _keep(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
@@ -121,20 +111,20 @@ class PlanOverLake:
                 self._lowered(SELECT_HAVE, MAY_SEND) if found is None else found,
             )
 
-    def may_request(self) -> set[str]:
-        """Return the records that may be requested.
+    def may_request(self) -> OrderedNames:
+        """Return the records that may be requested; close them when they are done with.
 
-        Those that are here already are among them, unless the peer advertises so many in the lake's
-        words that these are not held here: then the workers leave them out.
+        Those that are here already are among them, unless what the peer advertises is in files:
+        then the workers leave them out.
         """
-        if not self.adverts.listed and not self.adverts.adopted:
-            return set()
+        if not self.adverts:
+            return OrderedNames()
         with job("what may be requested"):
             found = self._lowered(SELECT_ADVERTISED, MAY_REQUEST)
-            if self.adverts.adopted:
-                found = found.join(self.snapshot.columns("hash"), "hash", "left_anti")
-            rows = found.toArrow()
-        return set(rows.column("hash").to_pylist())
+            if not self.adverts.are_written:
+                return OrderedNames.of(found.toArrow().column("hash").to_pylist())
+            found = found.join(self.snapshot.columns("hash"), "hash", "left_anti")
+            return OrderedNames.of_frame(found, self.snapshot.lake_root)
 
     def _lowered(self, facet: Predicate, enforced: Predicate) -> DataFrame:
         local, peer = self.plan.operands[self.index], self.plan.operands[1 - self.index]
@@ -175,7 +165,7 @@ class PlanOverLake:
             case "everything":
                 return F.lit(True)
             case "selected":
-                return self._own().condition(SELECT_HAVE)
+                return self._shown().condition(SELECT_HAVE)
         return F.lit(False)
 
     def _lets_pass(self) -> bool | None:
@@ -206,6 +196,16 @@ class PlanOverLake:
     def _selected(self) -> DataFrame:
         return self._keep("selected", lambda: self._own().frame(SELECT_HAVE))
 
+    def _shown(self) -> LakeEvaluation:
+        """Return what the local operand selects whatever the peer claims (G19)."""
+        module = self.plan.operands[self.index].module
+        if not module.offers_by_adverts:
+            return self._own()
+        if self._showing is None:
+            facts = LakeFacts(self.snapshot, self.runtime)
+            self._showing = self._evaluated(module.program, SELECT_HAVE, facts)
+        return self._showing
+
     def _theirs(self, facet: Predicate, facts: LakeFacts) -> LakeEvaluation:
         """Evaluate a facet of the peer's operand over what is visible to it, once."""
         local, peer = self.plan.operands[self.index], self.plan.operands[1 - self.index]
@@ -219,14 +219,15 @@ class PlanOverLake:
 
     def _facts(self, visible: DataFrame | Column | None) -> LakeFacts:
         # Both operands look at the same facts: they go to Spark once for all of the plan.
-        spark = self.snapshot.spark
+        spark, said = self.snapshot.spark, self.adverts
         if self._given is None:
-            facts = chain(self.runtime, self.adverts.facts())
-            self._given = GivenFacts.of(spark, facts, self._staging)
-        if self._adopted is None and self.adverts.adopted:
+            held = () if said is None or said.are_written else said.facts()
+            self._given = GivenFacts.of(spark, chain(self.runtime, held), self._staging)
+        if self._said is None and said is not None and said.are_written:
             label = self.plan.operands[1 - self.index].source_label
-            self._adopted = Adopted(self.adverts.adopted.frame(spark), label, self.schema)
-        return LakeFacts(self.snapshot, self._given, visible, self._adopted)
+            frame = self._keep("adverts", lambda: said.frame(spark))
+            self._said = Said(frame, label, self.schema)
+        return LakeFacts(self.snapshot, self._given, visible, self._said)
 
     def _visible(self, viewer: str) -> DataFrame:
         """Return the hashes of the records that the peer's rules may see (A18, G19)."""
@@ -237,7 +238,8 @@ class PlanOverLake:
                 case "everything":
                     return everything
                 case "selected":
-                    return self._selected().select(F.col("c0").alias("hash"))
+                    shown = self._shown().frame(SELECT_HAVE)
+                    return shown.select(F.col("c0").alias("hash"))
             return everything.limit(0)
         facts = LakeFacts(self.snapshot, self.runtime)
         sets = []
@@ -284,7 +286,17 @@ class PlanOverLake:
             fields = F.size("extras") + F.lit(len(PROMOTED))
         each = F.lit(len(mentions.predicates)) + fields
         seen = facts.records.agg(F.sum(each.cast("double"))).collect()[0][0]
-        return int(seen or 0) + sum(1 for _ in self.adverts.facts()) + len(self.runtime)
+        return int(seen or 0) + self._advertised(facts) + len(self.runtime)
+
+    def _advertised(self, facts: LakeFacts) -> int:
+        """Return how many facts the advertisements of the peer are."""
+        if self.adverts is None:
+            return 0
+        if facts.said is None:
+            return sum(1 for _ in self.adverts.facts())
+        as_here = F.lit(len(PROMOTED) if self.schema is None else len(self.schema))
+        each = F.lit(1) + F.when(F.col("fields").isNull(), as_here).otherwise(F.size("fields"))
+        return int(facts.said.frame.agg(F.sum(each.cast("double"))).collect()[0][0] or 0)
 
     def _evaluate(
         self, program: RuleProgram, predicate: Predicate, facts: LakeFacts | FrameFacts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -10,12 +9,13 @@ from lace.answering.apart import ApartAnswers
 from lace.datalog.source import Fact
 from lace.interlace import messages as m
 from lace.interlace.parameters import Parameters
+from lace.lake.adverts import StagedAdverts
 from lace.lake.evaluate import LAKE_LIMITS
 from lace.lake.jobs import job
 from lace.lake.keeping import Kept
 from lace.lake.moment import Guards, Moment
 from lace.lake.packed import PackedTable, pack, write_changed
-from lace.lake.plan import PeerAdverts, PlanOverLake
+from lace.lake.plan import PlanOverLake
 from lace.lake.staging import Staging
 from lace.lake.summarize import Advertising, advertised_columns, digest_pairs
 from lace.lake.tables import Lake, Snapshot
@@ -43,7 +43,7 @@ class Sendable:
     schema: frozenset[str] | None
     kept: Kept
     """What the lake keeps for this plan."""
-    adverts: Callable[[], PeerAdverts]
+    adverts: StagedAdverts
     """What the peer advertises at the moment."""
     staging: Staging
     limits: Limits
@@ -125,7 +125,7 @@ class Sendable:
             index=self.index,
             exposure=self.exposure,
             runtime=runtime,
-            adverts=self.adverts(),
+            adverts=self.adverts,
             schema=self.schema,
             limits=LAKE_LIMITS,
             peer_limits=self.limits,

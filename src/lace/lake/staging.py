@@ -43,14 +43,16 @@ class Staging:
 
     def frame(self, spark: SparkSession, table: pa.Table) -> DataFrame:
         """Write a table down and return it as a frame that the workers read."""
-        system, path = filesystem(self.folder)
-        system.create_dir(path, recursive=True)
-        self._made += 1
-        name = f"{self._made}.parquet"
-        pq.write_table(table, f"{path}/{name}", filesystem=system, compression="zstd")
-        info = system.get_file_info(f"{path}/{name}")
-        made = Listed(f"{self.folder}/{name}", info.size, (info.mtime_ns or 0) // 1_000_000)
-        return read_files(spark, [made], table.schema)
+        return read_files(spark, [self.write(table)], table.schema)
+
+    def write(self, table: pa.Table) -> Listed:
+        """Write a table down; return where it is."""
+        folder = self.made_folder()
+        uri = f"{folder}/{self._made}.parquet"
+        system, path = filesystem(uri)
+        pq.write_table(table, path, filesystem=system, compression="zstd")
+        info = system.get_file_info(path)
+        return Listed(uri, info.size, (info.mtime_ns or 0) // 1_000_000)
 
     def written(self, frame: DataFrame) -> DataFrame:
         """Have the workers write a frame down, and return what they wrote."""
@@ -58,6 +60,13 @@ class Staging:
         target = f"{self.folder}/{self._made}"
         frame.write.parquet(target)
         return frame.sparkSession.read.schema(frame.schema).parquet(target)
+
+    def made_folder(self) -> str:
+        """Return the folder, for whoever writes files into it."""
+        system, path = filesystem(self.folder)
+        system.create_dir(path, recursive=True)
+        self._made += 1
+        return self.folder
 
     def close(self) -> None:
         """Remove what was written; frames that were made of it can no longer be read."""

@@ -10,6 +10,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import lace.lake.required  # noqa: F401  (first: its error says what to install)
@@ -38,6 +39,7 @@ FORMAT: Final = 1
 _MARKER: Final = "lake.json"
 _MARKER_BYTES: Final = 65536
 TABLES: Final = ("records", "wide", "fields", "links", "embedded", "quarantine")
+_HASHES_AT_ONCE: Final = 16_384
 REMEMBERING: Final = "lace-remember"
 NOT_WIDE: Final = ("raw", "bundle", "offset", "ingest")
 """Columns of the records that ``wide`` leaves out."""
@@ -240,12 +242,15 @@ class Snapshot:
 
     def hashes(self) -> set[str]:
         """Return the hashes of all records, read straight from the files."""
+        return set(chain.from_iterable(self.hashes_in_parts()))
+
+    def hashes_in_parts(self) -> Iterator[list[str]]:
+        """Yield the hashes of all records in bounded parts, read straight from the files."""
         system, _ = filesystem(self.version.root)
-        found: set[str] = set()
         for uri in self.version.uris():
-            table = pq.read_table(filesystem(uri)[1], columns=["hash"], filesystem=system)
-            found |= set(table.column("hash").to_pylist())
-        return found
+            with pq.ParquetFile(filesystem(uri)[1], filesystem=system) as file:
+                for batch in file.iter_batches(_HASHES_AT_ONCE, columns=["hash"]):
+                    yield batch.column("hash").to_pylist()
 
     def present(self, hashes: Collection[str]) -> set[str]:
         """Return those of some hashes that are here, read straight from the files."""
