@@ -13,7 +13,7 @@ it, and says no more than anywhere else.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,6 +31,8 @@ Judge = Callable[[Sequence[bytes]], list[Outcome[Record]]]
 ALLOWANCE: Final = MIB
 """Bytes that may be looked at in search of a record, beside some for each byte passed over."""
 _A_BYTE: Final = 32
+_AT_ONCE: Final = 256 * 1024
+"""Bytes of records that are judged together: so many stay in the caches of a core meanwhile."""
 _LOOK: Final = 1024
 _LINE: Final = 1024
 _WINDOW: Final = 64 * 1024
@@ -74,14 +76,10 @@ def walk(
     """
     at = start
     while at < end:
-        splitter = RecordSplitter(limits)
+        splitter = RecordSplitter(limits, at)
         held: Judged = ([], [])  # a doubtful frame, until what follows it is known
-        for chunk in file.growing(at, end):
-            frames = [
-                Frame(at + found.offset, found.raw)
-                for found in splitter.feed(chunk)
-                if isinstance(found, Frame)
-            ]
+        for chunk in _cut_up(file.growing(at, end)):
+            frames = [found for found in splitter.feed(chunk) if isinstance(found, Frame)]
             if frames:
                 outcomes = [*held[1], *judge([frame.raw for frame in frames])]
                 frames = [*held[0], *frames]
@@ -95,7 +93,7 @@ def walk(
         if broken is None:
             yield held
             return
-        place, code, detail = at + broken.offset, broken.code, broken.detail
+        place, code, detail = broken.offset, broken.code, broken.detail
         if code is Code.RECORD_TRUNCATED:
             detail = "the bundle ends within this record"
         if code is Code.RECORD_TRUNCATED and not final:
@@ -117,17 +115,23 @@ def walk(
         at = found
 
 
+def _cut_up(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    for chunk in chunks:
+        for at in range(0, len(chunk), _AT_ONCE):
+            yield chunk[at : at + _AT_ONCE]
+
+
 def boundaries(file: Bytes, start: int, limits: Limits = DEFAULT_LIMITS) -> Iterator[int]:
     """Yield where frames begin behind other frames, from a record boundary to the end."""
     at, size = start, file.size
     while at < size:
-        splitter = RecordSplitter(limits)
+        splitter = RecordSplitter(limits, at)
         last: Frame | None = None
         for chunk in file.growing(at, size):
             for found in splitter.feed(chunk):
                 if isinstance(found, Frame):
                     if last is not None:
-                        yield at + found.offset
+                        yield found.offset
                     last = found
             if splitter.broken is not None:
                 break
@@ -137,7 +141,7 @@ def boundaries(file: Bytes, start: int, limits: Limits = DEFAULT_LIMITS) -> Iter
         place = splitter.broken.offset
         if last is not None and _is_doubtful(validate_record(last.raw, limits)):
             place = last.offset
-        following = next_record(file, at + place + 1, size, judge_here, limits)
+        following = next_record(file, place + 1, size, judge_here, limits)
         if following is None:
             return
         at = following

@@ -49,10 +49,10 @@ class RecordSplitter:
 
     __slots__ = ("_held", "_limits", "_offset", "_scanned", "_wanted", "broken")
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, offset: int = 0) -> None:
         self._limits = limits
         self._held = bytearray()  # the beginning of a record whose end has not come yet
-        self._offset = 0  # in the stream, of the next record
+        self._offset = offset  # in the stream, of the next record
         self._scanned = 0  # held bytes that are known not to hold the end of the headers
         self._wanted = 0  # bytes of the held record in all, once they are known
         self.broken: BrokenFrame | None = None
