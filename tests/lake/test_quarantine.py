@@ -110,3 +110,17 @@ def test_what_proves_to_be_records_leaves_the_quarantine(lake: Lake, tmp_path: P
     assert (again.records, again.left) == (0, 3)
     assert places(lake) == after
     assert len(LARGE.raw) < salvage.ALLOWANCE  # else an ingest would not have found it either
+
+
+def test_a_place_without_bytes_stays_in_quarantine(tmp_path: Path) -> None:
+    """A compressed bundle that does not expand leaves a word, and nothing to judge again."""
+    bundle = tmp_path / "junk.records.gz"
+    bundle.write_bytes(b"nonsense")
+    lake = lake_of(tmp_path / "packed.lake", bundle)
+    (place,) = places(lake)
+    assert (place.code, place.length) == ("lake.compressed", 0)
+    again = replay(lake, [place])
+    assert (again.places, again.records, again.left) == (1, 0, 1)
+    assert places(lake) == [place]
+    shown = lace("lake", "quarantine", "show", "packed.lake", bundle.name, "0", cwd=tmp_path)
+    assert (shown.returncode, shown.stdout) == (0, b"")

@@ -351,7 +351,7 @@ class _Check:
         if found is None and (qualified or name.lower() in self.given):
             raise OnlySpark(f"the name {shown(name)} in this place")
         if found is None:
-            known = ", ".join(sorted(self.columns))
+            known = ", ".join(sorted(self.columns)) or "none"
             raise same(f"there is no column {shown(name)}: there are {known}")
         return found
 
