@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -200,7 +201,7 @@ class LakeEvaluation:
             return None
         if table.column_names == columns_of(0):
             return {()} if table.num_rows else set()
-        return set(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        return set(zip(*map(_values, table.columns), strict=True))
 
     # --- placing components ---
 
@@ -361,6 +362,13 @@ def evaluate_on_spark(
         ))  # fmt: skip
     wanted = program.derived if outputs is None else frozenset(outputs) & program.derived
     return LakeEvaluation(program, facts, limits, placement or Placement(), wanted, meter)
+
+
+def _values(column: pa.ChunkedArray) -> Iterator[str]:
+    """Yield the values of a column; equal ones that are near each other are one object."""
+    for chunk in column.iterchunks():
+        coded = chunk.dictionary_encode()
+        yield from map(coded.dictionary.to_pylist().__getitem__, coded.indices.to_pylist())
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:
