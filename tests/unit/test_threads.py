@@ -7,11 +7,13 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Event
 
 import pytest
 from meeting import within
 
-from lace.threads import Threads, do, take_short_turns
+from lace.threads import Account, Threads, do, take_short_turns
 
 
 @pytest.fixture
@@ -215,3 +217,82 @@ def test_what_is_withdrawn_is_not_begun_and_whoever_waits_goes_on() -> None:
 
     within(work())
     assert done == ["first", "third"]
+
+
+# --- who has had much waits for who has had little ---
+
+
+def held(threads: Threads, account: Account | None = None) -> tuple[Event, asyncio.Future[None]]:
+    """Hold a thread until the event is set; return when it is held."""
+    begun, held = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        held.wait()
+
+    waits = threads.do(hold, account)
+    begun.wait()
+    return held, waits
+
+
+def test_who_has_had_much_is_served_behind_who_has_had_little() -> None:
+    done: list[str] = []
+
+    async def work() -> None:
+        with Threads(1, "test") as threads:
+            hold, first = held(threads)
+            made = [
+                threads.do(partial(done.append, name), Account(seconds))
+                for name, seconds in (("much", 0.08), ("some", 0.01), ("little", 0.0))
+            ]
+            hold.set()
+            await asyncio.gather(first, *made)
+
+    within(work())
+    assert done == ["little", "some", "much"]
+
+
+def test_nobody_waits_for_ever_for_those_who_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, now = list[str](), 0.0
+    monkeypatch.setattr("lace.threads.seconds_now", lambda: now)
+
+    async def work() -> None:
+        nonlocal now
+        with Threads(1, "test") as threads:
+            hold, first = held(threads)
+            made = [threads.do(partial(done.append, "much"), Account(1000.0))]
+            now = 1.5
+            made.append(threads.do(partial(done.append, "little"), Account()))
+            hold.set()
+            await asyncio.gather(first, *made)
+
+    within(work())
+    assert done == ["much", "little"]
+
+
+def test_a_spare_thread_does_nothing_for_who_has_had_much() -> None:
+    async def work() -> None:
+        with Threads(1, "test", spare=1) as threads:
+            hold, first = held(threads, Account(1.0))
+            second = threads.do(lambda: "much", Account(1.0))
+            assert await threads.do(lambda: "little") == "little"
+            await asyncio.sleep(0.01)
+            assert not second.done()
+            hold.set()
+            assert await second == "much"
+            await first
+
+    within(work())
+
+
+def test_work_is_counted_on_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([1.0, 1.25])
+    monkeypatch.setattr("lace.threads.thread_seconds", lambda: next(times))
+    account = Account()
+
+    async def work() -> None:
+        with Threads(1, "test") as threads:
+            await threads.do(lambda: None, account)
+
+    within(work())
+    assert account.seconds == 0.25

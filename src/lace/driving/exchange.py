@@ -36,7 +36,7 @@ from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.foreign import Job as Errand
 from lace.stream.binding import WORKING, farewell
 from lace.tai import Tai
-from lace.threads import Threads, do
+from lace.threads import Account, Threads, do
 from lace.transport.base import CHUNK, ByteStream, PromptStream
 
 Listen = Callable[[m.Event], None]
@@ -136,6 +136,7 @@ class Exchange:
         self._working = 0  # what is being done for this exchange in other threads
         self._tells: asyncio.TimerHandle | None = None
         self._pace = Pace()
+        self._account = Account()  # of the work that was done in other threads
         self._errand: Errand | None = None  # what is waited for
         self._turn: tuple[Executor, asyncio.Future[None]] | None = None  # of work, in a thread
         self._is_over = False  # the peer sends no more
@@ -265,7 +266,7 @@ class Exchange:
         else:
             threads = self._reader if reads and self._reader is not None else self._worker
             self._begin_work()
-            work = do(threads, partial(self._hand_on, came, waits))
+            work = do(threads, partial(self._hand_on, came, waits), self._account)
             self._turn = (threads, work) if came is None else None
             try:
                 await work
@@ -405,7 +406,7 @@ class Exchange:
             self._finish(_Done(job))
             return
         self._begin_work()
-        work = do(executor, partial(_run, job))
+        work = do(executor, partial(_run, job), self._account)
         work.add_done_callback(lambda work: self._finish(_Done(job, work)))
 
     def _finish(self, done: _Done) -> None:

@@ -113,7 +113,8 @@ class Server:
         # Only a store in a file may be used by several threads at once. Without threads of its own
         # the server works in the thread of its event loop, where nobody else is at the same time.
         threads = policy.limits.workers if isinstance(store, SqliteStore) else 1
-        self._worker = Threads(threads, "lace") if threaded else None
+        spare = int(threads > 1)  # so that who has had little done need not wait for the rest
+        self._worker = Threads(threads - spare, "lace", spare=spare) if threaded else None
         # What is long to read is read apart, so that answers to others do not wait for it.
         self._reader = Threads(1, "lace-reads") if threaded else None
         self._warm = WarmLinks()
