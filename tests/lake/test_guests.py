@@ -108,8 +108,9 @@ def test_of_a_lake_that_is_not_in_memory_too(
 
 
 def test_one_host_alone_does_not_keep_others_out(lake: Lake) -> None:
-    """Whoever connects and says nothing holds some places, never all."""
-    host = LakeHost(LakeStore(lake), PLACE, SELECTED, policy=selector_policy(PLACE))
+    """Whoever connects and says nothing holds some places and waits for others, never for all."""
+    rules = selector_policy(PLACE)
+    host = LakeHost(LakeStore(lake), PLACE, SELECTED, policy=rules, most_waiting=4)
     near = MemoryStore()
 
     async def meet() -> tuple[int, m.Closed | m.Aborted]:
@@ -119,7 +120,7 @@ def test_one_host_alone_does_not_keep_others_out(lake: Lake) -> None:
                 await asyncio.open_connection(place.host, place.port, local_addr=("127.0.0.2", 0))
                 for _ in range(20)
             ]
-            while host.metrics.counts["lace_refused_total"] < 20 - host.most_per_host:
+            while host.metrics.counts["lace_refused_total"] < 20 - host.most_per_host - 2:
                 await asyncio.sleep(0.01)
             held = len(host._running)
             ended = await client(near, module=PLACE, exposure=SELECTED).sync(place)
@@ -131,7 +132,36 @@ def test_one_host_alone_does_not_keep_others_out(lake: Lake) -> None:
     assert held == host.most_per_host
     assert isinstance(ended, m.Closed), ended
     assert near.count() == 5
-    assert not host._hosts
+    assert not host._places.taken
+
+
+def test_who_finds_no_place_waits_for_one(lake: Lake) -> None:
+    """Peers that leave make room at once for honest ones from the same address."""
+    host = LakeHost(
+        LakeStore(lake), PLACE, SELECTED, policy=selector_policy(PLACE), most=2, most_per_host=2
+    )
+
+    async def meet() -> list[m.Closed | m.Aborted]:
+        async with host.at(parse_address("tcp:127.0.0.1:0")) as address:
+            place = parse_address(address)
+            silent = [await asyncio.open_connection(place.host, place.port) for _ in range(6)]
+            while host._places.waiting < 4:
+                await asyncio.sleep(0.01)
+            honest = [
+                asyncio.create_task(
+                    client(MemoryStore(), module=PLACE, exposure=SELECTED).sync(place)
+                )
+                for _ in range(5)
+            ]
+            while host._places.waiting < 9:
+                await asyncio.sleep(0.01)
+            for _, writer in silent:
+                writer.close()
+            return await asyncio.gather(*honest)
+
+    ended = within(meet())
+    assert [type(one) for one in ended] == [m.Closed] * 5
+    assert host.metrics.counts["lace_refused_total"] == 4  # those who left while they waited
 
 
 def test_rules_of_strangers_run_elsewhere(lake: Lake) -> None:

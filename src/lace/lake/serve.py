@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from lace.driving.client import new_nonce
 from lace.driving.connection import Connection
 from lace.driving.exchange import Exchange
 from lace.driving.ratelimit import RateLimit
+from lace.driving.waiting import Places
 from lace.errors import Code
 from lace.ids import Verifier
 from lace.interlace import messages as m
@@ -59,9 +59,11 @@ class LakeHost:
     """Where Spark is waited for; None waits in the event loop."""
     tell: Tell = lambda _peer, _event: None
     most: int = 16
-    """Exchanges at the same time; a connection beyond that is ended at once."""
+    """Exchanges at the same time; a connection beyond that waits for its turn."""
     most_per_host: int = 8
     """The same with one network address, so that one alone cannot keep others out."""
+    most_waiting: int = 64
+    """Connections that wait; half as many from one address. One beyond that is turned away."""
     last: m.Closed | m.Aborted | None = None
     """How the exchange that ended last ended."""
     addresses: tuple[str, ...] = ()
@@ -70,11 +72,12 @@ class LakeHost:
     """Who may read and write how much, for those who connect; None lets anyone do all."""
     _mirror: Mirror | None = None
     _running: dict[Exchange, asyncio.Task[Any]] = field(default_factory=dict)
-    _hosts: Counter[str] = field(default_factory=Counter)
+    _places: Places = field(init=False)
     _quotas: Quotas | None = None
     _workers: Workers | None = None
 
     def __post_init__(self) -> None:
+        self._places = Places(self.most, self.most_per_host, self.most_waiting)
         policy, root = self.policy, self.records.lake.root
         if policy is not None:
             policy.check(self._verifier)
@@ -84,6 +87,7 @@ class LakeHost:
         log = self.records.lake.records_log
         self.metrics.gauges |= {
             "lace_connections": lambda: len(self._running),
+            "lace_waiting": lambda: self._places.waiting,
             "lace_store_records": lambda: log.version().rows,
         }
 
@@ -102,6 +106,7 @@ class LakeHost:
             yield listener.address
         finally:
             await listener.close()
+            self._places.close()
             if self._workers is not None:
                 await asyncio.to_thread(self._workers.close)
             await self._end_exchanges()
@@ -136,10 +141,16 @@ class LakeHost:
     async def _serve(self, stream: ByteStream) -> None:
         self.metrics.add("lace_connections_total")
         host = _host_of(stream)
-        if len(self._running) >= self.most or self._hosts[host] >= self.most_per_host:
+        placed = await self._places.take(stream, host)
+        if placed is None:
             self.metrics.add("lace_refused_total")
-            stream.abort()
             return
+        try:
+            await self._serve_guest(placed)
+        finally:
+            self._places.leave(host)
+
+    async def _serve_guest(self, stream: ByteStream) -> None:
         endpoint = Endpoint(
             accepting=True,
             nonce=new_nonce(),
@@ -150,13 +161,7 @@ class LakeHost:
             key=self.key,
             packs=not stream.encrypted,
         )
-        self._hosts[host] += 1
-        try:
-            await self._run(stream, endpoint, index=0, guest=self._guest(stream))
-        finally:
-            self._hosts[host] -= 1
-            if not self._hosts[host]:
-                del self._hosts[host]
+        await self._run(stream, endpoint, index=0, guest=self._guest(stream))
 
     def _guest(self, stream: ByteStream) -> _Guest | None:
         """Return what holds for whoever has connected."""

@@ -16,6 +16,7 @@ _TYPE: Final = "text/plain; version=0.0.4"
 
 METRICS: Final = {
     "lace_connections": ("gauge", "Connections that are open."),
+    "lace_waiting": ("gauge", "Connections that wait for a place before a lake."),
     "lace_memory_bytes": (
         "gauge",
         "Memory of all connections, in bytes: data that waits, facts, tables of what is offered.",

@@ -27,7 +27,8 @@ from lace.driving.exchange import Exchange
 from lace.driving.journal import Journal, JournalFile
 from lace.driving.ratelimit import RateLimit
 from lace.driving.unison import Unison
-from lace.errors import Code, LaceError, TransportError
+from lace.driving.waiting import turn_away
+from lace.errors import Code, LaceError
 from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
@@ -40,7 +41,7 @@ from lace.serving.metrics import Metrics
 from lace.serving.quota import Meter, MeteredAnswers, Quotas
 from lace.serving.watching import Watching
 from lace.serving.workers import Workers
-from lace.stream.binding import Binding, Endpoint, farewell
+from lace.stream.binding import Endpoint
 from lace.threads import Threads
 from lace.transport.address import Address, Scheme, parse_address
 from lace.transport.base import ByteStream, Listener
@@ -364,10 +365,7 @@ class Server:
         self._note("refused", host=host, connections=len(self._peers))
         self._refusing += 1
         try:
-            greeting = Binding(Endpoint(accepting=True, nonce=new_nonce(), addresses=())).greeting()
-            with suppress(TransportError):
-                await stream.write(greeting + farewell(Code.SERVE_FULL))
-                await stream.finish()
+            await turn_away(stream)
         finally:
             self._refusing -= 1
 
