@@ -21,6 +21,7 @@ from lace.cli.output import echo
 from lace.cli.render import print_line
 from lace.datalog.ast import Predicate
 from lace.datalog.program import RuleProgram
+from lace.ids import parse_record_hash
 from lace.text import fact_line, line_fault
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ def why_command(
     """
     program, wanted, _ = read_program(selector_text, None)
     given = read_given(facts_file)
+    parse_record_hash(record)
     from lace.datalog.explain import Proof
 
     small = _small_snapshot(name, None, spark)

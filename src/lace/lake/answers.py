@@ -233,7 +233,16 @@ class LakeAnswers:
         finally:
             over.close()
             self._staging.close()
-        differing = changes(self._requests, requests)
+        last, self._requests = self._requests, requests
+        try:
+            yield from self._told_apart(changes(last, requests), snapshot)
+        finally:
+            last.close()
+
+    def _told_apart(
+        self, differing: Iterator[tuple[str, bool]], snapshot: Snapshot
+    ) -> Iterator[m.Evaluated]:
+        """Yield in parts what may be requested that may not have been before, and what no more."""
         while part := list(islice(differing, self.parameters.put_at_once)):
             added = [name for name, is_new in part if is_new]
             removed = [name for name, is_new in part if not is_new]
@@ -242,7 +251,6 @@ class LakeAnswers:
             self._missing.remove(removed)
             self._missing.put(dict.fromkeys(missing, b""))
             yield m.Evaluated(requestable=missing, unrequestable=frozenset(removed))
-        self._ask_for(requests)
 
     def _hear(self, asked: m.Evaluate, snapshot: Snapshot) -> None:
         """Take note of what the peer advertises and what not any more."""
