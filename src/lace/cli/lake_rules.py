@@ -142,10 +142,10 @@ def why_command(
     """
     program, wanted, _ = read_program(selector_text, None)
     given = read_given(facts_file)
-    parse_record_hash(record)
     from lace.datalog.explain import Proof
 
     small = _small_snapshot(name, None, spark)
+    parse_record_hash(record)
     if small is not None:
         from lace.lake.here import explain_here
 
