@@ -26,7 +26,7 @@ from lace.clock import seconds_now, thread_seconds
 
 T = TypeVar("T")
 
-_TURN_SECONDS: Final = 0.0005
+_TURN_SECONDS: Final = 0.0003
 _WAITS_FOR: Final = 10.0  # seconds, for each second of work that was done on the same account
 _WAITS_AT_MOST: Final = 1.0
 _MUCH: Final = 0.03  # seconds of work; who has had more leaves a thread to others
