@@ -73,12 +73,12 @@ class Choir:
 
     # --- peers ---
 
-    def join(self, module: PolicyModule = NOTES, have: int = 0) -> Line:
+    def join(self, module: PolicyModule = NOTES, have: int = 0, *, packs: bool = True) -> Line:
         """Let one more peer come, with records that the server has already."""
         number = len(self.lines) + len(self.gone)
         store = MemoryStore()
         store.save([note(i) for i in range(have)])
-        line = Line(number, self._server(number), self._client(number, module, store), store)
+        line = Line(number, self._server(number), self._client(number, module, store, packs), store)
         self.lines.append(line)
         self.settle(line)
         return line
@@ -97,9 +97,11 @@ class Choir:
         connection = Connection.over(endpoint, NOTES, answers, base=base, unison=self.unison)
         return connection
 
-    def _client(self, number: int, module: PolicyModule, store: MemoryStore) -> Connection:
+    def _client(
+        self, number: int, module: PolicyModule, store: MemoryStore, packs: bool
+    ) -> Connection:
         endpoint = Endpoint(
-            accepting=False, nonce=_nonce(2 * number + 1), addresses=("tcp:here:1",), packs=True
+            accepting=False, nonce=_nonce(2 * number + 1), addresses=("tcp:here:1",), packs=packs
         )
         base = Side(index=1, module=module, open=True, parameters=self.parameters)
         return Connection.over(
@@ -199,14 +201,14 @@ def story(seed: int, unison: Unison | None, most: int = 150) -> Choir:
     hashes = [str(note(i).hash) for i in range(12)]
     busy = chance.random()
     for _ in range(chance.randint(3, 8)):
-        choir.join(have=chance.choice([0, 0, 3]))
+        choir.join(have=chance.choice([0, 0, 3]), packs=chance.random() < 0.8)
     choir.calm()
     for _ in range(most):
         line = chance.choice(choir.lines) if choir.lines else choir.join()
         match chance.randrange(14):
             case 0:
                 have = chance.choice([0, 3, 12])
-                choir.join(chance.choice([NOTES, NOTES, NOTES, *MODULES]), have)
+                choir.join(chance.choice([NOTES, NOTES, NOTES, *MODULES]), have, packs=have != 3)
             case 1 if chance.random() < 0.3:
                 choir.leave(line)
             case 2 | 3:

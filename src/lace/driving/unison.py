@@ -96,7 +96,8 @@ class _Passages:
     """The passages of a crowd that begin where it has told something last."""
 
     begin: Heard
-    by_standing: OrderedDict[Standing, Passage] = field(default_factory=OrderedDict)
+    by_standing: OrderedDict[tuple[Standing, bool], Passage] = field(default_factory=OrderedDict)
+    """With whether lines go packed: what was said is kept as bytes."""
 
 
 class Unison:
@@ -115,14 +116,16 @@ class Unison:
         """Keep none; who is in one goes through it alone."""
         self._passages.clear()
 
-    def passage(self, crowd: Crowd, begin: Heard, standing: Standing) -> Passage | None:
+    def passage(
+        self, crowd: Crowd, begin: Heard, standing: Standing, *, packs: bool
+    ) -> Passage | None:
         """Return the passage of a crowd from here; those that began earlier are dropped."""
         known = self._passages.get(crowd)
         if known is None or known.begin.turn() is not begin.turn():
             known = self._passages[crowd] = _Passages(begin)
         if known.begin.forgets != begin.forgets:
             return None  # what was forgotten meanwhile is news to one of them only
-        passage = known.by_standing.setdefault(standing, Passage())
+        passage = known.by_standing.setdefault((standing, packs), Passage())
         while len(known.by_standing) > FIXED.kept_passages:
             known.by_standing.popitem(last=False)
         return passage
@@ -162,7 +165,8 @@ class Voice:
         heard = None if self.answers is None else self.answers.heard()
         if standing is None or crowd is None or heard is None:
             return False
-        self._passage = self._unison.passage(crowd, heard, standing)
+        packs = self._binding.packs
+        self._passage = self._unison.passage(crowd, heard, standing, packs=packs)
         self._at = self._worked = 0
         if self._passage is None:
             return False

@@ -126,6 +126,11 @@ class Binding:
         return self._between_phases and not self._reader.held
 
     @property
+    def packs(self) -> bool:
+        """Whether both sides have offered packed lines."""
+        return self._endpoint.packs and self._peer_packs
+
+    @property
     def offset(self) -> int:
         """How many bytes of the peer were read as items."""
         return self._reader.offset
@@ -280,7 +285,7 @@ class Binding:
                 case m.SendRecord():
                     out.append(said.record.raw)
                 case m.SendFacts():
-                    if self.phases_sent > _HELLO and self._endpoint.packs and self._peer_packs:
+                    if self.phases_sent > _HELLO and self.packs:
                         out += packing.pack(said.content)
                     else:
                         out.append(said.content)

@@ -114,6 +114,19 @@ def test_who_says_anything_else_goes_on_alone(counted: Counter[str]) -> None:
     assert choir.trace == plain.trace
 
 
+def test_who_takes_no_packed_lines_is_told_none() -> None:
+    """What is said goes out as bytes, and those depend on what the peer can read."""
+    choir = Choir(random.Random(0), Unison())
+    for number in range(4):
+        choir.join(packs=number % 2 == 0)
+    choir.calm()
+    hashes = [choir.save() for _ in range(8)]  # enough to be worth packing
+    choir.wake()
+    choir.calm()
+    assert all(line.client.ended is None for line in choir.lines)
+    assert all(has(line, hash) for line in choir.lines for hash in hashes)
+
+
 def test_a_record_that_is_forgotten_meanwhile_leaves_nobody(counted: Counter[str]) -> None:
     """What is said in unison is as new as the question (L-C)."""
     choir = full(Unison(), peers=2)
