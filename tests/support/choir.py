@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from exchanges import NOTES, note
 from simulator import small_parameters
@@ -14,18 +14,22 @@ from lace.answering.crowd import Crowds
 from lace.answering.store import StoreAnswers
 from lace.driving.connection import Connection
 from lace.driving.unison import Unison
+from lace.errors import Code
 from lace.ids import RecordHash
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.interlace.parameters import DEFAULT_PARAMETERS, Parameters
+from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.recordstore import MemoryStore
-from lace.stream.binding import WORKING, Endpoint
+from lace.stream.binding import WORKING, Endpoint, farewell, not_stored
 from lace.tai import Tai, add_ns
 
 _BEGIN = Tai("1700000000:000000000")
 _OPEN = Exposure(default="selected")
+_FAREWELL = farewell(Code.INTERLACE_GONE)
+_REFUSAL = not_stored(Code.SERVE_QUOTA)
 #: What a client brings: the second cannot be decided on apart, the third looks at time.
 MODULES: tuple[PolicyModule, ...] = (
     NOTES,
@@ -62,12 +66,13 @@ class Choir:
     chance: random.Random
     unison: Unison | None
     parameters: Parameters = DEFAULT_PARAMETERS
+    limits: Limits = DEFAULT_LIMITS
     store: MemoryStore = field(default_factory=MemoryStore)
     crowds: Crowds = field(default_factory=Crowds)
     lines: list[Line] = field(default_factory=list)
     gone: list[Line] = field(default_factory=list)
-    trace: list[tuple[int, bytes, tuple[m.Event, ...]]] = field(default_factory=list)
-    """What the server has said and told, in order."""
+    trace: list[tuple[int, bytes, tuple[m.Event, ...], bool]] = field(default_factory=list)
+    """What the server has said and told, in order, and whether it was idle then."""
     now: Tai = _BEGIN
     made: int = 0
 
@@ -93,8 +98,12 @@ class Choir:
         endpoint = Endpoint(
             accepting=True, nonce=_nonce(2 * number), addresses=("tcp:here:1",), packs=True
         )
-        base = Side(index=0, module=NOTES, open=True, parameters=self.parameters)
-        connection = Connection.over(endpoint, NOTES, answers, base=base, unison=self.unison)
+        base = Side(
+            index=0, module=NOTES, open=True, parameters=self.parameters, limits=self.limits
+        )
+        connection = Connection.over(
+            endpoint, NOTES, answers, base=base, limits=self.limits, unison=self.unison
+        )
         return connection
 
     def _client(
@@ -151,7 +160,7 @@ class Choir:
         line.said += said
         line.heard += events
         if said or events:
-            self.trace.append((line.number, said, events))
+            self.trace.append((line.number, said, events, line.server.idle))
         return said
 
     def deliver(self, line: Line, to_server: bool, size: int) -> None:
@@ -173,9 +182,9 @@ class Choir:
     def pass_time(self, seconds: int) -> None:
         self.now = add_ns(self.now, seconds * 10**9)
 
-    def work_aloud(self, line: Line) -> None:
-        """Let a client say that it works, where an item may stand."""
-        line.client._pieces.append(WORKING)
+    def work_aloud(self, line: Line, remark: bytes = WORKING) -> None:
+        """Let a client say that it works, or something else, where an item may stand."""
+        line.client._pieces.append(remark)
         self.settle(line)
 
 
@@ -196,7 +205,8 @@ def story(seed: int, unison: Unison | None, most: int = 150) -> Choir:
     """Tell a story of a server and its peers; with the same seed it is the same for all."""
     chance = random.Random(seed)
     parameters = small_parameters(chance) if chance.random() < 0.5 else DEFAULT_PARAMETERS
-    choir = Choir(chance, unison, parameters)
+    hurried = replace(DEFAULT_LIMITS, round_seconds=chance.choice([12, 25, 3600]))
+    choir = Choir(chance, unison, parameters, hurried)
     choir.store.save([note(i) for i in range(chance.choice([0, 3, 12]))])
     hashes = [str(note(i).hash) for i in range(12)]
     busy = chance.random()
@@ -226,7 +236,7 @@ def story(seed: int, unison: Unison | None, most: int = 150) -> Choir:
                 line.client.tell(m.OperandChanged(chance.choice(MODULES)), choir.now)
                 choir.settle(line)
             case 9 if chance.random() < 0.2:
-                choir.work_aloud(line)
+                choir.work_aloud(line, chance.choice([WORKING, _FAREWELL, _REFUSAL]))
             case 9 if chance.random() < 0.1 and line.server.timer is not None:
                 line.server.receive_timer(line.server.timer, choir.now)
                 choir.settle(line)

@@ -188,7 +188,7 @@ class Connection:
         Unless it ``waits``, whatever has to look at records is left to ``work``, too; what is known
         without a look is answered at once.
         """
-        left = data if self.voice is None else self.voice.hear(data, self._say)
+        left = data if self.voice is None else self.voice.hear(data, now, self._say)
         if left is not None:
             self._came.append(_Chunk(self._inputs(left), len(left)))
             self.work(now, most, waits=waits)
@@ -247,7 +247,7 @@ class Connection:
         voice = self.voice
         if voice is None or not voice.is_at_rest or not isinstance(order, m.Woken):
             self._give(order, now, waits=waits)
-        elif voice.begin() and voice.hear(b"", self._say) is None:
+        elif voice.begin(now) and voice.hear(b"", now, self._say) is None:
             self._close_call()
         else:
             self._came.append(order)
@@ -376,7 +376,9 @@ class Connection:
 
     @property
     def idle(self) -> bool:
-        return self.machine.phase is Phase.IDLE
+        """Whether a fixed point was reached, and nothing has happened since."""
+        is_under_way = self.voice is not None and self.voice.is_under_way
+        return self.machine.phase is Phase.IDLE and not is_under_way
 
     @property
     def closed(self) -> bool:
@@ -419,12 +421,11 @@ class Connection:
     def _note(
         self,
         given: m.Input,
-        now: Tai,
         effects: Sequence[m.Effect] = (),
         said: Sequence[bytes] = (),
     ) -> None:
         if self.voice is not None:
-            self.voice.note(given, now, effects, said)
+            self.voice.note(given, effects, said)
 
     def _step(self, given: m.Input, now: Tai) -> None:
         """Hand the machine an input, and do what it asks for; answers are given later."""
@@ -432,7 +433,7 @@ class Connection:
         if self._journal is not None:
             self._journal.step(given, now, effects)
         if not effects and not isinstance(given, m.PeerProven | m.PeerAlive):
-            self._note(given, now)
+            self._note(given)
             return  # one of many records; the others may let a proof go that waits
         said: list[m.Outgoing] = []
         for effect in effects:
@@ -443,7 +444,7 @@ class Connection:
             self._sent += said
         else:
             pieces = self._binding.send(said, now)
-            self._note(given, now, effects, pieces)
+            self._note(given, effects, pieces)
             self._pieces += pieces
             self._has_records |= any(isinstance(one, m.SendRecord) for one in said)
         if self.closed:  # whatever else was asked or said, nobody waits for it

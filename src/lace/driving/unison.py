@@ -36,7 +36,7 @@ class Turn:
     """What a peer says up to the end of a phase, and what is said to it then."""
 
     heard: bytes = b""
-    inputs: list[tuple[m.Input, Tai]] = field(default_factory=list)
+    inputs: list[m.Input] = field(default_factory=list)
     """What the machine was given, answers included."""
     said: list[bytes] = field(default_factory=list)
     events: list[m.Event] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Turn:
     @property
     def is_over(self) -> bool:
         """Whether the peer has ended a phase, or did not have to say anything."""
-        return bool(self.ends[1]) or any(isinstance(given, m.Woken) for given, _ in self.inputs)
+        return bool(self.ends[1]) or any(isinstance(given, m.Woken) for given in self.inputs)
 
     @property
     def comes_to_rest(self) -> bool:
@@ -149,6 +149,7 @@ class Voice:
         self._at = 0  # the next turn of it
         self._worked = 0  # the next turn that the machine was not handed
         self._unheard = b""  # of that turn, what the peer has said so far
+        self._now: Tai | None = None  # when it was last heard or woken in a passage
         self._open: Turn | None = None  # that is being found out
         self._heard = bytearray()  # what belongs to it and to what follows
         self._offset = 0  # in the peer's stream, of the first byte of that
@@ -158,7 +159,14 @@ class Voice:
         """Whether it stands like others may stand, at a fixed point."""
         return self._standing is not None
 
-    def begin(self) -> bool:
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a round goes on of which the machine, which is idle, knows nothing yet."""
+        if self._passage is None or self._at == self._worked:
+            return False
+        return not self._passage.turns[self._at - 1].comes_to_rest
+
+    def begin(self, now: Tai) -> bool:
         """Leave rest, because there may be news; return whether it is known what to say."""
         standing, self._standing = self._standing, None
         crowd = None if self.answers is None else self.answers.crowd
@@ -168,14 +176,16 @@ class Voice:
         packs = self._binding.packs
         self._passage = self._unison.passage(crowd, heard, standing, packs=packs)
         self._at = self._worked = 0
+        self._now = now
         if self._passage is None:
             return False
         if not self._passage.turns:
             self._find_out(b"")
             return False
+        self._machine.leave_rest(now)
         return True
 
-    def hear(self, data: bytes, say: Callable[[Turn], None]) -> bytes | None:
+    def hear(self, data: bytes, now: Tai, say: Callable[[Turn], None]) -> bytes | None:
         """Say what others have said who heard this; return what the machine has to look at."""
         if self._open is not None:
             self._heard += data
@@ -183,6 +193,10 @@ class Voice:
             self._standing = None
             return data
         passage, data, self._unheard = self._passage, self._unheard + data, b""
+        if not self._machine.has_time(now):
+            self.leave()
+            return data
+        self._now = now
         while self._at < len(passage.turns):
             turn = passage.turns[self._at]
             if turn.heard.startswith(data) and len(data) < len(turn.heard):
@@ -233,10 +247,10 @@ class Voice:
 
     def _catch_up(self) -> None:
         """Hand the machine what it has missed; what it asks for and says is known already."""
-        assert self._passage is not None
+        assert self._passage is not None and self._now is not None
         for turn in self._passage.turns[self._worked : self._at]:
-            for given, now in turn.inputs:
-                self._machine.receive(given, now)
+            for given in turn.inputs:
+                self._machine.receive(given, self._now)  # time was counted as it passed
         self._worked = self._at
 
     # --- finding out ---
@@ -246,9 +260,7 @@ class Voice:
         self._open, self._heard = Turn(), bytearray(heard)
         self._offset = self._binding.offset
 
-    def note(
-        self, given: m.Input, now: Tai, effects: Sequence[m.Effect], said: Sequence[bytes]
-    ) -> None:
+    def note(self, given: m.Input, effects: Sequence[m.Effect], said: Sequence[bytes]) -> None:
         """Take note of what the machine was given, and of what came of it."""
         if self._open is None:
             return
@@ -258,7 +270,7 @@ class Voice:
                 return
             self._open = Turn()
         turn = self._open
-        turn.inputs.append((given, now))
+        turn.inputs.append(given)
         turn.said += said
         turn.events += [effect.event for effect in effects if isinstance(effect, m.Emit)]
         timers = [effect for effect in effects if isinstance(effect, m.SetTimer)]
@@ -285,7 +297,7 @@ class Voice:
     def _cannot_rest(self) -> bool:
         """Whether it is plain that nobody else stands like this."""
         alone = self.answers is None or self.answers.crowd is None
-        return alone or self._binding.refusal is not None or not self._binding.is_between_phases
+        return alone or self._binding.has_remarks or not self._binding.is_between_phases
 
     def _go_on(self, turn: Turn) -> bool:
         """Keep a turn if it is over, and come to rest if the machine did; return False if alone."""
@@ -310,7 +322,7 @@ class Voice:
         passage, answers = self._passage, self.answers
         assert passage is not None
         turn.told = None if answers is None else answers.heard()
-        is_apart = turn.is_apart or self._binding.refusal is not None
+        is_apart = turn.is_apart or self._binding.has_remarks
         if turn.told is None or is_apart or self._machine.phase is Phase.CLOSED:
             return False
         if not passage.take(self._at, turn):

@@ -218,6 +218,19 @@ class InterlaceMachine:
         own.sketching.own = own.table
         self._transfer.stand_as(rest)
         self._advert_bytes = rest.standing.advert_bytes
+        self._spent = 0
+
+    def leave_rest(self, now: Tai) -> None:
+        """Count time from now on, for a round that goes on without this machine."""
+        self._last = now
+
+    def has_time(self, now: Tai) -> bool:
+        """Count the time of such a round; return False, and count nothing, if it is over by now."""
+        spent = self._spent_by(now)
+        if spent > self._side.limits.round_seconds * NS_PER_SECOND:
+            return False
+        self._spent, self._last = spent, now
+        return True
 
     def peer_advertises(self, record: str) -> bool:
         """Whether the peer claims, as far as was heard, to have a record."""
@@ -322,15 +335,19 @@ class InterlaceMachine:
         A longer time than a timer allows cannot have passed between two inputs: there the clock was
         set, or this side was busy.
         """
-        last, self._last = self._last or now, now
-        if self._phases.is_idle or now == last:
+        if self._phases.is_idle or now == self._last:
+            self._last = now
             return
-        longest = self.phase_timeout * NS_PER_SECOND
-        self._spent += min(max(0, difference_ns(now, last)), longest)
+        self._spent, self._last = self._spent_by(now), now
         seconds = self._side.limits.round_seconds
         if self._spent > seconds * NS_PER_SECOND:
             detail = f"a round took more than {seconds} s"
             self._abort(Code.INTERLACE_TIMEOUT, detail, m.Blame.LINK)
+
+    def _spent_by(self, now: Tai) -> int:
+        last = self._last or now
+        longest = self.phase_timeout * NS_PER_SECOND
+        return self._spent + min(max(0, difference_ns(now, last)), longest)
 
     def _take_answer(self, given: m.Answer, now: Tai) -> None:
         if not self._is_due(given):

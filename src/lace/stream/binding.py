@@ -126,6 +126,11 @@ class Binding:
         return self._between_phases and not self._reader.held
 
     @property
+    def has_remarks(self) -> bool:
+        """Whether the peer has said, beside the exchange, what counts for the rest of it."""
+        return self.refusal is not None or bool(self._farewell)
+
+    @property
     def packs(self) -> bool:
         """Whether both sides have offered packed lines."""
         return self._endpoint.packs and self._peer_packs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from choir import Choir, Line, alone, unison
@@ -11,7 +12,10 @@ from exchanges import note
 from small_limits import hold_to
 
 from lace.driving.unison import Turn, Unison, Voice
+from lace.errors import Code
 from lace.interlace import messages as m
+from lace.limits import DEFAULT_LIMITS, Limits
+from lace.stream.binding import farewell
 
 
 @pytest.fixture
@@ -35,9 +39,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counts
 
 
-def full(unison: Unison | None, peers: int, held: int = 20) -> Choir:
+def full(
+    unison: Unison | None, peers: int, held: int = 20, limits: Limits = DEFAULT_LIMITS
+) -> Choir:
     """Return a server whose peers have come to rest, all alike."""
-    choir = Choir(random.Random(0), unison)
+    choir = Choir(random.Random(0), unison, limits=limits)
     choir.store.save([note(i) for i in range(held)])
     for _ in range(peers):
         choir.join()
@@ -125,6 +131,56 @@ def test_who_takes_no_packed_lines_is_told_none() -> None:
     choir.calm()
     assert all(line.client.ended is None for line in choir.lines)
     assert all(has(line, hash) for line in choir.lines for hash in hashes)
+
+
+def test_a_farewell_counts_also_if_others_have_said_the_same(counted: Counter[str]) -> None:
+    """What a peer says beside the exchange is of its connection alone."""
+    choir, plain = full(Unison(), peers=4), full(None, peers=4)
+    for each in (choir, plain):
+        each.save()
+        each.wake()
+        for line in each.lines:
+            each.work_aloud(line, farewell(Code.INTERLACE_GONE))
+        each.calm()
+        for line in list(each.lines):
+            each.leave(line)
+        assert {type(line.server.ended) for line in each.gone} == {m.Aborted}
+    assert choir.trace == plain.trace
+
+
+def test_who_goes_on_in_unison_is_not_idle(counted: Counter[str]) -> None:
+    """A server that stops asks those to close that are idle, and waits for the others."""
+    choir = full(Unison(), peers=3)
+    choir.save()
+    choir.wake()
+    assert counted["said again"] == 2
+    assert not any(line.server.idle for line in choir.lines)
+    choir.calm()
+    assert all(line.server.idle for line in choir.lines)
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1], ids=["", "byte by byte"])
+def test_a_round_in_unison_has_as_much_time_as_any_other(
+    counted: Counter[str], size: int
+) -> None:
+    """Also if the peer says something again and again, so that it is never silent."""
+    hurried = replace(DEFAULT_LIMITS, round_seconds=15)
+    choir, plain = full(Unison(), 2, limits=hurried), full(None, 2, limits=hurried)
+    for each in (choir, plain):
+        each.save()
+        each.wake()
+        first, second = each.lines
+        while first.to_server or first.to_client:
+            each.deliver(first, True, 1 << 20)
+            each.deliver(first, False, 1 << 20)
+        while second.server.ended is None and (second.to_server or second.to_client):
+            each.pass_time(6)
+            each.deliver(second, True, size)
+            each.deliver(second, False, 1 << 20)
+        assert first.server.idle
+        assert isinstance(second.server.ended, m.Aborted)
+    assert counted["said again"]
+    assert choir.trace == plain.trace
 
 
 def test_a_record_that_is_forgotten_meanwhile_leaves_nobody(counted: Counter[str]) -> None:
