@@ -247,7 +247,8 @@ class Voice:
 
     def _catch_up(self) -> None:
         """Hand the machine what it has missed; what it asks for and says is known already."""
-        assert self._passage is not None and self._now is not None
+        assert self._passage is not None
+        assert self._now is not None
         for turn in self._passage.turns[self._worked : self._at]:
             for given in turn.inputs:
                 self._machine.receive(given, self._now)  # time was counted as it passed

@@ -57,6 +57,10 @@ class Held:
         await self._stream.write(data)
 
     async def finish(self) -> None:
+        if self._reading is not None:  # finishing reads on its own, so that the last bytes arrive
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+            self._reading = None
         await self._stream.finish()
 
     def abort(self) -> None:
@@ -103,6 +107,7 @@ class Places:
     taken: Counter[str] = field(default_factory=Counter)
     """How many places each host has."""
     _line: list[tuple[str, asyncio.Future[None]]] = field(default_factory=list)
+    _is_closed: bool = False
 
     @property
     def waiting(self) -> int:
@@ -114,11 +119,10 @@ class Places:
 
         Whoever has a place gives it back by ``leave``.
         """
-        if self._has_room_for(host):
+        if not self._is_closed and self._has_room_for(host):
             self.taken[host] += 1
             return stream
-        same = sum(1 for other, _ in self._line if other == host)
-        if len(self._line) >= self.most_waiting or same >= max(1, self.most_waiting // 2):
+        if self._is_closed or not self._has_line_for(host):
             await turn_away(stream)
             return None
         held, turn = Held(stream), asyncio.get_running_loop().create_future()
@@ -130,12 +134,14 @@ class Places:
             self._give_up(place)
             held.abort()
             raise
-        if is_there and turn.done() and not turn.cancelled():
+        if is_there and turn.done() and not turn.cancelled() and not self._is_closed:
             return held
         self._give_up(place)
-        if is_there:
-            await turn_away(held)
-        held.abort()
+        try:
+            if is_there:
+                await turn_away(held)
+        finally:
+            held.abort()
         return None
 
     def leave(self, host: str) -> None:
@@ -150,14 +156,23 @@ class Places:
                 self.taken[other] += 1
                 turn.set_result(None)
 
+    def open(self) -> None:
+        """Give places, as from the beginning; needed after ``close`` only."""
+        self._is_closed = False
+
     def close(self) -> None:
-        """Let nobody wait any more."""
+        """Let nobody wait any more, and give no place that is not taken up yet."""
+        self._is_closed = True
         line, self._line = self._line, []
         for _, turn in line:
             turn.cancel()
 
     def _has_room_for(self, host: str) -> bool:
         return self.taken.total() < self.most and self.taken[host] < self.most_per_host
+
+    def _has_line_for(self, host: str) -> bool:
+        same = sum(1 for other, _ in self._line if other == host)
+        return len(self._line) < self.most_waiting and same < max(1, self.most_waiting // 2)
 
     def _give_up(self, place: tuple[str, asyncio.Future[None]]) -> None:
         """Leave the line, or the place that was just given."""

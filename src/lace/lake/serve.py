@@ -100,6 +100,7 @@ class LakeHost:
         self, address: Address, certificate: Certificate | None = None
     ) -> AsyncIterator[str]:
         """Take connections at an address while the block runs; gives the address with its port."""
+        self._places.open()
         listener = await listen(address, self._serve, certificate=certificate)
         self.addresses = (listener.address,)
         try:

@@ -133,7 +133,7 @@ def test_who_takes_no_packed_lines_is_told_none() -> None:
     assert all(has(line, hash) for line in choir.lines for hash in hashes)
 
 
-def test_a_farewell_counts_also_if_others_have_said_the_same(counted: Counter[str]) -> None:
+def test_a_farewell_counts_also_if_others_have_said_the_same() -> None:
     """What a peer says beside the exchange is of its connection alone."""
     choir, plain = full(Unison(), peers=4), full(None, peers=4)
     for each in (choir, plain):
@@ -160,9 +160,7 @@ def test_who_goes_on_in_unison_is_not_idle(counted: Counter[str]) -> None:
 
 
 @pytest.mark.parametrize("size", [1 << 20, 1], ids=["", "byte by byte"])
-def test_a_round_in_unison_has_as_much_time_as_any_other(
-    counted: Counter[str], size: int
-) -> None:
+def test_a_round_in_unison_has_as_much_time_as_any_other(counted: Counter[str], size: int) -> None:
     """Also if the peer says something again and again, so that it is never silent."""
     hurried = replace(DEFAULT_LIMITS, round_seconds=15)
     choir, plain = full(Unison(), 2, limits=hurried), full(None, 2, limits=hurried)

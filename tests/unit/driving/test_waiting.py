@@ -115,3 +115,52 @@ def test_a_line_has_an_end_and_one_host_has_half_of_it() -> None:
         places.close()
 
     within(work())
+
+
+def test_nobody_gets_a_place_when_all_is_over() -> None:
+    """Neither who was given one at that very moment, nor who comes behind."""
+
+    async def work() -> None:
+        places = Places(most=1, most_per_host=1, most_waiting=10)
+        await comes(places, "a")
+        waiting, far = await comes(places, "b")
+        places.leave("a")
+        places.close()
+        assert await waiting is None
+        assert FAREWELL in await heard(far)
+        late, far = await comes(places, "c")
+        assert await late is None
+        assert FAREWELL in await heard(far)
+        assert not places.taken
+
+    within(work())
+
+
+def test_who_is_turned_away_is_not_read_by_two() -> None:
+    """A stream is read while it is finished: else the peer may lose the last word."""
+
+    async def work() -> None:
+        reading, most = 0, 0
+
+        async def read() -> bytes:
+            nonlocal reading, most
+            reading += 1
+            most = max(most, reading)
+            try:
+                return await near_read()
+            finally:
+                reading -= 1
+
+        async def finish() -> None:
+            assert not reading
+            await near_finish()
+
+        near, far = memory_streams()
+        near_read, near_finish = near.read, near.finish
+        near.read, near.finish = read, finish  # type: ignore[method-assign]
+        places = Places(most=0, most_per_host=1, most_waiting=10, patience=0.05)
+        assert await places.take(near, "a") is None
+        assert most == 1
+        assert FAREWELL in await heard(far)
+
+    within(work())
