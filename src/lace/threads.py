@@ -58,6 +58,9 @@ class _Task:
         began = thread_seconds()
         try:
             self.result = self.work()
+        except StopIteration as error:  # a future takes any error but this one
+            self.error = RuntimeError("StopIteration was raised by work in a thread")
+            self.error.__cause__ = error
         except BaseException as error:  # noqa: BLE001 (whoever waits for it meets it)
             self.error = error
         self.account.seconds += thread_seconds() - began
@@ -176,11 +179,17 @@ class Threads(ThreadPoolExecutor):
                     told.append(task)
                     continue
                 self._told[task.loop] = [task]
+                self._drop_closed()
             try:
                 task.loop.call_soon_threadsafe(self._tell, task.loop)
             except RuntimeError:  # the loop is gone, and whoever waited with it
                 with self._guard:
-                    del self._told[task.loop]
+                    self._told.pop(task.loop, None)
+
+    def _drop_closed(self) -> None:
+        """Keep nothing for event loops that were closed before they listened."""
+        for loop in [loop for loop in self._told if loop.is_closed()]:
+            del self._told[loop]
 
     def _next(self) -> tuple[_Task, bool] | None:
         """Return the task that is due first, and whether it is one of those who had much."""

@@ -138,6 +138,41 @@ def test_an_event_loop_that_is_gone_keeps_nobody_from_working(threads: Threads) 
     assert not threads._told
 
 
+def test_nothing_is_kept_for_an_event_loop_that_was_closed_before_it_listened() -> None:
+    threads, held, left = Threads(1, "test"), threading.Event(), asyncio.new_event_loop()
+
+    async def leave() -> None:
+        threads.do(held.wait)
+
+    async def stay() -> str:
+        return await threads.do(lambda: "here")
+
+    left.run_until_complete(leave())
+    held.set()
+    while left not in threads._told:  # it will be told, when it runs again
+        threading.Event().wait(0.001)
+    left.close()
+    assert asyncio.run(stay()) == "here"
+    assert not threads._told
+    threads.shutdown()
+
+
+def test_any_error_is_told_and_keeps_nobody_else_from_being_told() -> None:
+    """A future refuses ``StopIteration``, which any ``next`` without a default may raise."""
+
+    async def work() -> None:
+        threads, begun = Threads(1, "test"), threading.Event()
+        empty: Iterator[int] = iter(())
+        made = [threads.do(begun.wait), threads.do(lambda: next(empty)), threads.do(lambda: 1)]
+        begun.set()
+        found = await asyncio.gather(*made, return_exceptions=True)
+        assert isinstance(found[1], RuntimeError)
+        assert found[2] == 1
+        threads.shutdown()
+
+    within(work(), 5)
+
+
 def test_what_waits_at_the_end_is_done_or_cancelled() -> None:
     async def work(cancel: bool) -> list[object]:
         begun, held = threading.Event(), threading.Event()
