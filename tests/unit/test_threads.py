@@ -163,7 +163,8 @@ def test_any_error_is_told_and_keeps_nobody_else_from_being_told() -> None:
     async def work() -> None:
         threads, begun = Threads(1, "test"), threading.Event()
         empty: Iterator[int] = iter(())
-        made = [threads.do(begun.wait), threads.do(lambda: next(empty)), threads.do(lambda: 1)]
+        works: list[Callable[[], int]] = [begun.wait, lambda: next(empty), lambda: 1]
+        made = [threads.do(each) for each in works]
         begun.set()
         found = await asyncio.gather(*made, return_exceptions=True)
         assert isinstance(found[1], RuntimeError)

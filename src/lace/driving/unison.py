@@ -29,6 +29,7 @@ from lace.stream.binding import Binding
 from lace.tai import Tai
 
 _INPUT_BYTES: Final = 500  # of one input, beside the bytes of the peer
+_ENTRY_BYTES: Final = 200  # of one record in an answer, and its digests
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +62,7 @@ class Turn:
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        return len(self.heard) + sum(map(len, self.said)) + _INPUT_BYTES * len(self.inputs)
+        return len(self.heard) + sum(map(len, self.said)) + sum(map(_size, self.inputs))
 
     def is_like(self, other: Turn) -> bool:
         """Whether the same was heard and said."""
@@ -78,6 +79,12 @@ class Passage:
     size: int = 0
     lock: Lock = field(default_factory=Lock)
     """Several threads may find out the same."""
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes it takes, with the tables of its end."""
+        end = self.end
+        return self.size + (0 if end is None else end.own.memory + end.peers.memory)
 
     def take(self, at: int, turn: Turn) -> bool:
         """Take the turn with a number; return False if it is another one, or if it has no room."""
@@ -110,7 +117,7 @@ class Unison:
     def memory(self) -> int:
         """About how many bytes they take."""
         kept = [passages.by_standing.values() for passages in self._passages.values()]
-        return sum(passage.size for some in kept for passage in some)
+        return sum(passage.memory for some in kept for passage in some)
 
     def clear(self) -> None:
         """Keep none; who is in one goes through it alone."""
@@ -330,3 +337,11 @@ class Voice:
             return False
         self._at = self._worked = self._at + 1
         return True
+
+
+def _size(given: m.Input) -> int:
+    """Return about how many bytes an input takes, beside those of the peer."""
+    if not isinstance(given, m.Evaluated):
+        return _INPUT_BYTES
+    told = given.sendable, given.unsendable, given.requestable, given.unrequestable
+    return _INPUT_BYTES + _ENTRY_BYTES * (sum(map(len, told)) + len(given.forgotten))

@@ -213,6 +213,20 @@ def test_a_peer_that_waits_for_each_phase_is_answered_phase_by_phase() -> None:
     assert choir.trace == plain.trace
 
 
+def test_what_is_kept_counts_with_its_answers_and_its_tables() -> None:
+    many = {str(note(i).hash): b"x" * 64 for i in range(100)}
+    assert Turn(inputs=[m.Evaluated(sendable=many)]).size > 100 * 100
+    passages = Unison()
+    choir = full(passages, peers=2, held=100)
+    choir.save()
+    choir.wake()
+    choir.calm()
+    own, peers = choir.lines[0].server.machine.tables
+    for line in list(choir.lines):
+        choir.leave(line)
+    assert passages.memory > own.memory + peers.memory
+
+
 def test_passages_count_as_memory_and_can_be_dropped() -> None:
     passages = Unison()
     choir = full(passages, peers=3)
