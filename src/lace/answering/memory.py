@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import secrets
 import struct
+from collections import Counter
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import Any, ClassVar, Final
+from itertools import accumulate, chain
+from typing import Any, ClassVar, Final, NamedTuple
 
 from lace import b64a
 from lace._version import __version__
@@ -20,11 +21,11 @@ from lace.answering.following import Position
 from lace.crypto.native import digest
 from lace.datalog.source import Fact
 from lace.errors import Code, EncodingError, StoreError
-from lace.interlace.groups import GROUP, group_digest
+from lace.interlace.groups import GROUP, NO_ROOT, Root, empty_group, group_digest, pack_roots
 from lace.interlace.messages import LinkState
 from lace.interlace.partition import Partitions
-from lace.interlace.runs import entry_size, last_digests
-from lace.interlace.summary import EMPTY
+from lace.interlace.runs import entry_size, last_digests, number_of
+from lace.interlace.summary import is_prefix, payload
 from lace.limits import Limits
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
@@ -35,10 +36,11 @@ _OWN: Final = b"o"
 _PEERS: Final = b"p"
 _TEXT: Final = b"t"
 _RUN: Final = b"r"
-_ROOTS: Final = b"g"
+_GROUP: Final = b"g"
 _ROOT: Final = struct.Struct(">I32s")
-_ALIKE: Final = b"="
-"""Stands for a partition of the peer's table that has what it would say of this side's records."""
+_ROOTS_BYTES: Final = GROUP * _ROOT.size
+_TOGETHER: Final = 1 << 15
+"""Partitions of a group that take so many bytes together are written together."""
 _DIGEST: Final = 32
 _OWN_DIGESTS: Final = 2
 
@@ -59,6 +61,8 @@ class Known:
     """What is kept of it, to tell this value from any other."""
     memory: LinkMemory | None = None
     """Where it is read from when somebody looks at it."""
+    layout: Layout = field(default_factory=lambda: Layout(()))
+    """In which parts its tables are kept."""
 
 
 def basis_of(
@@ -94,32 +98,33 @@ def runtime_of(plan: ExchangePlan, exposure: Exposure, runtime: Iterable[Fact]) 
 def change_of(known: Known, before: Known | None) -> tuple[Known, LinkChange]:
     """Return a value with its head, and what a store has to change to keep it."""
     state = known.state
+    layout, tables = _tables_parts(state, before)
     head = json.dumps({
         "basis": b64a.encode(known.basis),
         "position": [known.position.high_water, known.position.forgets],
         "runtime": b64a.encode(known.runtime),
         "own": _whole(state.own),
         "peers": _whole(state.peers),
+        "layout": layout.as_head(),
+        "texts": len(known.texts),
         "wanted": sorted(state.wanted),
         "stamp": secrets.token_hex(8),
     }, sort_keys=True).encode()  # fmt: skip
-    parts = dict(chain(
-        _table_parts(_OWN, state.own, None if before is None else before.state.own),
-        _peers_parts(state, None if before is None else before.state),
-        _text_parts(known.texts, {} if before is None else before.texts),
-    ))  # fmt: skip
+    parts = dict(chain(tables, _text_parts(known.texts, {} if before is None else before.texts)))
     gone = frozenset(name for name, data in parts.items() if data is None)
     put = {name: data for name, data in parts.items() if data is not None}
     base = None if before is None else before.head
-    return replace(known, head=head), LinkChange(head, put, gone, base)
+    return replace(known, head=head, layout=layout), LinkChange(head, put, gone, base)
 
 
 def read_known(memory: LinkMemory, standard: int) -> Known | None:
     """Return the value that was kept, or None if it is none that this engine wrote."""
     try:
         head = json.loads(memory.head)
-        ours = _KeptTable.of(_OWN, head["own"], 2, memory)
-        theirs = _KeptTable.of(_PEERS, head["peers"], 1, memory, ours)
+        layout = Layout.of(head["layout"], 64**standard // GROUP)
+        ours = _KeptTable.of(_OWN, head["own"], 2, memory, standard, layout.own_apart)
+        theirs = _KeptTable.of(_PEERS, head["peers"], 1, memory, standard, layout.peers_apart)
+        theirs = replace(theirs, other=ours, alike=layout.alike)
         own = Partitions.from_kept(2, standard, ours)
         peers = Partitions.from_kept(1, standard, theirs)
         return Known(
@@ -127,11 +132,12 @@ def read_known(memory: LinkMemory, standard: int) -> Known | None:
             Position(*map(int, head["position"])),
             b64a.decode(head["runtime"]),
             LinkState(own, peers, frozenset(map(str, head["wanted"]))),
-            _Texts(memory),
+            _Texts(memory, int(head["texts"])),
             memory.head,
             memory,
+            layout,
         )
-    except (ValueError, KeyError, TypeError, IndexError, EncodingError):
+    except (ValueError, struct.error, KeyError, TypeError, IndexError, EncodingError):
         return None
 
 
@@ -143,8 +149,45 @@ def _whole(table: Partitions) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """In which parts two tables are kept, by group of partitions.
+
+    A group that is small is kept in one part, with its roots. Of a large one each partition has a
+    part of its own, so that a change writes little.
+    """
+
+    alike: tuple[int, ...]
+    """Partitions of the peer's table that have what it would say of this side's records: a bit for
+    each. They are kept nowhere."""
+    own_apart: frozenset[int] = frozenset()
+    """Groups of this side's table whose partitions are kept one by one."""
+    peers_apart: frozenset[int] = frozenset()
+    """The same of the peer's."""
+
+    @classmethod
+    def of(cls, head: Any, groups: int) -> Layout:
+        alike, *apart = head
+        bits = struct.unpack(f">{groups}Q", b64a.decode(alike))
+        own, peers = (frozenset(map(int, some)) for some in apart)
+        return cls(bits, own, peers)
+
+    def as_head(self) -> list[Any]:
+        alike = b64a.encode(struct.pack(f">{len(self.alike)}Q", *self.alike))
+        return [alike, sorted(self.own_apart), sorted(self.peers_apart)]
+
+
+class _KeptGroup(NamedTuple):
+    """What is kept of a group."""
+
+    roots: list[Root]
+    starts: list[int] | None
+    """Where partitions begin in the data, and where the last one ends; None if each is apart."""
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class _KeptTable:
-    """A table as it is kept: a part for each partition, and one for the roots of a group."""
+    """A table as it is kept."""
 
     kind: bytes
     count: int
@@ -153,11 +196,18 @@ class _KeptTable:
     whole: bytes | None
     entry: int
     memory: LinkMemory
-    other: _KeptTable | None
+    apart: frozenset[int]
+    """Groups whose partitions are kept one by one."""
+    beside: Mapping[int, int]
+    """How many of what is kept aside count in the roots of partitions."""
+    other: _KeptTable | None = None
     """That of this side's records, for a table of the peer's."""
+    alike: tuple[int, ...] = ()
+    """Partitions that have what follows from the other table."""
     stays: ClassVar[bool] = False
-    _ahead: dict[bytes, bytes] = field(default_factory=dict)
-    """Parts that were read before anybody asked for them."""
+    _ahead: dict[int, bytes] = field(default_factory=dict)
+    """Partitions that were read before anybody asked for them."""
+    _read: dict[int, _KeptGroup] = field(default_factory=dict)
 
     def expected(self) -> None:
         """Have it made from the runs."""
@@ -172,43 +222,90 @@ class _KeptTable:
         whole: Any,
         digests: int,
         memory: LinkMemory,
-        other: _KeptTable | None = None,
+        standard: int,
+        apart: frozenset[int],
     ) -> _KeptTable:
         count, groups, odd, root = whole
         text = b64a.decode(groups)
         aside = {str(record): b64a.decode(digests) for record, digests in odd.items()}
         cut = tuple(text[at : at + _DIGEST] for at in range(0, len(text), _DIGEST))
         known = None if root is None else b64a.decode(root)
-        return cls(kind, int(count), cut, aside, known, entry_size(digests), memory, other)
+        prefixes = (payload(record)[:standard] for record in aside)
+        beside = Counter(number_of(p) for p in prefixes if len(p) == standard and is_prefix(p))
+        entry = entry_size(digests)
+        return cls(kind, int(count), cut, aside, known, entry, memory, apart, beside)
 
-    def roots(self, group: int) -> Sequence[tuple[int, bytes]]:
-        data = self._part(_ROOTS, group)
-        if not data:
-            return [(0, EMPTY)] * GROUP
-        if len(data) % _ROOT.size or group_digest(data) != self.groups[group]:
-            raise self._damaged()
-        return list(_ROOT.iter_unpack(data))
+    def roots(self, group: int) -> Sequence[Root]:
+        return self._group(group).roots
 
     def read_ahead(self, numbers: Sequence[int]) -> None:
-        names = [self._name(_RUN, number) for number in numbers]
-        found = self.memory.some(names)
-        self._ahead.update(dict.fromkeys(names, b"") | found)
-        if self.other is not None:
-            alike = [n for n, name in zip(numbers, names, strict=True) if found.get(name) == _ALIKE]
+        """Read groups together, and then what is apart."""
+        groups = {number // GROUP for number in numbers}.difference(self._read)
+        names = {self._name(_GROUP, group): group for group in groups}
+        found = self.memory.some(list(names))
+        for name, group in names.items():
+            self._read[group] = self._parsed(group, found.get(name, b""))
+        alike = list(filter(self._is_alike, numbers))
+        if alike and self.other is not None:
             self.other.read_ahead(alike)
+        runs = {
+            self._name(_RUN, number): number
+            for number in numbers
+            if self._group(number // GROUP).starts is None and not self._is_alike(number)
+        }
+        for name, data in self.memory.some(list(runs)).items():
+            self._ahead[runs[name]] = data
 
     def run(self, number: int) -> bytes:
-        data = self._part(_RUN, number)
-        if data == _ALIKE and self.other is not None:
-            return last_digests(self.other.run(number), _OWN_DIGESTS)
-        if len(data) % self.entry:
+        roots, starts, held = self._group(number // GROUP)
+        place = number % GROUP
+        if self.alike and self._is_alike(number):
+            assert self.other is not None
+            data = last_digests(self.other.run(number), _OWN_DIGESTS)
+        elif starts is not None:
+            return held[starts[place] : starts[place + 1]]
+        elif number in self._ahead:
+            data = self._ahead.pop(number)
+        else:
+            data = self.memory.parts.get(self._name(_RUN, number), b"")
+        if len(data) != self._size(number, roots[place]):
             raise self._damaged()
         return data
 
-    def _part(self, kind: bytes, number: int) -> bytes:
-        name = self._name(kind, number)
-        found = self._ahead.pop(name, None)
-        return self.memory.parts.get(name, b"") if found is None else found
+    def _size(self, number: int, root: Root) -> int:
+        """Return how many bytes of entries a partition has."""
+        return (root[0] - self.beside.get(number, 0)) * self.entry
+
+    def _is_alike(self, number: int) -> bool:
+        return bool(self.alike) and bool(self.alike[number // GROUP] >> number % GROUP & 1)
+
+    def _group(self, number: int) -> _KeptGroup:
+        found = self._read.get(number)
+        if found is None:
+            data = self.memory.parts.get(self._name(_GROUP, number), b"")
+            found = self._read[number] = self._parsed(number, data)
+        return found
+
+    def _parsed(self, number: int, data: bytes) -> _KeptGroup:
+        if not data:
+            return _KeptGroup([NO_ROOT] * GROUP, [0] * (GROUP + 1), b"")
+        rest = data[_ROOTS_BYTES:]
+        if group_digest(data[:_ROOTS_BYTES]) != self.groups[number]:
+            raise self._damaged()
+        roots = list(_ROOT.iter_unpack(data[:_ROOTS_BYTES]))
+        if number in self.apart:
+            return _KeptGroup(roots, None, b"")
+        sizes = [count * self.entry for count, _ in roots]
+        for run in self.beside:
+            if run // GROUP == number:
+                sizes[run % GROUP] = self._size(run, roots[run % GROUP])
+        bits = self.alike[number] if self.alike else 0
+        if bits:
+            sizes = [0 if bits >> place & 1 else size for place, size in enumerate(sizes)]
+        starts = list(accumulate(sizes, initial=0))
+        if starts[-1] != len(rest):
+            raise self._damaged()
+        return _KeptGroup(roots, starts, rest)
 
     def _name(self, kind: bytes, number: int) -> bytes:
         return self.kind + kind + str(number).encode()
@@ -221,14 +318,17 @@ class _KeptTable:
 class _Texts(Mapping[str, bytes]):
     """Advertisements as they are kept, each in a part of its own."""
 
-    def __init__(self, memory: LinkMemory) -> None:
+    def __init__(self, memory: LinkMemory, count: int) -> None:
         self._memory = memory
+        self._count = count
 
     def __getitem__(self, record: str) -> bytes:
         return self._memory.parts[_TEXT + record.encode()]
 
     def some(self, records: Iterable[str]) -> Mapping[str, bytes]:
         """Return those of some records, read together."""
+        if not self._count:
+            return {}
         names = [_TEXT + record.encode() for record in records]
         return {name[1:].decode(): text for name, text in self._memory.some(names).items()}
 
@@ -236,12 +336,14 @@ class _Texts(Mapping[str, bytes]):
         return iter(self._all())
 
     def __len__(self) -> int:
-        return len(self._all())
+        return self._count
 
     def items(self) -> ItemsView[str, bytes]:
         return self._all().items()
 
     def _all(self) -> dict[str, bytes]:
+        if not self._count:
+            return {}
         found = self._memory.beginning(_TEXT).items()  # at one go, and nothing of tables
         return {name[1:].decode(): text for name, text in found}
 
@@ -254,44 +356,97 @@ def changed_texts(texts: Mapping[str, bytes], changed: Mapping[str, bytes]) -> M
     return {r: t for r, t in {**texts, **changed}.items() if t}
 
 
-def _table_parts(
-    kind: bytes, table: Partitions, before: Partitions | None
-) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the parts of a table that differ from those before; None for one that is gone."""
-    then = before or Partitions(table.columns, standard=table.standard)
-    for run in table.differing(then):
-        yield kind + _RUN + str(run).encode(), table.run(run) or None
-    yield from _roots_parts(kind, table, then)
+Parts = Iterator[tuple[bytes, bytes | None]]
+"""Parts that differ from those before; None for one that is gone."""
 
 
-def _peers_parts(
-    state: LinkState, before: LinkState | None
-) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the same of the peer's table; what follows from the other table is not said again."""
+def _tables_parts(state: LinkState, before: Known | None) -> tuple[Layout, Parts]:
+    """Return how both tables are to be kept, and what has to be written for that."""
     own, peers = state.own, state.peers
     if before is None:
-        then = Partitions(peers.columns, standard=peers.standard)
-        changed = set(own.filled()) | set(peers.filled())
+        own_then = Partitions(own.columns, standard=own.standard)
+        peers_then = Partitions(peers.columns, standard=peers.standard)
+        then = Layout((0,) * own.groups)
     else:
-        then = before.peers
-        changed = {*own.differing(before.own), *peers.differing(then)}
-    for run in sorted(changed):
-        name = _PEERS + _RUN + str(run).encode()
-        alike = own.run(run) and peers.follows(own, run)
-        yield name, _ALIKE if alike else peers.run(run) or None
-    yield from _roots_parts(_PEERS, peers, then)
+        own_then, peers_then, then = before.state.own, before.state.peers, before.layout
+    own_changed = set(own.differing(own_then))
+    changed = own_changed.union(peers.differing(peers_then))
+    alike = _alike(state, changed, then.alike)
+    nothing = (0,) * own.groups
+    ours = _Kind(_OWN, own, own_then, own_changed, nothing, nothing, then.own_apart)
+    theirs = _Kind(_PEERS, peers, peers_then, changed, alike, then.alike, then.peers_apart)
+    layout = Layout(alike, ours.now_apart(), theirs.now_apart())
+    return layout, chain(ours.parts(layout.own_apart), theirs.parts(layout.peers_apart))
 
 
-def _roots_parts(
-    kind: bytes, table: Partitions, then: Partitions
-) -> Iterator[tuple[bytes, bytes | None]]:
-    for group in range(table.groups):
+def _alike(state: LinkState, changed: Iterable[int], then: Sequence[int]) -> tuple[int, ...]:
+    """Return which partitions of the peer's table follow from those of this side's."""
+    alike, own, peers = list(then), state.own, state.peers
+    for run in changed:
+        group, bit = run // GROUP, 1 << run % GROUP
+        alike[group] &= ~bit
+        if own.run(run) and peers.follows(own, run):
+            alike[group] |= bit
+    return tuple(alike)
+
+
+@dataclass(slots=True)
+class _Kind:
+    """One of the two tables, as it is and as it was kept."""
+
+    kind: bytes
+    table: Partitions
+    before: Partitions
+    changed: set[int]
+    """Partitions that may be kept otherwise than before."""
+    alike: tuple[int, ...]
+    alike_then: tuple[int, ...]
+    apart_then: frozenset[int]
+    roots: dict[int, list[Root]] = field(init=False)
+    """Those of the groups that may be kept otherwise than before."""
+
+    def __post_init__(self) -> None:
+        touched = {run // GROUP for run in self.changed}
         # Records of other formats are in the roots, and in no run.
-        if table.group_digest(group) == then.group_digest(group):
-            continue
-        roots = [table.root(run) for run in table.group_runs(group)]
-        data = b"".join(_ROOT.pack(*root) for root in roots)
-        yield kind + _ROOTS + str(group).encode(), data if any(c for c, _ in roots) else None
+        self.roots = {
+            group: self.table.roots(group)
+            for group in range(self.table.groups)
+            if group in touched or self.table.group_digest(group) != self.before.group_digest(group)
+        }
+
+    def now_apart(self) -> frozenset[int]:
+        """Return the groups whose partitions have to be kept one by one."""
+        large = {group for group in self.roots if self._size(group) > _TOGETHER}
+        return self.apart_then.difference(self.roots) | large
+
+    def _size(self, group: int) -> int:
+        """Return how many bytes of entries are to be kept, or a little more."""
+        bits, roots = self.alike[group], self.roots[group]
+        counts = (count for place, (count, _) in enumerate(roots) if not bits >> place & 1)
+        return entry_size(self.table.columns) * sum(counts)
+
+    def _kept(self, group: int, alike: Sequence[int]) -> list[int]:
+        """Return the partitions of a group that do not follow from another table."""
+        bits = alike[group]
+        return [run for run in self.table.group_runs(group) if not bits >> run % GROUP & 1]
+
+    def parts(self, apart: frozenset[int]) -> Parts:
+        for group, roots in self.roots.items():
+            is_apart = group in apart
+            runs = self._kept(group, self.alike)
+            data = b"" if is_apart else b"".join(self.table.runs(runs))
+            has_any = self.table.group_digest(group) != empty_group(GROUP).digest
+            yield self._name(_GROUP, group), pack_roots(roots) + data if has_any else None
+            was = set(self._kept(group, self.alike_then)) if group in self.apart_then else set()
+            stay = set(runs) if is_apart else set()
+            for run in was - stay:
+                yield self._name(_RUN, run), None
+            for run in stay:
+                if run in self.changed or run not in was:
+                    yield self._name(_RUN, run), self.table.run(run) or None
+
+    def _name(self, kind: bytes, number: int) -> bytes:
+        return self.kind + kind + str(number).encode()
 
 
 def _text_parts(

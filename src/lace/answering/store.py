@@ -532,8 +532,13 @@ class StoreAnswers:
         before = self._known
         doubtful = self._touched | self._unkept
         lost: set[str] = set()
-        changed: dict[str, bytes] = {}
-        for record in list(state.peers.unlike(state.own)) if before is None else doubtful:
+        changed: dict[str, bytes]
+        if before is None:
+            changed, unlike = {}, set(state.peers.unlike(state.own))
+        else:
+            changed = dict.fromkeys(doubtful, b"")
+            unlike = state.peers.unlike_among(state.own, doubtful)
+        for record in unlike:
             text = self._text(record, state)
             if text is None:
                 lost.add(record)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
@@ -26,9 +28,9 @@ def group_digest(roots: bytes) -> bytes:
     return digest(_DOMAIN + roots)
 
 
-def pack_roots(roots: Iterable[Root]) -> bytes:
+def pack_roots(roots: Sequence[Root]) -> bytes:
     """Return count and root of partitions as ``group_digest`` takes them."""
-    return b"".join([count.to_bytes(4, "big") + root for count, root in roots])
+    return struct.pack(">" + "I32s" * len(roots), *chain.from_iterable(roots))
 
 
 class Kept(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import ClassVar, Final
@@ -12,7 +12,6 @@ from lace import b64a
 from lace.crypto.native import digest
 from lace.interlace.groups import (
     GROUP,
-    NO_ROOT,
     Group,
     Kept,
     Root,
@@ -40,10 +39,19 @@ from lace.interlace.runs import (
     run_of,
 )
 from lace.interlace.sketch import ChangedNames, Names, NamesHere
-from lace.interlace.summary import LONGEST_PREFIX, Summary, is_prefix, merkle_root, payload
+from lace.interlace.summary import (
+    LONGEST_PREFIX,
+    Summary,
+    is_prefix,
+    merkle_root,
+    merkle_roots,
+    payload,
+)
 
 STANDARD_PREFIX: Final = 2
 _ODD_BYTES: Final = 400
+_COMPARED_AT_ONCE: Final = 1 << 18  # bytes of partitions that are compared together
+_LEAVES_AT_ONCE: Final = 4096  # of roots that are found out together
 _TABLE: Final = b"lace-advertisement-table/v1"
 _CHARACTERS: Final = b64a.ALPHABET.decode("ascii")
 
@@ -156,9 +164,12 @@ class Partitions:
 
     def _with(self, runs: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes, bytes]]:
         """Yield partitions as they are, and as they are with other entries."""
+        groups, size = self._groups, self._entry
         for run, more in runs:
-            held = self.run(run)
-            yield run, held, merged(held, self._entry, more)
+            held = groups[run // GROUP].runs[run % GROUP]
+            if held is None:
+                held = self.run(run)
+            yield run, held, merged(held, size, more)
 
     def remove(self, records: Iterable[str]) -> None:
         """Forget records; those that are not here are passed over."""
@@ -188,10 +199,11 @@ class Partitions:
         """Read partitions together, before any of them changes: so all who share them have them."""
         if self._kept is None or self._kept.stays:
             return
-        unread = [run for run in runs if self._groups[run // GROUP].runs[run % GROUP] is None]
+        groups, read = self._groups, self._kept.run
+        unread = [run for run in runs if groups[run // GROUP].runs[run % GROUP] is None]
         self._kept.read_ahead(unread)
         for run in unread:
-            self.run(run)
+            groups[run // GROUP].runs[run % GROUP] = read(run)
 
     # --- what is in a partition ---
 
@@ -199,6 +211,7 @@ class Partitions:
     def check(self) -> bytes:
         """The digest of the whole table, by its standard partitions."""
         if self._check is None:
+            self._find_roots(number for number, g in enumerate(self._groups) if g.digest is None)
             groups = b"".join(
                 [g.digest or self.group_digest(number) for number, g in enumerate(self._groups)]
             )
@@ -210,9 +223,41 @@ class Partitions:
         """Return the digest of count and root of each partition of a group."""
         found = self._groups[group]
         if found.digest is None:
-            known = zip(self.group_runs(group), found.roots, strict=True)
-            found.digest = group_digest(pack_roots([root or self.root(run) for run, root in known]))
+            self._find_roots((group,))
+            found.digest = group_digest(pack_roots(self.roots(group)))
         return found.digest
+
+    def roots(self, group: int) -> list[Root]:
+        """Return count and root of each partition of a group."""
+        known = zip(self.group_runs(group), self._groups[group].roots, strict=True)
+        return [root or self.root(run) for run, root in known]
+
+    def _find_roots(self, numbers: Iterable[int]) -> None:
+        """Find out the roots of groups that are not known yet, those of many partitions at once."""
+        wanted: list[tuple[Group, int, int]] = []
+        rows: list[list[bytes]] = []
+        leaves = 0
+        for number in numbers:
+            group = self._groups[number]
+            self._take_kept_roots(group, number)
+            for place, root in enumerate(group.roots):
+                if root is None:
+                    row = self._leaves(number * GROUP + place)
+                    rows.append(row)
+                    wanted.append((group, place, len(row)))
+                    leaves += len(row)
+            if leaves >= _LEAVES_AT_ONCE:
+                _note_roots(wanted, rows)
+                wanted, rows, leaves = [], [], 0
+        _note_roots(wanted, rows)
+
+    def _take_kept_roots(self, group: Group, number: int) -> None:
+        """Take the roots of partitions that nobody looked at as they were kept."""
+        pairs = zip(group.runs, group.roots, strict=True)
+        if self._kept is not None and any(run is None and root is None for run, root in pairs):
+            for at, root in enumerate(self._kept.roots(number)):
+                if group.runs[at] is None:
+                    group.roots[at] = root
 
     def group_runs(self, group: int) -> range:
         """Return the numbers of the partitions of a group."""
@@ -222,24 +267,37 @@ class Partitions:
         """Return count and root of a standard partition by its number."""
         group, place = self._place(run)
         found = group.roots[place]
-        if found is None and self._kept is not None and group.runs[place] is None:
-            kept = self._kept.roots(run // GROUP)
-            for at, (held, root) in enumerate(zip(group.runs, kept, strict=False)):
-                if held is None:
-                    group.roots[at] = root
+        if found is None and group.runs[place] is None:
+            self._take_kept_roots(group, run // GROUP)
             found = group.roots[place]
         if found is None:
-            leaves = self._first_digests(self.run(run))
-            if self._odd:
-                odd = self._odd_within(self.standard_prefix(run))
-                leaves += [digests[:DIGEST] for _, digests in odd]
+            leaves = self._leaves(run)
             found = group.roots[place] = len(leaves), merkle_root(leaves)
         return found
 
+    def _leaves(self, run: int) -> list[bytes]:
+        """Return the digests that the root of a partition is over."""
+        held = self.run(run)
+        leaves = [held[at : at + DIGEST] for at in range(KEY, len(held), self._entry)]
+        if self._odd:
+            odd = self._odd_within(self.standard_prefix(run))
+            leaves += [digests[:DIGEST] for _, digests in odd]
+        return leaves
+
     def run(self, number: int) -> bytes:
         """Return the entries of a standard partition; equal bytes mean an equal partition."""
-        group, place = self._place(number)
-        return self._read(group, place, number)
+        group, place = self._groups[number // GROUP], number % GROUP
+        held = group.runs[place]
+        return self._read(group, place, number) if held is None else held
+
+    def runs(self, numbers: Iterable[int]) -> list[bytes]:
+        """Return the entries of some partitions; what was not read before is not held after."""
+        groups = self._groups
+        held = [(number, groups[number // GROUP].runs[number % GROUP]) for number in numbers]
+        if self._kept is None:
+            return [run or b"" for _, run in held]
+        read = self._kept.run
+        return [read(number) if run is None else run for number, run in held]
 
     def _read(self, group: Group, place: int, number: int) -> bytes:
         found = group.runs[place]
@@ -303,8 +361,39 @@ class Partitions:
 
     def moved(self, run: int, before: bytes) -> tuple[list[str], list[str]]:
         """Return the records of a partition whose entries are new, and those gone; in order."""
-        then, now = set(self._cut(before)), set(self._cut(self.run(run)))
-        return list(map(record_of, sorted(now - then))), list(map(record_of, sorted(then - now)))
+        return self._moved([self.run(run)], [before])
+
+    def moved_in(
+        self, runs: Iterable[int], before: Callable[[int], bytes]
+    ) -> tuple[list[str], list[str]]:
+        """Return the same of many partitions together, in the order of these.
+
+        ``before`` returns the entries of a partition by its number.
+        """
+        come: list[str] = []
+        gone: list[str] = []
+        left = iter(runs)
+        while now := self._some(left):
+            here, was = self._moved([self.run(run) for run in now], list(map(before, now)))
+            come += here
+            gone += was
+        return come, gone
+
+    def _some(self, runs: Iterator[int]) -> list[int]:
+        """Take as many partitions as are compared together."""
+        some: list[int] = []
+        size = 0
+        for run in runs:
+            some.append(run)
+            size += len(self.run(run))
+            if size > _COMPARED_AT_ONCE:
+                break
+        return some
+
+    def _moved(self, now: list[bytes], then: list[bytes]) -> tuple[list[str], list[str]]:
+        here, was = set(self._cut(b"".join(now))), set(self._cut(b"".join(then)))
+        come, gone = (b"".join(sorted(some)) for some in (here - was, was - here))
+        return records_of(come, self._entry), records_of(gone, self._entry)
 
     def expected(self) -> Partitions:
         """Return the table of a peer that says of the same records what it would say of them."""
@@ -402,6 +491,15 @@ class Partitions:
             if digests[:DIGEST] != other._odd.get(record, b"")[-DIGEST:]:
                 yield record
 
+    def unlike_among(self, other: Partitions, records: Collection[str]) -> set[str]:
+        """Return those of some records of which ``unlike`` is true."""
+        theirs = other.among(records)
+        return {
+            record
+            for record, digests in self.among(records).items()
+            if digests[:DIGEST] != theirs.get(record, b"")[-DIGEST:]
+        }
+
     def follows(self, other: Partitions, number: int) -> bool:
         """Whether a partition has what a peer would say of the records in that of another table."""
         theirs, kept = other.run(number), self._kept
@@ -445,9 +543,6 @@ class Partitions:
         leaves = [entry[KEY : KEY + DIGEST] for entry in self._within(prefix)]
         leaves += [digests[:DIGEST] for _, digests in self._odd_within(prefix)]
         return Summary(prefix, len(leaves), merkle_root(leaves))
-
-    def _first_digests(self, run: bytes) -> list[bytes]:
-        return [run[at : at + DIGEST] for at in range(KEY, len(run), self._entry)]
 
     def summaries(self, length: int) -> Iterator[Summary]:
         """Yield the summaries of all non-empty partitions of this prefix length, in order."""
@@ -584,8 +679,14 @@ class _Expected:
     _roots: list[list[Root]] = field(init=False)
 
     def __post_init__(self) -> None:
-        numbers = range(self.table.groups)
-        self._roots = [[self._root(run) for run in self.table.group_runs(n)] for n in numbers]
+        size, table = entry_size(self.table.columns), self.table
+        self._roots = []
+        for number in range(table.groups):
+            rows = [
+                [held[at - DIGEST : at] for at in range(size, len(held) + 1, size)]
+                for held in map(table.run, table.group_runs(number))
+            ]
+            self._roots.append(list(zip(map(len, rows), merkle_roots(rows), strict=True)))
         self.groups = [group_digest(pack_roots(roots)) for roots in self._roots]
 
     @property
@@ -607,12 +708,11 @@ class _Expected:
     def run(self, number: int) -> bytes:
         return last_digests(self.table.run(number), self.table.columns)
 
-    def _root(self, run: int) -> Root:
-        held, size = self.table.run(run), entry_size(self.table.columns)
-        if not held:
-            return NO_ROOT
-        leaves = [held[at - DIGEST : at] for at in range(size, len(held) + 1, size)]
-        return len(leaves), merkle_root(leaves)
+
+def _note_roots(wanted: list[tuple[Group, int, int]], rows: list[list[bytes]]) -> None:
+    """Note the roots of partitions by their digests."""
+    for (group, place, count), root in zip(wanted, merkle_roots(rows), strict=True):
+        group.roots[place] = count, root
 
 
 def joined_summary(peers: Partitions, own: Partitions, prefix: str, count: int) -> Summary | None:

@@ -491,11 +491,10 @@ class PeerAdverts:
             return
         for record in sorted(table.odd.keys() | self.table.odd.keys()):
             self._move(record, self.table.odd.get(record), table.odd.get(record), listed)
-        for run in table.differing(self.table):
-            now, gone = table.moved(run, self.table.run(run))
-            self._withdrawn += gone
-            for record in now:
-                self._move(record, None, b"", listed)
+        come, gone = table.moved_in(table.differing(self.table), self.table.run)
+        self._withdrawn += gone
+        for record in come:
+            self._move(record, None, b"", listed)
         self.table = table
 
     def _move(self, record: str, was: bytes | None, now: bytes | None, listed: Listing) -> None:

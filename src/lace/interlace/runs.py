@@ -18,6 +18,7 @@ _HASH: Final = 32
 _CHARACTERS: Final = b64a.ALPHABET.decode("ascii")
 _CHARS: Final = 43
 _SHORT: Final = 4096  # bytes of a run that is sooner gone through than halved
+_SPARSE: Final = 256  # entries of a part that are sooner gone through than halved
 _FEW: Final = 4  # times as many are in a run before it pays to put entries in one by one
 _ZERO: Final = b64a.ALPHABET[:1]
 _END: Final = b".H3"
@@ -86,6 +87,8 @@ def merged(run: bytes, size: int, more: bytes) -> bytes:
 
 def in_order(entries: bytes, size: int) -> bytes:
     """Return entries sorted by hash; of several with one hash, the last."""
+    if len(entries) <= size:
+        return entries
     by_key = {entry[:KEY]: entry for entry in cut(entries, size)}
     return b"".join([by_key[key] for key in sorted(by_key)])
 
@@ -146,6 +149,9 @@ class Entries:
         while self._parts:
             run = in_order(b"".join(self._parts.popitem()[1]), size)
             entries = range(0, len(run), size)
+            if len(entries) < _SPARSE:
+                yield from self._one_by_one(run, size)
+                continue
             at = 0
             while at < len(entries):
                 number = run_of(run[entries[at] : entries[at] + KEY], self._standard)
@@ -153,6 +159,18 @@ class Entries:
                 yield number, run[at * size : end * size]
                 at = end
         self.memory = 0
+
+    def _one_by_one(self, run: bytes, size: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the same of a few entries, each of which may be alone in its partition."""
+        below, last, start = 24 - 6 * self._standard, -1, 0
+        for at in range(0, len(run), size):
+            number = int.from_bytes(run[at : at + 3], "big") >> below
+            if number != last:
+                if at:
+                    yield last, run[start:at]
+                last, start = number, at
+        if run:
+            yield last, run[start:]
 
     def _number_in(self, run: bytes) -> Callable[[int], int]:
         return lambda at: run_of(run[at : at + KEY], self._standard)

@@ -7,7 +7,7 @@ begin alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -40,13 +40,35 @@ _PADDINGS: Final = list(islice(_paddings(), 64))
 
 def merkle_root(digests: Iterable[bytes]) -> bytes:
     """Return the root over digests in any order: sorted, hashed as leaves, padded."""
-    row = hashes([_LEAF + leaf for leaf in sorted(digests)])
-    for padding in _PADDINGS[: (len(row) - 1).bit_length() if row else 0]:
-        if len(row) % 2:
-            row.append(padding)
-        pairs = zip(row[::2], row[1::2], strict=True)
-        row = hashes([_NODE + left + right for left, right in pairs])
-    return row[0] if row else EMPTY
+    return merkle_roots([list(digests)])[0]
+
+
+def merkle_roots(rows: Sequence[Sequence[bytes]]) -> list[bytes]:
+    """Return the root over each of many rows of digests; those of one length cost one loop."""
+    by_length: dict[int, list[int]] = {}
+    for number, row in enumerate(rows):
+        by_length.setdefault(len(row), []).append(number)
+    found = [EMPTY] * len(rows)
+    for length, numbers in by_length.items():
+        if length:
+            alike = [leaf for number in numbers for leaf in sorted(rows[number])]
+            roots = _roots_of_length(alike, length)
+            for number, root in zip(numbers, roots, strict=True):
+                found[number] = root
+    return found
+
+
+def _roots_of_length(leaves: list[bytes], width: int) -> list[bytes]:
+    """Return the roots of rows that have so many leaves each, and lie one after another."""
+    level = hashes([_LEAF + leaf for leaf in leaves])
+    for padding in _PADDINGS[: (width - 1).bit_length()]:
+        if width % 2:
+            rows = range(0, len(level), width)
+            level = [node for at in rows for node in (*level[at : at + width], padding)]
+        pairs = zip(level[::2], level[1::2], strict=True)
+        level = hashes([_NODE + left + right for left, right in pairs])
+        width = (width + 1) // 2
+    return level
 
 
 def is_digest(text: str) -> bool:

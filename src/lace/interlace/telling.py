@@ -228,8 +228,8 @@ class OwnAdverts:
         told = Told(len(self.table), self.table.check).fact()
         if self.base is None or not changed:
             return Saying([told])
-        moved = [self.table.moved(run, self.table.before(run)) for run in changed]
-        come = {record for now, _ in moved for record in now}
+        now, gone = self.table.moved_in(changed, self.table.before)
+        come = set(now)
         fresh = come.difference(received)
         most = min(
             self.limits["max_delta_advertisements"],
@@ -237,7 +237,7 @@ class OwnAdverts:
             self.parameters.listed_at_once(self.limits),
         )
         left = [record for record in received if record not in come]
-        lost = any(gone for _, gone in moved) or len(self.table.among(left)) < len(left)
+        lost = bool(gone) or len(self.table.among(left)) < len(left)
         if lost or len(fresh) > most:
             return Saying([told])
         return Saying([told, ("AdvertisementDelta", b64a.encode(self.base))], sorted(fresh))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from effort import examples
 from exchanges import MEMBERS, NOTES, NOW, by_partitions, note, stored
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from links import EVERYTHING, KEYS, Meeting, Stores, held, two_stores
 
@@ -223,7 +223,12 @@ def test_what_is_found_damaged_while_the_peer_is_busy_ends_one_exchange_too(stor
     assert stores[0].link(link) is not None
 
 
-@settings(max_examples=examples(60), deadline=None)
+@pytest.mark.usefixtures("_together")
+@settings(
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(edits=st.lists(st.lists(st.integers(0, 60), max_size=5), max_size=5), cut=st.booleans())
 def test_a_table_that_was_kept_is_the_table_that_it_was(edits: list[list[int]], cut: bool) -> None:
     """Whatever was looked at in between, and however often it was kept."""
@@ -257,6 +262,12 @@ def test_a_table_that_was_kept_is_the_table_that_it_was(edits: list[list[int]], 
         assert list(known.state.own.summaries(1)) == list(fresh.summaries(1))
 
 
+@pytest.fixture(params=[0, 300, 1 << 15])
+def _together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of partitions are kept whole, or in parts, or both, by how large they are."""
+    monkeypatch.setattr("lace.answering.memory._TOGETHER", request.param)
+
+
 EDITS = st.lists(
     st.tuples(st.sampled_from(["own", "peers", "both", "other", "mirror"]), st.integers(0, 60)),
     max_size=6,
@@ -264,7 +275,12 @@ EDITS = st.lists(
 
 
 @pytest.mark.parametrize("standard", [1, 2])
-@settings(max_examples=examples(100), deadline=None)
+@pytest.mark.usefixtures("_together")
+@settings(
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(rounds=st.lists(EDITS, min_size=1, max_size=5), cut=st.booleans())
 def test_two_tables_are_kept_as_they_are_however_much_they_have_alike(
     standard: int, rounds: list[list[tuple[str, int]]], cut: bool
@@ -292,6 +308,7 @@ def test_two_tables_are_kept_as_they_are_however_much_they_have_alike(
                 peers.put({record: theirs[record]})
         unlike = {r for r, leaf in theirs.items() if ours.get(r, b"")[32:] != leaf}
         assert set(peers.unlike(own)) == unlike
+        assert peers.unlike_among(own, [note(i).hash for i in range(61)]) == unlike
         state = m.LinkState(own.copy(), peers.copy(), frozenset())
         before, change = change_of(Known(b"", Position(1, 1), b"", state, {}), before)
         store.keep_link(b"x", change)
@@ -309,7 +326,12 @@ def test_two_tables_are_kept_as_they_are_however_much_they_have_alike(
 
 
 @pytest.mark.parametrize("standard", [1, 2])
-@settings(max_examples=examples(60), deadline=None)
+@pytest.mark.usefixtures("_together")
+@settings(
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(edits=st.lists(st.lists(st.integers(0, 60), max_size=5), max_size=5), cut=st.booleans())
 def test_what_was_kept_of_other_formats_is_what_it_was(
     standard: int, edits: list[list[int]], cut: bool

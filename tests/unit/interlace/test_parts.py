@@ -36,6 +36,7 @@ from lace.interlace.summary import (
     Summary,
     check_listing,
     merkle_root,
+    merkle_roots,
     parse_summary,
     payload,
 )
@@ -253,6 +254,25 @@ def test_what_moved_is_told_in_the_order_of_its_names() -> None:
         [],
         list(Partitions.of(dict.fromkeys(records, bytes(32))).records("")),
     )
+
+
+def test_roots_of_many_partitions_are_those_of_each() -> None:
+    """One level at a time, as the definition has it: an empty place is as good as no hash."""
+    chance = random.Random(3)
+    rows = [[chance.randbytes(32) for _ in range(chance.randrange(12))] for _ in range(200)]
+
+    def plain(digests: list[bytes]) -> bytes:
+        level = [digest(b"lace-advertisement-leaf/v1" + leaf) for leaf in sorted(digests)]
+        padding = EMPTY
+        while len(level) > 1:
+            level += [padding] * (len(level) % 2)
+            pairs = zip(level[::2], level[1::2], strict=True)
+            level = [digest(b"lace-advertisement-node/v1" + a + b) for a, b in pairs]
+            padding = digest(b"lace-advertisement-node/v1" + padding + padding)
+        return level[0] if level else EMPTY
+
+    assert merkle_roots(rows) == list(map(plain, rows)) == list(map(merkle_root, rows))
+    assert merkle_roots([]) == []
 
 
 @pytest.mark.req("050-REC-04", "050-REC-13", "050-REC-14")

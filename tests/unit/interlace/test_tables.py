@@ -131,7 +131,9 @@ def test_tables_that_share_change_by_themselves(seed: int, standard: int) -> Non
 
 
 @pytest.mark.parametrize("seed", range(examples(60)))
-def test_tables_say_how_they_differ_from_what_they_were_made_from(seed: int) -> None:
+def test_tables_say_how_they_differ_from_what_they_were_made_from(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chance = random.Random(seed)
     then = Both(Partitions(2, standard=1))
     then.put({name(chance): chance.randbytes(64) for _ in range(12)})
@@ -148,6 +150,11 @@ def test_tables_say_how_they_differ_from_what_they_were_made_from(seed: int) -> 
         for record in chance.sample(sorted(one.plain), len(one.plain) // 3):
             one.table.find(record)
     assert now.table.differing(then.table) == wanted
+    monkeypatch.setattr("lace.interlace.partition._COMPARED_AT_ONCE", chance.choice((0, 300, 9999)))
+    each = [now.table.moved(n, then.table.run(n)) for n in wanted]
+    come, gone = now.table.moved_in(wanted, then.table.run)
+    assert come == [record for some, _ in each for record in some]
+    assert gone == [record for _, some in each for record in some]
     again = now.table.copy()
     assert again.differing(now.table) == []
 
