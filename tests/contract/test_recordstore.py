@@ -346,6 +346,24 @@ def test_a_snapshot_knows_what_was_present(store: RecordStore, count: int) -> No
         assert snapshot.present(asked) == {blob.hash for blob in blobs[1:]}
 
 
+@pytest.mark.parametrize("count", [0, 3, 200])
+def test_a_snapshot_yields_what_came_after_a_record(store: RecordStore, count: int) -> None:
+    blobs = [build_blob(b"%d" % i) for i in range(count)]
+    store.save(blobs)
+    store.forget([blob.hash for blob in blobs[1:2]])
+    left = blobs[:1] + blobs[2:]
+    with store.snapshot() as snapshot:
+        store.save([build_blob(b"later")])
+        for id in (0, 1, 2, count, count + 1):
+            found = [record.hash for record in snapshot.after(StoreRecordId(id))]
+            assert found == [blob.hash for blob in left if blobs.index(blob) >= id]
+        if count:
+            reading = snapshot.after(StoreRecordId(0))
+            next(reading)
+            store.forget([blobs[-1].hash])
+            assert [r.hash for r in reading] == [blob.hash for blob in left[1:]]
+
+
 def test_the_order_of_two_records_depends_on_them_alone(store: RecordStore) -> None:
     """Else what is done with some of them could tell of the others."""
 

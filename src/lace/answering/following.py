@@ -40,7 +40,9 @@ def came_since(
 ) -> Iterator[Record]:
     """Yield the records of a snapshot that were stored after a position, and maybe some others."""
     seen = StoreRecordId(before.high_water)
-    while seen < snapshot.high_water and (batch := store.read(seen, _READ)):
+    if not at_hand:
+        yield from snapshot.after(seen)
+    while at_hand and seen < snapshot.high_water and (batch := store.read(seen, _READ)):
         hashes = [stored.hash for stored in batch if stored.id <= snapshot.high_water]
         yield from filter(None, map(at_hand.get, hashes))
         yield from snapshot.records([hash for hash in hashes if hash not in at_hand])

@@ -175,6 +175,9 @@ class Snapshot(FactSource, AbstractContextManager["Snapshot"], Protocol):
     def records(self, hashes: Sequence[str]) -> Iterator[Record]:
         """Yield those of some records that were there, in any order."""
 
+    def after(self, id: StoreRecordId) -> Iterator[Record]:
+        """Yield the records that were stored after an id, in the order they came."""
+
     def having(self, values: Mapping[str, str]) -> Iterator[Record]:
         """Yield the records that have a field of each of these names with this value."""
 

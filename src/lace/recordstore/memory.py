@@ -38,15 +38,21 @@ _Records = dict[RecordHash, tuple[StoreRecordId, Record]]
 class MemorySnapshot(Closes):
     """The facts of one moment; later changes of the store do not reach it.
 
-    Records are shared with the store, which never takes any out of the dict that it shared.
+    Records are shared with the store, which never takes any out of what it shared.
     """
 
     def __init__(
-        self, records: _Records, high_water: StoreRecordId, forgets: int, limits: Limits
+        self,
+        records: _Records,
+        order: list[StoredRecord],
+        high_water: StoreRecordId,
+        forgets: int,
+        limits: Limits,
     ) -> None:
         self.high_water = high_water
         self.forgets = forgets
         self._records = records
+        self._order = order
         self._limits = limits
 
     def record(self, hash: RecordHash) -> Record | None:
@@ -55,6 +61,10 @@ class MemorySnapshot(Closes):
 
     def records(self, hashes: Sequence[str]) -> Iterator[Record]:
         return filter(None, (self.record(RecordHash(hash)) for hash in hashes))
+
+    def after(self, id: StoreRecordId) -> Iterator[Record]:
+        start = _position_after(self._order, id)
+        return self.records([stored.hash for stored in self._order[start:]])
 
     def having(self, values: Mapping[str, str]) -> Iterator[Record]:
         return (record for record in self._all() if has_fields(record, values))
@@ -145,7 +155,7 @@ class MemoryStore(Closes):
         return hash in self._records
 
     def read(self, after: StoreRecordId, limit: int) -> list[StoredRecord]:
-        start = bisect_right(self._order, after, key=lambda stored: stored.id)
+        start = _position_after(self._order, after)
         return self._order[start : start + limit]
 
     def high_water(self) -> StoreRecordId:
@@ -167,7 +177,7 @@ class MemoryStore(Closes):
         return sorted(found)
 
     def snapshot(self) -> MemorySnapshot:
-        return MemorySnapshot(self._records, self._last, self._forgets, self._limits)
+        return MemorySnapshot(self._records, self._order, self._last, self._forgets, self._limits)
 
     def forget(self, hashes: Iterable[RecordHash], *, for_good: bool = False) -> int:
         wanted = dict.fromkeys(hashes)
@@ -235,6 +245,10 @@ class MemoryStore(Closes):
 
     def close(self) -> None:
         self._listeners.clear()
+
+
+def _position_after(order: list[StoredRecord], id: StoreRecordId) -> int:
+    return bisect_right(order, id, key=lambda stored: stored.id)
 
 
 def _place(record: Versioned) -> tuple[str, str, str]:

@@ -208,6 +208,17 @@ class SqliteSnapshot(Closes):
                 rows = self._connection.execute(query, part).fetchall()
             yield from self._intact(rows)
 
+    def after(self, id: StoreRecordId) -> Iterator[Record]:
+        query = "SELECT hash, raw FROM record WHERE id > ? ORDER BY id"
+        with errors(self._path):
+            rows = self._connection.execute(query, (id,))
+        while some := self._some(rows):
+            yield from self._intact(some)
+
+    def _some(self, rows: sqlite3.Cursor) -> list[tuple[str, bytes]]:
+        with errors(self._path):
+            return rows.fetchmany(_AT_ONCE)
+
     def having(self, values: Mapping[str, str]) -> Iterator[Record]:
         placed = {_OF_A_PLACE[name]: v for name, v in values.items() if name in _INDEXED}
         others = [name for name in values if name not in _OF_A_PLACE and name not in _IN_THE_BYTES]
