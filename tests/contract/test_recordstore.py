@@ -355,10 +355,13 @@ def test_a_snapshot_yields_what_came_after_a_record(store: RecordStore, count: i
     with store.snapshot() as snapshot:
         store.save([build_blob(b"later")])
         for id in (0, 1, 2, count, count + 1):
-            found = [record.hash for record in snapshot.after(StoreRecordId(id))]
+            found = [record.hash for record in snapshot.after(StoreRecordId(id), {})]
             assert found == [blob.hash for blob in left if blobs.index(blob) >= id]
         if count:
-            reading = snapshot.after(StoreRecordId(0))
+            hand: dict[str, Record] = {blob.hash: blob for blob in blobs[::2]}
+            hand[build_blob(b"never").hash] = blobs[0]
+            assert [r.hash for r in snapshot.after(BEGINNING, hand)] == [b.hash for b in left]
+            reading = snapshot.after(BEGINNING, {})
             next(reading)
             store.forget([blobs[-1].hash])
             assert [r.hash for r in reading] == [blob.hash for blob in left[1:]]

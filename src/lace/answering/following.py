@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from lace.datalog.source import Fact, MemorySource
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore, Snapshot, StoreRecordId
 from lace.vocabulary import HAVE, RECORD_FACTS
-
-_READ: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +36,8 @@ def came_since(
     before: Position, store: RecordStore, snapshot: Snapshot, at_hand: Mapping[str, Record]
 ) -> Iterator[Record]:
     """Yield the records of a snapshot that were stored after a position, and maybe some others."""
-    seen = StoreRecordId(before.high_water)
-    if not at_hand:
-        yield from snapshot.after(seen)
-    while at_hand and seen < snapshot.high_water and (batch := store.read(seen, _READ)):
-        hashes = [stored.hash for stored in batch if stored.id <= snapshot.high_water]
-        yield from filter(None, map(at_hand.get, hashes))
-        yield from snapshot.records([hash for hash in hashes if hash not in at_hand])
-        seen = batch[-1].id
-    # Those that went after the snapshot was taken are in no batch any more.
+    yield from snapshot.after(StoreRecordId(before.high_water), at_hand)
+    # Those that went after the snapshot was taken are still of its moment.
     yield from snapshot.records(store.forgotten(before.forgets) or ())
 
 

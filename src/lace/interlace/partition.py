@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
-from typing import ClassVar, Final
+from typing import Final
 
 from lace import b64a
 from lace.crypto.native import digest
+from lace.interlace.expected import LEAVES_AT_ONCE, Expected
 from lace.interlace.groups import (
     GROUP,
     Group,
@@ -51,7 +51,6 @@ from lace.interlace.summary import (
 STANDARD_PREFIX: Final = 2
 _ODD_BYTES: Final = 400
 _COMPARED_AT_ONCE: Final = 1 << 18  # bytes of partitions that are compared together
-_LEAVES_AT_ONCE: Final = 4096  # of roots that are found out together
 _TABLE: Final = b"lace-advertisement-table/v1"
 _CHARACTERS: Final = b64a.ALPHABET.decode("ascii")
 
@@ -241,14 +240,15 @@ class Partitions:
             group = self._groups[number]
             self._take_kept_roots(group, number)
             for place, root in enumerate(group.roots):
-                if root is None:
-                    row = self._leaves(number * GROUP + place)
-                    rows.append(row)
-                    wanted.append((group, place, len(row)))
-                    leaves += len(row)
-            if leaves >= _LEAVES_AT_ONCE:
-                _note_roots(wanted, rows)
-                wanted, rows, leaves = [], [], 0
+                if root is not None:
+                    continue
+                row = self._leaves(number * GROUP + place)
+                rows.append(row)
+                wanted.append((group, place, len(row)))
+                leaves += len(row)
+                if leaves >= LEAVES_AT_ONCE:
+                    _note_roots(wanted, rows)
+                    wanted, rows, leaves = [], [], 0
         _note_roots(wanted, rows)
 
     def _take_kept_roots(self, group: Group, number: int) -> None:
@@ -399,7 +399,7 @@ class Partitions:
         """Return the table of a peer that says of the same records what it would say of them."""
         kept = None if self._kept is None else self._kept.expected()
         if kept is None:
-            return Partitions.from_kept(1, self._standard, _Expected(self.copy()))
+            return Partitions.from_kept(1, self._standard, Expected(self.copy()))
         made = Partitions.from_kept(1, self._standard, kept)
         made._set(  # noqa: SLF001 (its own)
             (number, made.run(number), last_digests(run, self.columns))
@@ -506,7 +506,7 @@ class Partitions:
         group, place = self._place(number)
         if (
             group.runs[place] is None
-            and isinstance(kept, _Expected)
+            and isinstance(kept, Expected)
             and kept.table.columns == other.columns
             and kept.table.run(number) is theirs
         ):
@@ -663,62 +663,7 @@ class Partitions:
         return range(number, number + 64**missing)
 
 
-@dataclass(slots=True)
-class _Expected:
-    """What a peer would say of the records of a table, read from that table whenever it is needed.
-
-    It need not be held beside it: for most peers it is what they do say.
-    """
-
-    table: Partitions
-    """As it was then: nobody else changes it."""
-    groups: list[bytes] = field(init=False)
-    odd: Mapping[str, bytes] = field(default_factory=dict)
-    whole: None = None
-    stays: ClassVar[bool] = True
-    _roots: list[list[Root]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        size, table = entry_size(self.table.columns), self.table
-        self._roots = []
-        for number in range(table.groups):
-            rows = [
-                [held[at - DIGEST : at] for at in range(size, len(held) + 1, size)]
-                for held in map(table.run, table.group_runs(number))
-            ]
-            self._roots.append(list(zip(map(len, rows), merkle_roots(rows), strict=True)))
-        self.groups = [group_digest(pack_roots(roots)) for roots in self._roots]
-
-    @property
-    def count(self) -> int:
-        return len(self.table) - len(self.table.odd)
-
-    def expected(self) -> None:
-        """Have it made from the runs."""
-
-    def names(self, key: bytes, column: int) -> None:
-        """Have them made from the runs."""
-
-    def read_ahead(self, numbers: Sequence[int]) -> None:
-        """Have each read by itself."""
-
-    def roots(self, group: int) -> list[Root]:
-        return self._roots[group]
-
-    def run(self, number: int) -> bytes:
-        return last_digests(self.table.run(number), self.table.columns)
-
-
 def _note_roots(wanted: list[tuple[Group, int, int]], rows: list[list[bytes]]) -> None:
     """Note the roots of partitions by their digests."""
     for (group, place, count), root in zip(wanted, merkle_roots(rows), strict=True):
         group.roots[place] = count, root
-
-
-def joined_summary(peers: Partitions, own: Partitions, prefix: str, count: int) -> Summary | None:
-    """Return the summary of a partition if the peer has all of ours too; None if not so many.
-
-    ``own`` has a second digest for each record: that of the advertisement that the peer would make.
-    """
-    leaves = own.leaves(prefix, 1) | peers.leaves(prefix)
-    return Summary(prefix, count, merkle_root(leaves.values())) if len(leaves) == count else None

@@ -17,12 +17,10 @@ from lace.codes import Code
 from lace.datalog.source import Fact
 from lace.errors import LimitExceeded, ProtocolError, StoreError
 from lace.interlace.advertise import ADVERT_FACTS, Advertisement, gather
+from lace.interlace.expected import joined_summary
 from lace.interlace.listing import Listing
 from lace.interlace.parameters import Parameters
-from lace.interlace.partition import (
-    Partitions,
-    joined_summary,
-)
+from lace.interlace.partition import Partitions
 from lace.interlace.rest import Rest
 from lace.interlace.sketching import Sketching
 from lace.interlace.summary import (

@@ -51,8 +51,10 @@ def merkle_roots(rows: Sequence[Sequence[bytes]]) -> list[bytes]:
     found = [EMPTY] * len(rows)
     for length, numbers in by_length.items():
         if length:
-            alike = [leaf for number in numbers for leaf in sorted(rows[number])]
-            roots = _roots_of_length(alike, length)
+            leaves = sorted(rows[numbers[0]])
+            for number in numbers[1:]:
+                leaves += sorted(rows[number])
+            roots = _roots_of_length(leaves, length)
             for number, root in zip(numbers, roots, strict=True):
                 found[number] = root
     return found
@@ -62,7 +64,9 @@ def _roots_of_length(leaves: list[bytes], width: int) -> list[bytes]:
     """Return the roots of rows that have so many leaves each, and lie one after another."""
     level = hashes([_LEAF + leaf for leaf in leaves])
     for padding in _PADDINGS[: (width - 1).bit_length()]:
-        if width % 2:
+        if width % 2 and width == len(level):
+            level.append(padding)
+        elif width % 2:
             rows = range(0, len(level), width)
             level = [node for at in rows for node in (*level[at : at + width], padding)]
         pairs = zip(level[::2], level[1::2], strict=True)

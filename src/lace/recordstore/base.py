@@ -175,8 +175,11 @@ class Snapshot(FactSource, AbstractContextManager["Snapshot"], Protocol):
     def records(self, hashes: Sequence[str]) -> Iterator[Record]:
         """Yield those of some records that were there, in any order."""
 
-    def after(self, id: StoreRecordId) -> Iterator[Record]:
-        """Yield the records that were stored after an id, in the order they came."""
+    def after(self, id: StoreRecordId, at_hand: Mapping[str, Record]) -> Iterator[Record]:
+        """Yield the records that were stored after an id, in the order they came.
+
+        Those at hand need not be read; what is not of this moment is passed over.
+        """
 
     def having(self, values: Mapping[str, str]) -> Iterator[Record]:
         """Yield the records that have a field of each of these names with this value."""

@@ -62,7 +62,11 @@ class MemorySnapshot(Closes):
     def records(self, hashes: Sequence[str]) -> Iterator[Record]:
         return filter(None, (self.record(RecordHash(hash)) for hash in hashes))
 
-    def after(self, id: StoreRecordId) -> Iterator[Record]:
+    def after(
+        self,
+        id: StoreRecordId,
+        at_hand: Mapping[str, Record],  # noqa: ARG002 (all are)
+    ) -> Iterator[Record]:
         start = _position_after(self._order, id)
         return self.records([stored.hash for stored in self._order[start:]])
 

@@ -208,12 +208,17 @@ class SqliteSnapshot(Closes):
                 rows = self._connection.execute(query, part).fetchall()
             yield from self._intact(rows)
 
-    def after(self, id: StoreRecordId) -> Iterator[Record]:
+    def after(self, id: StoreRecordId, at_hand: Mapping[str, Record]) -> Iterator[Record]:
         query = "SELECT hash, raw FROM record WHERE id > ? ORDER BY id"
         with errors(self._path):
             rows = self._connection.execute(query, (id,))
         while some := self._some(rows):
-            yield from self._intact(some)
+            for hash, raw in some:
+                known = at_hand.get(hash)
+                if known is not None:
+                    yield known
+                else:
+                    yield from self._intact([(hash, raw)])
 
     def _some(self, rows: sqlite3.Cursor) -> list[tuple[str, bytes]]:
         with errors(self._path):
