@@ -378,12 +378,13 @@ class StoreAnswers:
             return None
         return self._member.heard(self._forgets, self._own_asked)
 
-    def take_heard(self, heard: Heard) -> bool:
+    def take_heard(self, heard: Heard, *, is_current: bool = False) -> bool:
         """Take for heard what another member was told since both had heard as much.
 
-        Returns False, and takes nothing, if that is not what it would be told now.
+        Returns False, and takes nothing, if that is not what it would be told now; unless it is
+        known that it is.
         """
-        if not self._member.take_heard(heard):
+        if not is_current and not self._member.take_heard(heard):
             return False
         self._forgets, self._own_asked = heard.forgets, heard.own
         return True

@@ -193,7 +193,7 @@ class Connection:
             self._came.append(_Chunk(self._inputs(left), len(left)))
             self.work(now, most, waits=waits)
         else:
-            self._close_call()
+            self._say_in_unison()
 
     def _inputs(self, data: bytes) -> Iterator[m.Input]:
         """Yield what bytes amount to, each when the one before was dealt with."""
@@ -248,7 +248,7 @@ class Connection:
         if voice is None or not voice.is_at_rest or not isinstance(order, m.Woken):
             self._give(order, now, waits=waits)
         elif voice.begin(now) and voice.hear(b"", now, self._say) is None:
-            self._close_call()
+            self._say_in_unison()
         else:
             self._came.append(order)
             self.work(now, waits=waits)
@@ -410,6 +410,13 @@ class Connection:
         """Have the machine know all that was heard in unison with others."""
         if self.voice is not None and (left := self.voice.leave()):
             self._came.append(_Chunk(self._inputs(left), len(left)))
+
+    def _say_in_unison(self) -> None:
+        """End a call in which the machine was given nothing; what is held is counted at rest."""
+        if self.voice is not None and self.voice.is_at_rest:
+            self._close_call()
+        else:
+            self._count_silence()
 
     def _say(self, turn: Turn) -> None:
         """Say what another connection has said at this point, and tell what it told."""
@@ -597,9 +604,7 @@ class Connection:
         self._hand_out()
         if self.voice is not None and (self._due or not self._came):
             self.voice.close_call(is_done=not self._due)
-        if self._counts_silence and self._timer is not None:
-            self._timers += 1
-            self._timer = Timer(self._timers, self._timer.seconds)
+        self._count_silence()
         own, peers = self.machine.tables
         held = own.memory + peers.memory + self.machine.held
         held += 0 if self._answers is None else self._answers.memory
@@ -607,6 +612,11 @@ class Connection:
             held += sum(saving.size for saving in self._saving)
             held += sum(map(_size, self._came))
         self.memory = held + (0 if self._binding is None else self._binding.held)
+
+    def _count_silence(self) -> None:
+        if self._counts_silence and self._timer is not None:
+            self._timers += 1
+            self._timer = Timer(self._timers, self._timer.seconds)
 
     @property
     def _bytes(self) -> Binding:

@@ -204,14 +204,16 @@ class Voice:
             self.leave()
             return data
         self._now = now
+        seen: Heard | None = None  # the last look at the store in this call, after all that came
         while self._at < len(passage.turns):
             turn = passage.turns[self._at]
             if turn.heard.startswith(data) and len(data) < len(turn.heard):
                 self._unheard = data
                 return None
-            if not data.startswith(turn.heard) or not self._pass(turn):
+            if not data.startswith(turn.heard) or not self._pass(turn, seen):
                 self.leave()
                 return data
+            seen = turn.told
             say(turn)
             data = data[len(turn.heard) :]
             if passage.end is not None and self._at == len(passage.turns):
@@ -234,9 +236,16 @@ class Voice:
 
     # --- what others have found out ---
 
-    def _pass(self, turn: Turn) -> bool:
-        """Go through a turn if the answers are the same now; return whether they are."""
-        if self.answers is None or turn.told is None or not self.answers.take_heard(turn.told):
+    def _pass(self, turn: Turn, seen: Heard | None) -> bool:
+        """Go through a turn if the answers are the same now; return whether they are.
+
+        If the same was ``seen`` since the peer has said this, nobody looks again.
+        """
+        told, answers = turn.told, self.answers
+        if told is None or answers is None:
+            return False
+        again = seen is not None and seen.turn is told.turn
+        if not answers.take_heard(told, is_current=again):
             return False
         self._binding.pass_over(turn.heard, turn.ends)
         self._at += 1

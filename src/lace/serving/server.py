@@ -489,9 +489,11 @@ class Server:
         limit = self._policy.limits.memory_mib * _MIB
         if self._memory() <= limit:
             return
+        self._unison.clear()  # its tables may be those of peers, and count twice then
+        if self._memory() <= limit:
+            return
         self._warm.clear()
         self._crowds.clear()
-        self._unison.clear()
         standing = [peer for peer in self._peers.values() if not peer.is_ending]
         members = Counter(peer.crowd for peer in standing)
         held = {peer.number: peer.exchange.memory for peer in standing}

@@ -11,6 +11,7 @@ from choir import Choir, Line, alone, unison
 from exchanges import note
 from small_limits import hold_to
 
+from lace.answering.member import Heard
 from lace.driving.unison import Turn, Unison, Voice
 from lace.errors import Code
 from lace.interlace import messages as m
@@ -24,8 +25,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counts: Counter[str] = Counter()
     take, keep = Voice._pass, Voice._keep
 
-    def count_passed(voice: Voice, turn: Turn) -> bool:
-        passed = take(voice, turn)
+    def count_passed(voice: Voice, turn: Turn, seen: Heard | None) -> bool:
+        passed = take(voice, turn, seen)
         counts["said again" if passed else "not current"] += 1
         return passed
 
