@@ -188,6 +188,8 @@ class Connection:
         Unless it ``waits``, whatever has to look at records is left to ``work``, too; what is known
         without a look is answered at once.
         """
+        if self.is_left:
+            self._go_alone()  # what is said of it depends on who still needs it
         left = data if self.voice is None else self.voice.hear(data, now, self._say)
         if left is not None:
             self._came.append(_Chunk(self._inputs(left), len(left)))
@@ -245,7 +247,8 @@ class Connection:
     def tell(self, order: m.Order, now: Tai, *, waits: bool = True) -> None:
         """Say something to this side: wake, change the selector, close."""
         voice = self.voice
-        if voice is None or not voice.is_at_rest or not isinstance(order, m.Woken):
+        apart = voice is None or not voice.is_at_rest or self.is_left
+        if voice is None or apart or not isinstance(order, m.Woken):
             self._give(order, now, waits=waits)
         elif voice.begin(now) and voice.hear(b"", now, self._say) is None:
             self._say_in_unison()

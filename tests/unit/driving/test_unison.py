@@ -214,6 +214,21 @@ def test_a_peer_that_waits_for_each_phase_is_answered_phase_by_phase() -> None:
     assert choir.trace == plain.trace
 
 
+@pytest.mark.parametrize("is_woken", [False, True])
+def test_who_has_left_is_told_no_more_than_alone(is_woken: bool) -> None:
+    """Bytes may wait here whose end is known already: no answer to them is of any use."""
+    choir, plain = full(Unison(), peers=3), full(None, peers=3)
+    for each in (choir, plain):
+        each.save()
+        last = each.lines[-1]
+        last.server.is_left = is_woken
+        each.wake()
+        last.server.is_left = True
+        each.calm()
+        each.leave(last)
+    assert choir.trace == plain.trace
+
+
 def test_what_is_kept_counts_with_its_answers_and_its_tables() -> None:
     many = {str(note(i).hash): b"x" * 64 for i in range(100)}
     assert Turn(inputs=[m.Evaluated(sendable=many)]).size > 100 * 100
