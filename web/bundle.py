@@ -47,6 +47,7 @@ LEFT_OUT = frozenset((
     "live.py", "picture.py", "projection.py", "raster.py", "reference.py", "retold.py",
     "rulefiles.py", "server.py", "serving", "serving.py", "settings.py", "shapes.py",
     "sqlite_file.py", "sqlite_links.py", "sqlite_rows.py", "sqlite_snapshot.py", "static",
+    "unison.py", "waiting.py",
 ))  # fmt: skip
 LEFT_OUT_TRANSPORTS = frozenset(
     ("sockets.py", "stdio.py", "tcp.py", "tls.py", "unix.py", "websocket.py")

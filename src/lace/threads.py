@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _TURN_SECONDS: Final = 0.0003
 _WAITS_FOR: Final = 10.0  # seconds, for each second of work that was done on the same account
-_WAITS_AT_MOST: Final = 1.0
+_PUT_OFF_SECONDS: Final = 1.0
 _MUCH: Final = 0.03  # seconds of work; who has had more leaves a thread to others
 
 _HAS_NO_THREADS: Final = sys.platform == "emscripten"  # a page, where work is done at once
@@ -128,7 +128,7 @@ class Threads(ThreadPoolExecutor):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         account = account or Account()
-        waits = min(_WAITS_AT_MOST, account.seconds * _WAITS_FOR)
+        waits = min(_PUT_OFF_SECONDS, account.seconds * _WAITS_FOR)
         task = _Task(loop, future, work, account, seconds_now() + waits)
         if _HAS_NO_THREADS:
             task.run()

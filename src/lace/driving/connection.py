@@ -28,12 +28,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from lace.answering.answers import Answers
 from lace.driving.journal import Journal
 from lace.driving.saving import Job, Saving, saved
-from lace.driving.unison import Turn, Unison, Voice
 from lace.errors import Code, LaceError, StoreError
 from lace.ids import Verifier
 from lace.interlace import messages as m
@@ -44,6 +43,9 @@ from lace.policy.foreign import Job as Errand
 from lace.policy.module import PolicyModule
 from lace.stream.binding import Binding, Endpoint, not_stored
 from lace.tai import Tai
+
+if TYPE_CHECKING:  # a page has no server, and nothing that only a server needs
+    from lace.driving.unison import Turn, Unison, Voice
 
 MakeAnswers = Callable[[Side], Answers]
 ModuleFor = Callable[[Verifier], PolicyModule]
@@ -148,7 +150,7 @@ class Connection:
         self.voice: Voice | None = None
         """What goes on in unison with other connections; whoever makes the answers tells it."""
         if binding is not None and unison is not None and journal is None:
-            self.voice = Voice(unison, self.machine, binding)
+            self.voice = unison.voice(self.machine, binding)
         if binding is not None:
             self._pieces.append(binding.greeting())
             self._set_timer(m.SetTimer(side.limits.phase_timeout))

@@ -113,6 +113,10 @@ class Unison:
     def __init__(self) -> None:
         self._passages: WeakKeyDictionary[Crowd, _Passages] = WeakKeyDictionary()
 
+    def voice(self, machine: InterlaceMachine, binding: Binding) -> Voice:
+        """Return the part of one more exchange."""
+        return Voice(self, machine, binding)
+
     @property
     def memory(self) -> int:
         """About how many bytes they take."""

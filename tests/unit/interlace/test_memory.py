@@ -211,7 +211,7 @@ def test_what_is_found_damaged_while_the_peer_is_busy_ends_one_exchange_too(stor
     link = next(e.link for e in first.asked if isinstance(e, m.Remember) and e.link)
     kept = stores[0].link(link)
     assert kept is not None
-    parts = {n: data + b"x" if n.startswith(b"pr") else data for n, data in kept.parts.items()}
+    parts = {n: data + b"x" if n.startswith(b"p") else data for n, data in kept.parts.items()}
     kept.close()
     stores[0].keep_link(link, LinkChange(kept.head, parts, base=kept.head))
     stores[0].save([note(i) for i in range(20)])
