@@ -226,8 +226,17 @@ GIVING = module_from_text(
 """What is given hangs on what the peer offers."""
 
 
-@pytest.mark.parametrize("held", [1, 20_000, 1 << 30], ids=["written", "now and then", "held"])
-@pytest.mark.parametrize("module", [FOLLOWING, GIVING], ids=["asking", "giving"])
+@pytest.mark.parametrize(
+    ("module", "held"),
+    [
+        pytest.param(FOLLOWING, 1 << 30, id="asking-held"),
+        pytest.param(FOLLOWING, 20_000, id="asking-now and then", marks=pytest.mark.long),
+        pytest.param(FOLLOWING, 1, id="asking-written"),
+        pytest.param(GIVING, 1 << 30, id="giving-held"),
+        pytest.param(GIVING, 20_000, id="giving-now and then", marks=pytest.mark.long),
+        pytest.param(GIVING, 1, id="giving-written", marks=pytest.mark.long),
+    ],
+)
 def test_rules_that_compare_advertisements_end_as_in_a_lace(
     spark: SparkSession,
     tmp_path: Path,
