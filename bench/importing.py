@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from lace import blocking, validate_record
+from lace import blocking, validate_frames
 from lace.recordstore import SqliteStore
 from measure import Effort, Result, Target, race
 from records import make_seals
@@ -24,7 +24,8 @@ def run(effort: Effort) -> list[Result]:
         def store_all(path: Path) -> None:
             with SqliteStore(path) as store:
                 for at in range(0, len(raws), _BATCH):
-                    store.save([validate_record(raw).unwrap() for raw in raws[at : at + _BATCH]])
+                    outcomes = validate_frames(raws[at : at + _BATCH], workers=1)
+                    store.save([outcome.unwrap() for outcome in outcomes])
 
         def import_all(path: Path) -> None:
             with blocking.open(path) as local:

@@ -11,7 +11,7 @@ import sqlite3
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -24,6 +24,7 @@ from lace import b64a, collector
 from lace.answering.store import StoreAnswers
 from lace.driving.connection import Connection
 from lace.driving.pair import Pair
+from lace.errors import Outcome
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.interlace.parameters import DEFAULT_PARAMETERS
@@ -31,6 +32,7 @@ from lace.interlace.partition import Partitions
 from lace.limits import Limits
 from lace.policy.view import Exposure
 from lace.record import Record, build_plex, facts, validate_record
+from lace.record.validate import validate_records
 from lace.recordstore import MemoryStore, SqliteStore
 from lace.recordstore.base import RecordStore
 from lace.recordstore.sqlite_file import MIGRATIONS
@@ -174,15 +176,24 @@ def _validate_and_store(raws: Sequence[bytes], path: Path) -> float:
     with SqliteStore(path) as store, collector.paused():
         begin = time.process_time()
         for start in range(0, len(raws), _BATCH):
-            store.save([validate_record(raw).unwrap() for raw in raws[start : start + _BATCH]])
+            found = _outcomes(raws[start : start + _BATCH])
+            store.save([outcome.unwrap() for outcome in found])
         return time.process_time() - begin
+
+
+def _outcomes(raws: Sequence[bytes]) -> Iterator[Outcome[Record]]:
+    """Validate some records together, as a receiving side does."""
+    most = DEFAULT_PARAMETERS.validate_at_once
+    for at in range(0, len(raws), most):
+        yield from validate_records(raws[at : at + most])
 
 
 def _validate(raws: Sequence[bytes]) -> float:
     with collector.paused():
         begin = time.process_time()
-        for raw in raws:
-            validate_record(raw)
+        for start in range(0, len(raws), _BATCH):
+            for _ in _outcomes(raws[start : start + _BATCH]):
+                pass
         return time.process_time() - begin
 
 

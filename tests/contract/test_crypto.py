@@ -139,6 +139,110 @@ def test_many_signatures_hold_if_each_does(count: int) -> None:
     assert count < 2 or {True, False} == set(wanted)
 
 
+KEYS = [SigningKey(bytes([number]) * 32) for number in range(1, 7)]
+
+
+def signed(key: SigningKey, message: bytes) -> Claim:
+    return digest_of(key.verifier), message, key.sign(message)
+
+
+def shifted(claim: Claim, by: int) -> Claim:
+    """Return a claim whose signature is off by a multiple of the generator."""
+    x, message, signature = claim
+    s = (int.from_bytes(signature[32:], "big") + by) % N
+    return x, message, signature[:32] + scalar(s)
+
+
+def turned(claim: Claim, key: SigningKey) -> Claim:
+    """Return a claim with the right x-coordinate, and the other y: what its key alone can make."""
+    x, message, signature = claim
+    d = int.from_bytes(key._scalar, "big")
+    e = int.from_bytes(native.derive(CHALLENGE, signature[:32] + x + message), "big") % N
+    s = (2 * e * d - int.from_bytes(signature[32:], "big")) % N
+    return x, message, signature[:32] + scalar(s)
+
+
+@pytest.mark.req("009-SIG-02", "009-SIG-06")
+@settings(max_examples=40, deadline=None)
+@given(
+    made=st.lists(
+        st.tuples(
+            st.integers(0, 5),
+            st.sampled_from(["sound"] * 12 + ["off", "turned", "again", "swapped", "cut", "no R"]),
+        ),
+        max_size=40,
+    ),
+    by=st.sampled_from([1, 2, N - 1, N // 2, native._HALVING]),
+)
+def test_signatures_by_several_keys_hold_together_as_they_do_alone(
+    made: list[tuple[int, str]], by: int
+) -> None:
+    claims: list[Claim] = []
+    for number, (place, kind) in enumerate(made):
+        key = KEYS[place]
+        claim = signed(key, number.to_bytes(32, "big"))
+        x, message, signature = claim
+        claims.append({
+            "sound": claim,
+            "off": shifted(claim, by),
+            "turned": turned(claim, key),
+            "again": claims[-1] if claims else claim,
+            "swapped": (x, message, signature[32:] + signature[:32]),
+            "cut": (x, message, signature[:-1]),
+            "no R": (x, message, scalar(5) + signature[32:]),  # no point has this coordinate
+        }[kind])  # fmt: skip
+    assert native.verify_all(claims) == [reference.verify(*claim) for claim in claims]
+
+
+@pytest.mark.req("009-SIG-06")
+def test_faults_that_would_cancel_out_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one signature has too much, another has too little: the plain sum of both is right."""
+    sound = [signed(KEY, bytes([number]) * 32) for number in range(8)]
+    claims = [shifted(sound[0], 1), shifted(sound[1], N - 1), *sound[2:]]
+    wanted = [False, False, *[True] * 6]
+    for _ in range(50):
+        assert native.verify_all(claims) == wanted
+    with monkeypatch.context() as weightless:
+        weightless.setattr(native, "_weights", lambda count: [1] * count)
+        assert native.verify_all(claims) == [True] * 8  # so it is the weights that tell
+    guessed = [1, *native._weights(7)]  # whoever knew them could make faults that fit
+    claims = [shifted(sound[0], guessed[1]), shifted(sound[1], N - 1), *sound[2:]]
+    monkeypatch.setattr(native, "_weights", lambda _: guessed[1:])
+    assert native.verify_all(claims) == [True] * 8
+    monkeypatch.undo()
+    assert native.verify_all(claims) == wanted
+
+
+def test_weights_are_short_for_the_library_and_all_different() -> None:
+    beta, other = native._HALVING, pow(native._HALVING, 2, N)
+    assert beta != 1
+    assert (1 + beta + other) % N == 0  # a third root of one
+    generator = native.public_point(scalar(1))
+    # It keeps y, as multiplying a point by a third root of one does.
+    assert native.public_point(scalar(beta))[0] == generator[0]
+    drawn = native._weights(1000)
+    assert len(set(drawn)) == 1000
+    assert all(0 < weight < N for weight in drawn)
+    assert max(map(int.bit_length, drawn)) > 250
+    assert native._weights(0) == []
+    assert set(drawn).isdisjoint(native._weights(1000))
+
+
+@pytest.mark.req("009-SIG-06")
+def test_sums_that_the_library_has_no_point_for_are_looked_at_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The sum of all R is infinity, or a weight is zero, or the sum of all challenges is."""
+    sound = [signed(KEY, bytes([number]) * 32) for number in range(3)]
+    for weights in ([0, 0], [0, 5]):
+        monkeypatch.setattr(native, "_weights", lambda _, weights=weights: weights)
+        assert native.verify_all(sound) == [True] * 3
+    twice = [sound[0]] * 3
+    for weights in ([N - 1, 1], [1, N - 2]):  # the second sum is infinity
+        monkeypatch.setattr(native, "_weights", lambda _, weights=weights: weights)
+        assert native.verify_all(twice) == [True] * 3
+
+
 def test_threads_that_verify_do_not_disturb_each_other() -> None:
     chance = random.Random(1)
     claims: list[Claim] = []

@@ -39,7 +39,7 @@ from lace.record import grammar
 from lace.record.build import build_plex, seal
 from lace.record.model import Plex, Record, Versioned
 from lace.record.split import BrokenFrame, Frame, split_records
-from lace.record.validate import validate_record
+from lace.record.validate import validate_records
 from lace.recordstore.base import RecordStore
 from lace.tai import Tai
 from lace.urc import Coordinate, VersionSelector
@@ -51,6 +51,8 @@ Form = Literal["records", "jsonl", "csv", "parquet"]
 _BATCH_RECORDS: Final = 1000
 _BATCH_BYTES: Final = 8 * MIB
 _CHUNK: Final = MIB
+_VALIDATED_RECORDS: Final = 256  # together
+_VALIDATED_BYTES: Final = MIB
 _REASONS: Final = 100
 _VERSIONS: Final = 10_000
 """So many versions of a place are looked at, to find out which rows they say already."""
@@ -243,27 +245,40 @@ class Importer:
 
     def _records(self, chunks: Iterable[bytes]) -> Iterator[Record | None]:
         """Yield the valid records of a file, and None for each that is not to be stored."""
+        unknown: list[Frame] = []
+        size = 0
+        broken: BrokenFrame | None = None
         for frame in split_records(chunks):
-            yield self._record(frame)
+            if isinstance(frame, BrokenFrame):
+                broken = frame  # it is the last one
+                break
+            if self._is_here(frame.raw):
+                yield from self._are_here()
+                continue
+            unknown.append(frame)
+            size += len(frame.raw)
+            if len(unknown) >= _VALIDATED_RECORDS or size >= _VALIDATED_BYTES:
+                yield from self._validated(unknown)
+                unknown, size = [], 0
+        yield from self._validated(unknown)
+        if broken is not None:
+            detail = f"{broken.detail}; nothing after this can be read"
+            self._refuse(Refused(f"byte {broken.offset}", broken.code, detail))
+            yield None
 
-    def _record(self, frame: Frame | BrokenFrame) -> Record | None:
-        if isinstance(frame, BrokenFrame):
-            detail = f"{frame.detail}; nothing after this can be read"
-            self._refuse(Refused(f"byte {frame.offset}", frame.code, detail))
-            return None
-        # What is here to the last byte was validated when it was stored.
-        claimed = frame.raw[len(grammar.MARK) : grammar.MARKLINE_BYTES - 1].decode(
-            "ascii", "replace"
-        )
+    def _is_here(self, raw: bytes) -> bool:
+        """Whether this is here to the last byte: then it was validated when it was stored."""
+        claimed = raw[len(grammar.MARK) : grammar.MARKLINE_BYTES - 1].decode("ascii", "replace")
         here = self.store.load(RecordHash(claimed))
-        if here is not None and here.raw == frame.raw:
-            self._are_here()
-            return None
-        outcome = validate_record(frame.raw)
-        if outcome.value is None:
-            code = outcome.code or Code.RECORD_MALFORMED
-            self._refuse(Refused(f"byte {frame.offset}", code, outcome.detail, frame.raw))
-        return outcome.value
+        return here is not None and here.raw == raw
+
+    def _validated(self, frames: list[Frame]) -> Iterator[Record | None]:
+        outcomes = validate_records([frame.raw for frame in frames])
+        for frame, outcome in zip(frames, outcomes, strict=True):
+            if outcome.value is None:
+                code = outcome.code or Code.RECORD_MALFORMED
+                self._refuse(Refused(f"byte {frame.offset}", code, outcome.detail, frame.raw))
+            yield outcome.value
 
     def _rows(self, chunks: Iterable[bytes], form: Form) -> Iterator[Record | None]:
         if self.key is None and not self.unsigned:
