@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 
-from lace import b64a
-from lace.interlace.sketch import CELL_BYTES, MOST_CELLS, Decoder, Sketch, item_names
+from lace.interlace.sketch import CELL_BYTES, MOST_CELLS, Decoder, Sketch, names_of
 from measure import Effort, Result, race
 
 _DIFFERENCES = 1_000
@@ -27,11 +26,8 @@ def run(effort: Effort) -> list[Result]:
 def _encoding(effort: Effort) -> list[Result]:
     chance = random.Random(1)
     key = chance.randbytes(32)
-    items = [
-        (f"S.{b64a.encode(chance.randbytes(32))}.H3", chance.randbytes(32))
-        for _ in range(effort.set_records)
-    ]
-    names = item_names(key, items)
+    leaves = [chance.randbytes(32) for _ in range(effort.set_records)]
+    names = names_of(key, leaves)
     ways = [True]
     if find_spec("numpy"):
         import_module("numpy")  # else few names are not worth it
@@ -43,7 +39,7 @@ def _encoding(effort: Effort) -> list[Result]:
 
     *spent, floor = race(
         *(lambda plain=plain: encode(plain=plain) for plain in ways),
-        lambda: item_names(key, items),
+        lambda: names_of(key, leaves),
         rounds=effort.sketch_rounds,
     )
     return [
@@ -63,8 +59,8 @@ def _encoding(effort: Effort) -> list[Result]:
 def _decoding(effort: Effort) -> Result:
     chance = random.Random(2)
     key = chance.randbytes(32)
-    items = [(f"S.{number:043d}.H3", chance.randbytes(32)) for number in range(_DIFFERENCES)]
-    names = item_names(key, items)
+    leaves = [chance.randbytes(32) for _ in range(_DIFFERENCES)]
+    names = names_of(key, leaves)
     ours, theirs = frozenset(names[: _DIFFERENCES // 2]), names[_DIFFERENCES // 2 :]
     own, peer = Sketch(ours), Sketch(theirs).cells(0, _CELLS)
     own.cells(0, _CELLS)  # made once for all decoders
@@ -74,7 +70,7 @@ def _decoding(effort: Effort) -> Result:
         decoder.add(0, peer)
         assert decoder.decode() is not None
 
-    seconds, floor = race(decode, lambda: item_names(key, items), rounds=20 * effort.sketch_rounds)
+    seconds, floor = race(decode, lambda: names_of(key, leaves), rounds=20 * effort.sketch_rounds)
     return Result(
         name=f"sketch: {_DIFFERENCES:,} differences decoded",
         unit="names/s",

@@ -604,6 +604,24 @@ def digest_of(text: str) -> bytes:
     return blake3(b"lace-advertisement-record/v1" + text.encode()).digest()
 
 
+def check_of(digests: dict[str, str]) -> bytes:
+    """The digest of a table, from the definition alone."""
+    characters = b64a.ALPHABET.decode()
+    here = {record: b64a.decode(text) for record, text in digests.items()}
+    groups = b""
+    for first in characters:
+        contents = b""
+        for second in characters:
+            inside = [r for r in here if r.endswith(".H3") and r[2:4] == first + second]
+            inside.sort(key=lambda r: (r[2:], r[0]))
+            content = b"".join(here[record] for record in inside)
+            contents += len(inside).to_bytes(4, "big")
+            contents += blake3(b"lace-advertisement-content/v1" + content).digest()
+        groups += blake3(b"lace-advertisement-group/v1" + contents).digest()
+    odd = sorted(r.encode() + b"\n" + d for r, d in here.items() if not r.endswith(".H3"))
+    return blake3(b"lace-advertisement-table/v1" + groups + b"".join(odd)).digest()
+
+
 def root_of(digests: Iterable[bytes]) -> bytes:
     empty = blake3(b"lace-advertisement-empty/v1").digest()
     row = [blake3(b"lace-advertisement-leaf/v1" + leaf).digest() for leaf in sorted(digests)]
@@ -656,7 +674,22 @@ def advertisements() -> Json:
             "digests": [b64a.encode(leaf) for leaf in digests],
             "root": b64a.encode(root_of(digests)),
         })  # fmt: skip
-    return {"advertisements": adverts, "roots": roots}
+    name = b64a.encode(blake3(b"0").digest())
+    spread = {f"P.{b64a.encode(blake3(bytes([n])).digest())}.H3": n for n in range(3)}
+    beside = {f"{letter}.{name}.H3": n for n, letter in enumerate("SPB")}
+    near = {f"P.{name[:2]}{character}{name[3:]}.H3": n for n, character in enumerate("9a0~")}
+    tables = [
+        {"why": why, "digests": made, "check": b64a.encode(check_of(made))}
+        for why, numbers in (
+            ("nothing", {}),
+            ("three partitions", spread),
+            ("records of one hash: by type letter", beside),
+            ("one partition: by hash", near),
+            ("records of another format", near | {f"P.{name}.H9": 7, "S.b.H9": 8, "P.a.X": 9}),
+        )
+        for made in [{r: b64a.encode(blake3(bytes([n])).digest()) for r, n in numbers.items()}]
+    ]
+    return {"advertisements": adverts, "roots": roots, "tables": tables}
 
 
 def files() -> dict[str, Json]:

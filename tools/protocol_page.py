@@ -32,6 +32,7 @@ DOMAINS: Final = {
     "lace-advertisement-leaf/v1": "a leaf of a Merkle tree",
     "lace-advertisement-node/v1": "an inner node of a Merkle tree",
     "lace-advertisement-empty/v1": "the empty value of Merkle trees; nothing follows it",
+    "lace-advertisement-content/v1": "what a partition holds: the digests of its advertisements",
     "lace-advertisement-group/v1": "a group of 64 partitions",
     "lace-advertisement-table/v1": "all that a side advertises",
     "lace-advertisement-sketch/v1": "the key of names in sketches",

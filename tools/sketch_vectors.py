@@ -31,8 +31,8 @@ def key_of(nonces: Sequence[str], hellos: Sequence[str], plan: str) -> bytes:
     return hasher.digest()
 
 
-def name_of(key: bytes, record: str, digest: bytes) -> int:
-    return int.from_bytes(blake3(key + record.encode() + digest).digest()[:8], "big")
+def name_of(key: bytes, digest: bytes) -> int:
+    return int.from_bytes(blake3(digest, key=key).digest()[:8], "big")
 
 
 def check_of(name: int) -> int:
@@ -68,12 +68,8 @@ def sketches() -> Json:
         ("a binding without nonces", ["", ""], hellos, plan),
     ]
     key = key_of(*keys[0][1:])
-    items = [
-        (f"{letter}.{b64a.encode(blake3(f'record {place}'.encode()).digest())}.H3",
-         blake3(f"advertisement {place}".encode()).digest())
-        for place, letter in enumerate("SPBSS")
-    ]  # fmt: skip
-    names = [name_of(key, *item) for item in items]
+    items = [blake3(f"advertisement {place}".encode()).digest() for place in range(5)]
+    names = [name_of(key, item) for item in items]
     more = [number(f"name {place}") for place in range(4)]
     cases = [
         ("nothing", [], 8),
@@ -95,9 +91,9 @@ def sketches() -> Json:
             for why, nonces, hellos, plan in keys
         ],
         "items": [
-            {"key": key.hex(), "record": record, "digest": digest.hex(),
+            {"key": key.hex(), "digest": digest.hex(),
              "name": f"{name:016x}", "check": f"{check_of(name):06x}"}
-            for (record, digest), name in zip(items, names, strict=True)
+            for digest, name in zip(items, names, strict=True)
         ],
         "sketches": [
             {"why": why, "names": hexed(names), "cells": cells_of(names, count)}

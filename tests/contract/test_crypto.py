@@ -35,6 +35,8 @@ def test_many_digests_are_those_of_each_text_alone() -> None:
     texts = [random.Random(size).randbytes(size) for size in (*SIZES, *reversed(SIZES))]
     assert native.digests(iter(texts)) == [reference.digest(text) for text in texts]
     assert native.digests([]) == []
+    key = bytes(range(32))
+    assert native.digests(texts, key=key) == [blake3(text, key=key).digest() for text in texts]
 
 
 @PROVIDERS

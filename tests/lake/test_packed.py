@@ -13,9 +13,9 @@ import pytest
 
 from lace import b64a
 from lace.errors import Code, StoreError
+from lace.interlace.groups import content_of
 from lace.interlace.partition import Partitions
 from lace.interlace.sketch import NamesHere
-from lace.interlace.summary import merkle_root
 from lace.lake import keeping
 from lace.lake.keeping import Kept, load_index, save_index, tidy
 from lace.lake.packed import (
@@ -233,7 +233,8 @@ def test_tasks_that_run_twice_write_one_table(spark: SparkSession, tmp_path: Pat
             raise RuntimeError("this machine is lost")
         data = b"".join(part for entry in sorted(found) for part in entry)
         leaves = [entry[1] for entry in sorted(found)]
-        return data, merkle_root(d[:32] for d in leaves), merkle_root(d[32:] for d in leaves)
+        first, last = content_of([d[:32] for d in leaves]), content_of([d[32:] for d in leaves])
+        return data, first[1], last[1]
 
     rows = local_frame(spark, pa.table(columns))
     table = kept.save(_packed(rows, kept.folder, 200, 1, run), b"by", 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lace.interlace.groups import Content
 from lace.interlace.partition import Partitions
 from lace.interlace.sketch import Names, NamesHere
 
@@ -27,8 +28,8 @@ class Elsewhere:
     def groups(self) -> Sequence[bytes]:
         return [self.table.group_digest(group) for group in range(self.table.groups)]
 
-    def roots(self, group: int) -> Sequence[tuple[int, bytes]]:
-        return [self.table.root(run) for run in self.table.group_runs(group)]
+    def contents(self, group: int) -> Sequence[Content]:
+        return [self.table.content(run) for run in self.table.group_runs(group)]
 
     def read_ahead(self, numbers: Sequence[int]) -> None:
         """Have each read by itself."""

@@ -17,6 +17,7 @@ from lace.interlace import messages as m
 from lace.interlace.advertise import advertise
 from lace.interlace.facts import PREDICATES
 from lace.interlace.negotiate import CAPABILITIES
+from lace.interlace.partition import Partitions
 from lace.interlace.phases import Phase
 from lace.interlace.summary import merkle_root
 from lace.limits import Limits
@@ -207,6 +208,17 @@ def test_roots(case: Any) -> None:
     digests = [b64a.decode(text) for text in case["digests"]]
     assert b64a.encode(merkle_root(digests)) == case["root"]
     assert b64a.encode(merkle_root(reversed(digests))) == case["root"]
+
+
+@pytest.mark.parametrize("case", load("advertisements.json")["tables"], ids=why)
+def test_tables(case: Any) -> None:
+    digests = {record: b64a.decode(text) for record, text in case["digests"].items()}
+    assert b64a.encode(Partitions.of(digests).check) == case["check"]
+    one_by_one = Partitions()
+    for record in sorted(digests, reverse=True):
+        one_by_one.put({record: digests[record]})
+        assert one_by_one.check
+    assert b64a.encode(one_by_one.check) == case["check"]
 
 
 @pytest.mark.req("050-SET-08", "050-HEL-01", "050-ARC-05", "050-REC-09", "050-REC-11")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lace.interlace import sketch
-from lace.interlace.sketch import Decoder, Difference, Sketch, item_name, sketch_key
+from lace.interlace.sketch import Decoder, Difference, Sketch, names_of, sketch_key
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/sketch.json").read_text("utf-8"))
 
@@ -37,7 +37,7 @@ def test_names() -> None:
     assert len(VECTORS["items"]) == 5
     for case in VECTORS["items"]:
         key, digest = bytes.fromhex(case["key"]), bytes.fromhex(case["digest"])
-        name = item_name(key, case["record"], digest)
+        (name,) = names_of(key, [digest])
         assert f"{name:016x}" == case["name"]
         assert f"{sketch._check(name):06x}" == case["check"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import secrets
 import struct
-from collections import Counter
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
@@ -21,11 +20,17 @@ from lace.answering.following import Position
 from lace.crypto.native import digest
 from lace.datalog.source import Fact
 from lace.errors import Code, EncodingError, StoreError
-from lace.interlace.groups import GROUP, NO_ROOT, Root, empty_group, group_digest, pack_roots
+from lace.interlace.groups import (
+    GROUP,
+    NOTHING,
+    Content,
+    empty_group,
+    group_digest,
+    pack_contents,
+)
 from lace.interlace.messages import LinkState
 from lace.interlace.partition import Partitions
-from lace.interlace.runs import entry_size, last_digests, number_of
-from lace.interlace.summary import is_prefix, payload
+from lace.interlace.runs import entry_size, last_digests
 from lace.limits import Limits
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
@@ -37,8 +42,10 @@ _PEERS: Final = b"p"
 _TEXT: Final = b"t"
 _RUN: Final = b"r"
 _GROUP: Final = b"g"
-_ROOT: Final = struct.Struct(">I32s")
-_ROOTS_BYTES: Final = GROUP * _ROOT.size
+_FORM: Final = 2
+"""The form in which this engine keeps a link; what is kept in another one is not read."""
+_CONTENT: Final = struct.Struct(">I32s")
+_CONTENTS_BYTES: Final = GROUP * _CONTENT.size
 _TOGETHER: Final = 1 << 15
 """Partitions of a group that take so many bytes together are written together."""
 _DIGEST: Final = 32
@@ -100,6 +107,7 @@ def change_of(known: Known, before: Known | None) -> tuple[Known, LinkChange]:
     state = known.state
     layout, tables = _tables_parts(state, before)
     head = json.dumps({
+        "form": _FORM,
         "basis": b64a.encode(known.basis),
         "position": [known.position.high_water, known.position.forgets],
         "runtime": b64a.encode(known.runtime),
@@ -121,9 +129,11 @@ def read_known(memory: LinkMemory, standard: int) -> Known | None:
     """Return the value that was kept, or None if it is none that this engine wrote."""
     try:
         head = json.loads(memory.head)
+        if head["form"] != _FORM:
+            return None
         layout = Layout.of(head["layout"], 64**standard // GROUP)
-        ours = _KeptTable.of(_OWN, head["own"], 2, memory, standard, layout.own_apart)
-        theirs = _KeptTable.of(_PEERS, head["peers"], 1, memory, standard, layout.peers_apart)
+        ours = _KeptTable.of(_OWN, head["own"], 2, memory, layout.own_apart)
+        theirs = _KeptTable.of(_PEERS, head["peers"], 1, memory, layout.peers_apart)
         theirs = replace(theirs, other=ours, alike=layout.alike)
         own = Partitions.from_kept(2, standard, ours)
         peers = Partitions.from_kept(1, standard, theirs)
@@ -152,8 +162,8 @@ def _whole(table: Partitions) -> list[Any]:
 class Layout:
     """In which parts two tables are kept, by group of partitions.
 
-    A group that is small is kept in one part, with its roots. Of a large one each partition has a
-    part of its own, so that a change writes little.
+    A group that is small is kept in one part, with its contents. Of a large one each partition has
+    a part of its own, so that a change writes little.
     """
 
     alike: tuple[int, ...]
@@ -179,7 +189,7 @@ class Layout:
 class _KeptGroup(NamedTuple):
     """What is kept of a group."""
 
-    roots: list[Root]
+    contents: list[Content]
     starts: list[int] | None
     """Where partitions begin in the data, and where the last one ends; None if each is apart."""
     data: bytes
@@ -198,8 +208,6 @@ class _KeptTable:
     memory: LinkMemory
     apart: frozenset[int]
     """Groups whose partitions are kept one by one."""
-    beside: Mapping[int, int]
-    """How many of what is kept aside count in the roots of partitions."""
     other: _KeptTable | None = None
     """That of this side's records, for a table of the peer's."""
     alike: tuple[int, ...] = ()
@@ -222,7 +230,6 @@ class _KeptTable:
         whole: Any,
         digests: int,
         memory: LinkMemory,
-        standard: int,
         apart: frozenset[int],
     ) -> _KeptTable:
         count, groups, odd, root = whole
@@ -230,13 +237,10 @@ class _KeptTable:
         aside = {str(record): b64a.decode(digests) for record, digests in odd.items()}
         cut = tuple(text[at : at + _DIGEST] for at in range(0, len(text), _DIGEST))
         known = None if root is None else b64a.decode(root)
-        prefixes = (payload(record)[:standard] for record in aside)
-        beside = Counter(number_of(p) for p in prefixes if len(p) == standard and is_prefix(p))
-        entry = entry_size(digests)
-        return cls(kind, int(count), cut, aside, known, entry, memory, apart, beside)
+        return cls(kind, int(count), cut, aside, known, entry_size(digests), memory, apart)
 
-    def roots(self, group: int) -> Sequence[Root]:
-        return self._group(group).roots
+    def contents(self, group: int) -> Sequence[Content]:
+        return self._group(group).contents
 
     def read_ahead(self, numbers: Sequence[int]) -> None:
         """Read groups together, and then what is apart."""
@@ -257,7 +261,7 @@ class _KeptTable:
             self._ahead[runs[name]] = data
 
     def run(self, number: int) -> bytes:
-        roots, starts, held = self._group(number // GROUP)
+        contents, starts, held = self._group(number // GROUP)
         place = number % GROUP
         if self.alike and self._is_alike(number):
             assert self.other is not None
@@ -268,13 +272,9 @@ class _KeptTable:
             data = self._ahead.pop(number)
         else:
             data = self.memory.parts.get(self._name(_RUN, number), b"")
-        if len(data) != self._size(number, roots[place]):
+        if len(data) != contents[place][0] * self.entry:
             raise self._damaged()
         return data
-
-    def _size(self, number: int, root: Root) -> int:
-        """Return how many bytes of entries a partition has."""
-        return (root[0] - self.beside.get(number, 0)) * self.entry
 
     def _is_alike(self, number: int) -> bool:
         return bool(self.alike) and bool(self.alike[number // GROUP] >> number % GROUP & 1)
@@ -288,24 +288,21 @@ class _KeptTable:
 
     def _parsed(self, number: int, data: bytes) -> _KeptGroup:
         if not data:
-            return _KeptGroup([NO_ROOT] * GROUP, [0] * (GROUP + 1), b"")
-        rest = data[_ROOTS_BYTES:]
-        if group_digest(data[:_ROOTS_BYTES]) != self.groups[number]:
+            return _KeptGroup([NOTHING] * GROUP, [0] * (GROUP + 1), b"")
+        packed, rest = data[:_CONTENTS_BYTES], data[_CONTENTS_BYTES:]
+        if group_digest(packed) != self.groups[number]:
             raise self._damaged()
-        roots = list(_ROOT.iter_unpack(data[:_ROOTS_BYTES]))
+        contents = list(_CONTENT.iter_unpack(packed))
         if number in self.apart:
-            return _KeptGroup(roots, None, b"")
-        sizes = [count * self.entry for count, _ in roots]
-        for run in self.beside:
-            if run // GROUP == number:
-                sizes[run % GROUP] = self._size(run, roots[run % GROUP])
+            return _KeptGroup(contents, None, b"")
+        sizes = [count * self.entry for count, _ in contents]
         bits = self.alike[number] if self.alike else 0
         if bits:
             sizes = [0 if bits >> place & 1 else size for place, size in enumerate(sizes)]
         starts = list(accumulate(sizes, initial=0))
         if starts[-1] != len(rest):
             raise self._damaged()
-        return _KeptGroup(roots, starts, rest)
+        return _KeptGroup(contents, starts, rest)
 
     def _name(self, kind: bytes, number: int) -> bytes:
         return self.kind + kind + str(number).encode()
@@ -402,27 +399,22 @@ class _Kind:
     alike: tuple[int, ...]
     alike_then: tuple[int, ...]
     apart_then: frozenset[int]
-    roots: dict[int, list[Root]] = field(init=False)
+    contents: dict[int, list[Content]] = field(init=False)
     """Those of the groups that may be kept otherwise than before."""
 
     def __post_init__(self) -> None:
-        touched = {run // GROUP for run in self.changed}
-        # Records of other formats are in the roots, and in no run.
-        self.roots = {
-            group: self.table.roots(group)
-            for group in range(self.table.groups)
-            if group in touched or self.table.group_digest(group) != self.before.group_digest(group)
-        }
+        touched = sorted({run // GROUP for run in self.changed})
+        self.contents = {group: self.table.contents(group) for group in touched}
 
     def now_apart(self) -> frozenset[int]:
         """Return the groups whose partitions have to be kept one by one."""
-        large = {group for group in self.roots if self._size(group) > _TOGETHER}
-        return self.apart_then.difference(self.roots) | large
+        large = {group for group in self.contents if self._size(group) > _TOGETHER}
+        return self.apart_then.difference(self.contents) | large
 
     def _size(self, group: int) -> int:
         """Return how many bytes of entries are to be kept, or a little more."""
-        bits, roots = self.alike[group], self.roots[group]
-        counts = (count for place, (count, _) in enumerate(roots) if not bits >> place & 1)
+        bits, contents = self.alike[group], self.contents[group]
+        counts = (count for place, (count, _) in enumerate(contents) if not bits >> place & 1)
         return entry_size(self.table.columns) * sum(counts)
 
     def _kept(self, group: int, alike: Sequence[int]) -> list[int]:
@@ -431,12 +423,12 @@ class _Kind:
         return [run for run in self.table.group_runs(group) if not bits >> run % GROUP & 1]
 
     def parts(self, apart: frozenset[int]) -> Parts:
-        for group, roots in self.roots.items():
+        for group, contents in self.contents.items():
             is_apart = group in apart
             runs = self._kept(group, self.alike)
             data = b"" if is_apart else b"".join(self.table.runs(runs))
             has_any = self.table.group_digest(group) != empty_group(GROUP).digest
-            yield self._name(_GROUP, group), pack_roots(roots) + data if has_any else None
+            yield self._name(_GROUP, group), pack_contents(contents) + data if has_any else None
             was = set(self._kept(group, self.alike_then)) if group in self.apart_then else set()
             stay = set(runs) if is_apart else set()
             for run in was - stay:

@@ -69,9 +69,12 @@ def digest(data: bytes, /) -> bytes:
     return blake3(data).digest()
 
 
-def digests(texts: Iterable[bytes], /) -> list[bytes]:
-    """Return BLAKE3-256 of each text; one hasher for all costs a third less than one for each."""
-    hasher = blake3()
+def digests(texts: Iterable[bytes], /, *, key: bytes | None = None) -> list[bytes]:
+    """Return BLAKE3-256 of each text, with a key of 32 bytes if one is given.
+
+    One hasher for all costs a third less than one for each.
+    """
+    hasher = blake3() if key is None else blake3(key=key)
     reset, update, finish = hasher.reset, hasher.update, hasher.digest
     found: list[bytes] = []
     for text in texts:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
-from lace.interlace.groups import Root, group_digest, pack_roots
-from lace.interlace.runs import DIGEST, entry_size, last_digests
-from lace.interlace.summary import Summary, merkle_root, merkle_roots
+from lace.interlace.groups import Content, content_of, group_digest, pack_contents
+from lace.interlace.runs import column_of, last_digests
+from lace.interlace.summary import Summary, merkle_root
 
 if TYPE_CHECKING:  # tables make these
     from lace.interlace.partition import Partitions
-
-LEAVES_AT_ONCE: Final = 1024
-"""Of roots that are found out together."""
 
 
 @dataclass(slots=True)
@@ -30,24 +27,19 @@ class Expected:
     odd: Mapping[str, bytes] = field(default_factory=dict)
     whole: None = None
     stays: ClassVar[bool] = True
-    _roots: list[list[Root]] = field(init=False)
+    _contents: list[list[Content]] = field(init=False)
 
     def __post_init__(self) -> None:
-        size, table = entry_size(self.table.columns), self.table
-        self._roots = []
-        for number in range(table.groups):
-            found: list[Root] = []
-            rows: list[list[bytes]] = []
-            leaves = 0
-            for held in table.runs(table.group_runs(number)):
-                rows.append([held[at - DIGEST : at] for at in range(size, len(held) + 1, size)])
-                leaves += len(rows[-1])
-                if leaves >= LEAVES_AT_ONCE:
-                    found += zip(map(len, rows), merkle_roots(rows), strict=True)
-                    rows, leaves = [], 0
-            found += zip(map(len, rows), merkle_roots(rows), strict=True)
-            self._roots.append(found)
-        self.groups = [group_digest(pack_roots(roots)) for roots in self._roots]
+        table = self.table
+        columns, last = table.columns, table.columns - 1
+        self._contents = [
+            [
+                content_of(column_of(held, columns, last))
+                for held in table.runs(table.group_runs(number))
+            ]
+            for number in range(table.groups)
+        ]
+        self.groups = [group_digest(pack_contents(contents)) for contents in self._contents]
 
     @property
     def count(self) -> int:
@@ -62,8 +54,8 @@ class Expected:
     def read_ahead(self, numbers: Sequence[int]) -> None:
         """Have each read by itself."""
 
-    def roots(self, group: int) -> list[Root]:
-        return self._roots[group]
+    def contents(self, group: int) -> list[Content]:
+        return self._contents[group]
 
     def run(self, number: int) -> bytes:
         return last_digests(self.table.run(number), self.table.columns)

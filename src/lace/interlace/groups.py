@@ -12,25 +12,36 @@ from weakref import WeakValueDictionary
 
 from lace.crypto.native import digest
 from lace.interlace.sketch import Names
-from lace.interlace.summary import EMPTY
 
 GROUP: Final = 64  # standard partitions that have one digest together
-_DOMAIN: Final = b"lace-advertisement-group/v1"
-Root = tuple[int, bytes]
-"""Count and root of a partition."""
-NO_ROOT: Final[Root] = (0, EMPTY)
+_CONTENT: Final = b"lace-advertisement-content/v1"
+_GROUP: Final = b"lace-advertisement-group/v1"
+Content = tuple[int, bytes]
+"""How many records a partition has, and the digest of what is said of them."""
 _Changes = tuple[tuple[int, bytes], ...]
 """Places in a group, each with its new entries."""
 
 
-def group_digest(roots: bytes) -> bytes:
-    """Return the digest of a group: of four bytes of count and 32 of root for each partition."""
-    return digest(_DOMAIN + roots)
+def content_of(digests: Sequence[bytes]) -> Content:
+    """Return the content of a partition by the digests of its advertisements, in their order.
+
+    It is no Merkle root: what has changed is told by what is new in it, and one hash over a
+    partition costs a tenth of two for each record.
+    """
+    return len(digests), digest(b"".join((_CONTENT, *digests)))
 
 
-def pack_roots(roots: Sequence[Root]) -> bytes:
-    """Return count and root of partitions as ``group_digest`` takes them."""
-    return struct.pack(">" + "I32s" * len(roots), *chain.from_iterable(roots))
+NOTHING: Final = content_of(())
+
+
+def group_digest(contents: bytes) -> bytes:
+    """Return the digest of a group: of four bytes of count and 32 of digest for each partition."""
+    return digest(_GROUP + contents)
+
+
+def pack_contents(contents: Sequence[Content]) -> bytes:
+    """Return the contents of partitions as ``group_digest`` takes them."""
+    return struct.pack(">" + "I32s" * len(contents), *chain.from_iterable(contents))
 
 
 class Kept(Protocol):
@@ -65,8 +76,8 @@ class Kept(Protocol):
     def names(self, key: bytes, column: int) -> Names | None:
         """Return the names for sketches; None if they have to be made from the runs."""
 
-    def roots(self, group: int) -> Sequence[Root]:
-        """Return count and root of each partition of a group."""
+    def contents(self, group: int) -> Sequence[Content]:
+        """Return the content of each partition of a group."""
 
     def read_ahead(self, numbers: Sequence[int]) -> None:
         """Take note that these partitions are read next; it may be cheaper to read them at once."""
@@ -79,14 +90,14 @@ class Kept(Protocol):
 class Group:
     """Standard partitions that lie side by side, shared by all tables that have them alike.
 
-    What it holds never changes. What follows from that, such as a root, may be noted by anybody who
-    found it out.
+    What it holds never changes. What follows from that, such as a digest, may be noted by anybody
+    who found it out.
     """
 
     runs: list[bytes | None]
     """Entries; None for a partition that was kept, and was not looked at yet."""
-    roots: list[Root | None]
-    """Count and root of each partition, as far as they are known."""
+    contents: list[Content | None]
+    """The content of each partition, as far as it is known."""
     digest: bytes | None
     _after: WeakValueDictionary[_Changes, Group] | None = None
     """What others have made of it, for as long as anybody has it."""
@@ -102,19 +113,15 @@ class Group:
             self._after = WeakValueDictionary()
         made = self._after.get(changes)
         if made is None:
-            made = self._after[changes] = self.changed_apart(runs)
-        return made
-
-    def changed_apart(self, runs: Mapping[int, bytes]) -> Group:
-        """Return the group with other entries in some places, for one table alone."""
-        made = Group(list(self.runs), list(self.roots), None)
-        for place, run in runs.items():
-            made.runs[place], made.roots[place] = run, None
+            made = Group(list(self.runs), list(self.contents), None)
+            for place, run in runs.items():
+                made.runs[place], made.contents[place] = run, None
+            self._after[changes] = made
         return made
 
 
 @cache
 def empty_group(size: int) -> Group:
     """Return a group of so many partitions that have nothing, for all tables."""
-    digest = group_digest((bytes(4) + EMPTY) * size)
-    return Group([b""] * size, [NO_ROOT] * size, digest)
+    digest = group_digest(pack_contents([NOTHING] * size))
+    return Group([b""] * size, [NOTHING] * size, digest)

@@ -1,4 +1,4 @@
-"""Merkle partitions: a table of advertisements that knows the summaries of its parts."""
+"""Partitions: a table of advertisements that knows its digest, and the summaries of its parts."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Final
 
 from lace import b64a
 from lace.crypto.native import digest
-from lace.interlace.expected import LEAVES_AT_ONCE, Expected
+from lace.interlace.expected import Expected
 from lace.interlace.groups import (
     GROUP,
+    Content,
     Group,
     Kept,
-    Root,
+    content_of,
     empty_group,
     group_digest,
-    pack_roots,
+    pack_contents,
 )
 from lace.interlace.runs import (
     DIGEST,
@@ -25,6 +26,7 @@ from lace.interlace.runs import (
     Entries,
     Items,
     bounds,
+    column_of,
     cut,
     digests_in,
     entry_size,
@@ -42,9 +44,7 @@ from lace.interlace.sketch import ChangedNames, Names, NamesHere
 from lace.interlace.summary import (
     LONGEST_PREFIX,
     Summary,
-    is_prefix,
     merkle_root,
-    merkle_roots,
     payload,
 )
 
@@ -89,7 +89,7 @@ class Partitions:
         self._order: list[tuple[str, str]] = []
         """What is kept aside, by payload: a peer may bring up many."""
         self._made: dict[str, Summary] = {}
-        """Summaries of partitions that are larger than a standard one."""
+        """Summaries of standard partitions and larger ones, as far as somebody asked for them."""
 
     @classmethod
     def of(cls, digests: Mapping[str, bytes]) -> Partitions:
@@ -210,7 +210,6 @@ class Partitions:
     def check(self) -> bytes:
         """The digest of the whole table, by its standard partitions."""
         if self._check is None:
-            self._find_roots(number for number, g in enumerate(self._groups) if g.digest is None)
             groups = b"".join(
                 [g.digest or self.group_digest(number) for number, g in enumerate(self._groups)]
             )
@@ -219,70 +218,43 @@ class Partitions:
         return self._check
 
     def group_digest(self, group: int) -> bytes:
-        """Return the digest of count and root of each partition of a group."""
+        """Return the digest of the contents of a group."""
         found = self._groups[group]
         if found.digest is None:
-            self._find_roots((group,))
-            found.digest = group_digest(pack_roots(self.roots(group)))
+            found.digest = group_digest(pack_contents(self.contents(group)))
         return found.digest
 
-    def roots(self, group: int) -> list[Root]:
-        """Return count and root of each partition of a group."""
-        known = zip(self.group_runs(group), self._groups[group].roots, strict=True)
-        return [root or self.root(run) for run, root in known]
+    def contents(self, group: int) -> list[Content]:
+        """Return the content of each partition of a group."""
+        self._take_kept_contents(self._groups[group], group)
+        known = zip(self.group_runs(group), self._groups[group].contents, strict=True)
+        return [content or self.content(run) for run, content in known]
 
-    def _find_roots(self, numbers: Iterable[int]) -> None:
-        """Find out the roots of groups that are not known yet, those of many partitions at once."""
-        wanted: list[tuple[Group, int, int]] = []
-        rows: list[list[bytes]] = []
-        leaves = 0
-        for number in numbers:
-            group = self._groups[number]
-            self._take_kept_roots(group, number)
-            for place, root in enumerate(group.roots):
-                if root is not None:
-                    continue
-                row = self._leaves(number * GROUP + place)
-                rows.append(row)
-                wanted.append((group, place, len(row)))
-                leaves += len(row)
-                if leaves >= LEAVES_AT_ONCE:
-                    _note_roots(wanted, rows)
-                    wanted, rows, leaves = [], [], 0
-        _note_roots(wanted, rows)
-
-    def _take_kept_roots(self, group: Group, number: int) -> None:
-        """Take the roots of partitions that nobody looked at as they were kept."""
-        pairs = zip(group.runs, group.roots, strict=True)
-        if self._kept is not None and any(run is None and root is None for run, root in pairs):
-            for at, root in enumerate(self._kept.roots(number)):
+    def _take_kept_contents(self, group: Group, number: int) -> None:
+        """Take the contents of partitions that nobody looked at as they were kept."""
+        pairs = zip(group.runs, group.contents, strict=True)
+        if self._kept is not None and any(run is None and c is None for run, c in pairs):
+            for at, content in enumerate(self._kept.contents(number)):
                 if group.runs[at] is None:
-                    group.roots[at] = root
+                    group.contents[at] = content
 
     def group_runs(self, group: int) -> range:
         """Return the numbers of the partitions of a group."""
         return range(group * GROUP, group * GROUP + len(self._groups[group].runs))
 
-    def root(self, run: int) -> tuple[int, bytes]:
-        """Return count and root of a standard partition by its number."""
-        group, place = self._place(run)
-        found = group.roots[place]
-        if found is None and group.runs[place] is None:
-            self._take_kept_roots(group, run // GROUP)
-            found = group.roots[place]
-        if found is None:
-            leaves = self._leaves(run)
-            found = group.roots[place] = len(leaves), merkle_root(leaves)
-        return found
+    def content(self, run: int) -> Content:
+        """Return the content of a standard partition by its number.
 
-    def _leaves(self, run: int) -> list[bytes]:
-        """Return the digests that the root of a partition is over."""
-        held = self.run(run)
-        leaves = [held[at : at + DIGEST] for at in range(KEY, len(held), self._entry)]
-        if self._odd:
-            odd = self._odd_within(self.standard_prefix(run))
-            leaves += [digests[:DIGEST] for _, digests in odd]
-        return leaves
+        Records of other formats do not count: they are in the digest of the table by themselves.
+        """
+        group, place = self._place(run)
+        found = group.contents[place]
+        if found is None and group.runs[place] is None:
+            self._take_kept_contents(group, run // GROUP)
+            found = group.contents[place]
+        if found is None:
+            found = group.contents[place] = content_of(column_of(self.run(run), self.columns, 0))
+        return found
 
     def run(self, number: int) -> bytes:
         """Return the entries of a standard partition; equal bytes mean an equal partition."""
@@ -331,7 +303,7 @@ class Partitions:
             run
             for group in groups
             for run, held in zip(self.group_runs(group), self._groups[group].runs, strict=True)
-            if held or (held is None and self.root(run)[0])
+            if held or (held is None and self.content(run)[0])
         ]
 
     def differing(self, before: Partitions) -> list[int]:
@@ -356,7 +328,7 @@ class Partitions:
     def _differs(self, number: int, before: Partitions) -> bool:
         if self._kept is not None and self._kept.stays:
             # What has the same digests by one side has the same by the other.
-            return self.root(number) != before.root(number)
+            return self.content(number) != before.content(number)
         return self.run(number) != before.run(number)
 
     def moved(self, run: int, before: bytes) -> tuple[list[str], list[str]]:
@@ -524,12 +496,10 @@ class Partitions:
 
     def summary(self, prefix: str) -> Summary:
         """Return the summary of a partition, by the first digest of each record."""
-        if len(prefix) == self._standard:
-            return Summary(prefix, *self.root(self._runs_of(prefix).start))
         if prefix in self._made:
             return self._made[prefix]
         made = self._summarize(prefix)
-        if len(prefix) < self._standard:
+        if len(prefix) <= self._standard:
             self._made[prefix] = made
         return made
 
@@ -599,17 +569,9 @@ class Partitions:
             self._order = sorted(self._order + fresh)
 
     def _unmake(self, name: str) -> None:
-        """Take digests for unknown where what is kept aside has changed."""
-        self._forget_summaries(name)
-        if len(name) >= self._standard and is_prefix(name[: self._standard]):
-            run = self._runs_of(name).start
-            # Or else its root would be taken from what was kept, or from what others found.
-            self._replace(run // GROUP, {run % GROUP: self.run(run)}, apart=True)
-
-    def _forget_summaries(self, name: str) -> None:
-        """Take the summaries of large partitions for unknown where something has changed."""
+        """Take digests for unknown where something has changed."""
         self._check = None
-        for length in range(self._standard) if self._made else ():
+        for length in range(self._standard + 1) if self._made else ():
             self._made.pop(name[:length], None)
 
     def _set(self, changes: Iterable[tuple[int, bytes, bytes]]) -> None:
@@ -623,16 +585,15 @@ class Partitions:
                 self._bytes += len(made) - len(held)
                 runs[run % GROUP] = made
                 if self._made:
-                    self._forget_summaries(self.standard_prefix(run))
-            # What is kept aside counts in roots, and others may have it not.
-            self._replace(group, runs, apart=bool(self._odd))
+                    self._unmake(self.standard_prefix(run))
+            self._replace(group, runs)
 
-    def _replace(self, number: int, runs: Mapping[int, bytes], *, apart: bool) -> None:
+    def _replace(self, number: int, runs: Mapping[int, bytes]) -> None:
         """Put entries in the place of others; nobody else's table changes by it."""
         group = self._groups[number]
         for place, run in runs.items():
             self._held_bytes += len(run) - len(group.runs[place] or b"")
-        self._groups[number] = group.changed_apart(runs) if apart else group.changed(runs)
+        self._groups[number] = group.changed(runs)
         self._check = None
 
     def _odd_within(self, prefix: str) -> Iterator[tuple[str, bytes]]:
@@ -651,7 +612,7 @@ class Partitions:
                 stop = position(data, self._entry, last) * self._entry
             yield from self._cut(data[start:stop])
 
-    def _cut(self, data: bytes) -> list[bytes]:
+    def _cut(self, data: bytes) -> Sequence[bytes]:
         return cut(data, self._entry)
 
     def _run_of(self, key: bytes) -> int:
@@ -661,9 +622,3 @@ class Partitions:
         missing = max(0, self._standard - len(prefix))
         number = number_of(prefix[: self._standard]) << 6 * missing
         return range(number, number + 64**missing)
-
-
-def _note_roots(wanted: list[tuple[Group, int, int]], rows: list[list[bytes]]) -> None:
-    """Note the roots of partitions by their digests."""
-    for (group, place, count), root in zip(wanted, merkle_roots(rows), strict=True):
-        group.roots[place] = count, root

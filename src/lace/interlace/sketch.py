@@ -27,12 +27,13 @@ from array import array
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import chain
+from itertools import compress, count
 from struct import Struct
 from typing import Any, Final, Never, Protocol
 
 from lace.crypto.native import digest, digests
 from lace.errors import Code, ProtocolError
+from lace.interlace.numbers import numpy_for
 from lace.interlace.runs import Items
 
 CELL_BYTES: Final = 13
@@ -40,14 +41,13 @@ MOST_CELLS: Final = 65_536
 
 _KEY_DOMAIN: Final = b"lace-advertisement-sketch/v1"
 _NAME_BYTES: Final = 8
+_HASH_BYTES: Final = 32
 _NAME_BITS: Final = 64
 _NAME: Final = (1 << _NAME_BITS) - 1
 _CHECK_BITS: Final = 24
 _CHECK: Final = (1 << _CHECK_BITS) - 1
 _COUNT_BITS: Final = 16
 _COUNT: Final = (1 << _COUNT_BITS) - 1
-_BEGINNING: Final = Struct(">Q24x")
-"""The name that a hash begins with."""
 _CELL: Final = Struct(">HBHQ")
 """The sums of ones, of checks (their highest 8 bits, then the others), of names."""
 
@@ -70,8 +70,8 @@ _COUNT_AT: Final = _CHECK_AT + _CHECK_BITS + _ROOM
 _ONE: Final = 1 << _COUNT_AT
 
 # Loading numpy takes as long as making the cells of 50,000 names without it.
-_NAMES_TO_LOAD_NUMPY: Final = 50_000
-_NAMES_TO_USE_NUMPY: Final = 500
+_TO_LOAD: Final = 50_000
+_TO_USE: Final = 500
 _NAMES_AT_ONCE: Final = 1 << 15
 
 _FIRST_CELLS: Final = 128
@@ -96,19 +96,15 @@ def sketch_key(nonces: tuple[str, str], hellos: tuple[str, str], plan: str) -> b
     return digest(_KEY_DOMAIN + b"".join(len(part).to_bytes(4, "big") + part for part in parts))
 
 
-def item_name(key: bytes, record: str, digest: bytes) -> int:
-    """Return the name of an advertisement: the first 8 bytes of BLAKE3 over all three."""
-    return item_names(key, [(record, digest)])[0]
+def names_of(key: bytes, adverts: Iterable[bytes]) -> array[int]:
+    """Return the names of advertisements, in the order of their digests.
 
-
-def item_names(key: bytes, items: Iterable[tuple[str, bytes]]) -> list[int]:
-    """Return the names of advertisements in their order, as ``item_name`` makes them."""
-    return _names([key + record.encode() + leaf for record, leaf in items])
-
-
-def _names(texts: Iterable[bytes]) -> list[int]:
-    """Return the name that each text stands for: the first 8 bytes of its hash."""
-    return [name for (name,) in _BEGINNING.iter_unpack(b"".join(digests(texts)))]
+    A name is the first 8 bytes of BLAKE3 with the key, over the digest.
+    """
+    names = array("Q", b"".join(digests(adverts, key=key)))
+    if sys.byteorder == "little":
+        names.byteswap()
+    return names[:: _HASH_BYTES // _NAME_BYTES]
 
 
 def _check(name: int) -> int:
@@ -138,7 +134,7 @@ class Sketch:
 
     def __init__(self, names: Iterable[int], *, plain: bool = False) -> None:
         numbers = array("Q", names)
-        numpy = None if plain else _numpy_for(len(numbers))
+        numpy = None if plain else numpy_for(len(numbers), to_use=_TO_USE, to_load=_TO_LOAD)
         self._maker: _Maker = _Plain(numbers) if numpy is None else _Numpy(numbers, numpy)
         self._made = bytearray()
         """The cells of all blocks that were needed so far."""
@@ -208,17 +204,6 @@ class _Numpy:
         return made
 
 
-def _numpy_for(names: int) -> Any:
-    """Return numpy if it is installed and these names are worth it, else None."""
-    if names < (_NAMES_TO_USE_NUMPY if "numpy" in sys.modules else _NAMES_TO_LOAD_NUMPY):
-        return None
-    try:
-        import numpy as np  # takes a tenth of a second, so not at the start
-    except ImportError:
-        return None
-    return np
-
-
 def add_cells(one: bytes, other: bytes, sign: int = 1) -> bytes:
     """Return the cells of both sets together; with -1, of the first without the second."""
     made = []
@@ -253,7 +238,9 @@ class NamesHere:
 
     def __init__(self, key: bytes, items: Items) -> None:
         self._items = items
-        self._names = array("Q", chain.from_iterable(map(_names, items.texts(key))))
+        self._names = array("Q")
+        for some in items.digests():
+            self._names += names_of(key, some)
         self._sketch: Sketch | None = None
 
     def __len__(self) -> int:
@@ -266,8 +253,8 @@ class NamesHere:
 
     def find(self, names: Collection[int]) -> dict[int, str]:
         wanted = frozenset(names)
-        here = [(name, at) for at, name in enumerate(self._names) if name in wanted]
-        return {name: self._items[at][0] for name, at in here}
+        here = compress(count(), map(wanted.__contains__, self._names))
+        return {self._names[at]: self._items[at][0] for at in here}
 
 
 @dataclass(frozen=True, slots=True)

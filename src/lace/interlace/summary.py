@@ -7,7 +7,7 @@ begin alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -40,39 +40,15 @@ _PADDINGS: Final = list(islice(_paddings(), 64))
 
 def merkle_root(digests: Iterable[bytes]) -> bytes:
     """Return the root over digests in any order: sorted, hashed as leaves, padded."""
-    return merkle_roots([list(digests)])[0]
-
-
-def merkle_roots(rows: Sequence[Sequence[bytes]]) -> list[bytes]:
-    """Return the root over each of many rows of digests; those of one length cost one loop."""
-    by_length: dict[int, list[int]] = {}
-    for number, row in enumerate(rows):
-        by_length.setdefault(len(row), []).append(number)
-    found = [EMPTY] * len(rows)
-    for length, numbers in by_length.items():
-        if length:
-            leaves = sorted(rows[numbers[0]])
-            for number in numbers[1:]:
-                leaves += sorted(rows[number])
-            roots = _roots_of_length(leaves, length)
-            for number, root in zip(numbers, roots, strict=True):
-                found[number] = root
-    return found
-
-
-def _roots_of_length(leaves: list[bytes], width: int) -> list[bytes]:
-    """Return the roots of rows that have so many leaves each, and lie one after another."""
-    level = hashes([_LEAF + leaf for leaf in leaves])
-    for padding in _PADDINGS[: (width - 1).bit_length()]:
-        if width % 2 and width == len(level):
+    level = hashes([_LEAF + leaf for leaf in sorted(digests)])
+    for padding in _PADDINGS:
+        if len(level) < 2:
+            break
+        if len(level) % 2:
             level.append(padding)
-        elif width % 2:
-            rows = range(0, len(level), width)
-            level = [node for at in rows for node in (*level[at : at + width], padding)]
         pairs = zip(level[::2], level[1::2], strict=True)
         level = hashes([_NODE + left + right for left, right in pairs])
-        width = (width + 1) // 2
-    return level
+    return level[0] if level else EMPTY
 
 
 def is_digest(text: str) -> bool:

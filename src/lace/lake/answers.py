@@ -368,7 +368,7 @@ class LakeAnswers:
             self._missing.put(dict.fromkeys(wanted, b""))
         before, after = own.partitions, now.partitions
         differing = after.differing(before)
-        most = sum(after.root(run)[0] for run in differing)
+        most = sum(after.content(run)[0] for run in differing)
         if most > FEW and sum(1 for _ in moved(after, before, differing)) > FEW:
             # Too much to tell as news: the peer finds out by itself what this side has.
             self._table, self._said = now, after

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace import b64a, collector
-from lace.interlace.runs import DIGEST, KEY, entry_size
-from lace.interlace.summary import merkle_root
+from lace.interlace.groups import content_of
+from lace.interlace.runs import DIGEST, KEY, column_of, entry_size
 from lace.lake.jobs import carried
 from lace.limits import MIB
 
@@ -35,7 +35,7 @@ Digests = Callable[[pa.RecordBatch], pa.Array]
 """Makes the digests of the rows of a batch, two for each, one after the other."""
 
 Run = tuple[int, bytes, int, bytes, bytes]
-"""Its number, its bytes, how many records it has, both roots."""
+"""Its number, its bytes, how many records it has, the digests of both columns."""
 
 
 def pieces(rows: DataFrame, digests: Digests, tasks: int, standard: int) -> DataFrame:
@@ -109,12 +109,9 @@ def _cut_parts(entries: bytes, tasks: int, standard: int) -> Iterator[tuple[int,
 
 def cut_runs(entries: bytes, standard: int) -> Iterator[Run]:
     """Yield the runs that sorted entries make up."""
-    size = entry_size(COLUMNS)
     for number, run in _cut(entries, lambda run: run, standard):
-        starts = range(KEY, len(run), size)
-        first = merkle_root([run[at : at + DIGEST] for at in starts])
-        last = merkle_root([run[at + DIGEST : at + 2 * DIGEST] for at in starts])
-        yield number, run, len(starts), first, last
+        first, last = (content_of(column_of(run, COLUMNS, column)) for column in range(COLUMNS))
+        yield number, run, first[0], first[1], last[1]
 
 
 def _cut(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FOLDER: Final = "exchange"
 GRACE_MS: Final = 3_600_000
 """What was written within this time may be in use."""
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 _INDEX_BYTES: Final = 64 * MIB
 
 

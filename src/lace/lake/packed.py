@@ -1,7 +1,7 @@
 """Tables of digests, and records, in files by standard partition: as much as is looked at is read.
 
 A file holds runs of bytes, each with all that lies in one partition; an index says where each run
-is, how many records it has and which roots. An index has the same size for any lake. The workers
+is, how many records it has and which digests. An index has the same size for any lake. The workers
 write runs and sum them up; here are held an index, and a few runs that were looked at last. A run
 is never changed: a table in which little changed is another index, with most places the same.
 """
@@ -27,14 +27,24 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from lace import b64a
 from lace.crypto.native import digest
 from lace.errors import Code, LakeError, StoreError
-from lace.interlace.groups import GROUP, group_digest, pack_roots
-from lace.interlace.partition import Partitions
-from lace.interlace.runs import DIGEST, KEY, entry_size, last_digests, run_items
-from lace.interlace.sketch import Names, Sketch, add_cells, item_names, whole_blocks
-from lace.interlace.summary import (
-    EMPTY,
-    merkle_root,
+from lace.interlace.groups import (
+    GROUP,
+    NOTHING,
+    Content,
+    content_of,
+    group_digest,
+    pack_contents,
 )
+from lace.interlace.partition import Partitions
+from lace.interlace.runs import (
+    KEY,
+    column_of,
+    entry_size,
+    last_digests,
+    records_of,
+    run_items,
+)
+from lace.interlace.sketch import Names, Sketch, add_cells, names_of, whole_blocks
 from lace.lake.entries import COLUMNS, PAYLOAD, Digests, Run, cut_runs, in_order, pieces
 from lace.lake.jobs import carried, job
 from lace.lake.places import filesystem
@@ -44,13 +54,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROW: Final = Struct(">IQII32s32s16s")
-"""The number of the file, where in it the run begins, how many bytes and records, both roots, and
-what says whether the bytes are as they were written."""
+"""The number of the file, where in it the run begins, how many bytes and records, the digests of
+both columns, and what says whether the bytes are as they were written."""
 _LIKE: Final = (1 << 32) - 1
 """In place of a file: the run is that of another table, with its last digests."""
 _CHECK: Final = 16
 _UNCHECKED: Final = bytes(_CHECK)
-_NO_RUN: Final = ROW.pack(0, 0, 0, 0, EMPTY, EMPTY, _UNCHECKED)
+_NO_RUN: Final = ROW.pack(0, 0, 0, 0, NOTHING[1], NOTHING[1], _UNCHECKED)
 _HELD_BYTES: Final = 8 * MIB
 _RECORDS_OF_TASK: Final = 250_000
 """So many records of a table are put in order by one task."""
@@ -61,7 +71,7 @@ _LEAST_CELLS: Final = 4096
 
 _WRITTEN: Final = pa.schema([
     ("run", pa.int64()), ("file", pa.string()), ("start", pa.int64()), ("bytes", pa.int64()),
-    ("records", pa.int64()), ("root", pa.binary()), ("expected", pa.binary()),
+    ("records", pa.int64()), ("digest", pa.binary()), ("expected", pa.binary()),
     ("check", pa.binary()),
 ])  # fmt: skip
 _CELLS: Final = pa.schema([("cells", pa.binary())])
@@ -121,13 +131,10 @@ class PackedTable:
 
     @cached_property
     def groups(self) -> Sequence[bytes]:
-        found = []
-        for group in range(-(-self.runs // GROUP)):
-            roots = self.roots(group)
-            found.append(group_digest(pack_roots(roots)))
-        return found
+        groups = range(-(-self.runs // GROUP))
+        return [group_digest(pack_contents(self.contents(group))) for group in groups]
 
-    def roots(self, group: int) -> Sequence[tuple[int, bytes]]:
+    def contents(self, group: int) -> Sequence[Content]:
         stop = min((group + 1) * GROUP, self.runs)
         return [self._row(number)[3:5] for number in range(group * GROUP, stop)]
 
@@ -156,7 +163,7 @@ class PackedTable:
         if self.columns != COLUMNS:
             return None
         rows = b"".join(
-            ROW.pack(_LIKE, 0, 0, count, expected, EMPTY, _UNCHECKED)
+            ROW.pack(_LIKE, 0, 0, count, expected, NOTHING[1], _UNCHECKED)
             for _, _, _, count, _, expected, _ in ROW.iter_unpack(self.rows)
         )
         return PackedTable(self.folder, (), rows, 1, self, self.session)
@@ -263,7 +270,7 @@ class _TableNames:
         def work(numbers: Iterator[int]) -> Iterator[pa.RecordBatch]:
             names = array("Q")
             for number in numbers:
-                names.extend(self._names(number)[1])
+                names += self._names(number)
             made = [Sketch(names).cells(0, cells)] if names else []
             yield pa.RecordBatch.from_arrays([pa.array(made, pa.binary())], schema=_CELLS)
 
@@ -277,7 +284,10 @@ class _TableNames:
 
         def work(numbers: Iterator[int]) -> Iterator[pa.RecordBatch]:
             for number in numbers:
-                records, made = self._names(number)
+                made = self._names(number)
+                if wanted.isdisjoint(made):
+                    continue
+                records = records_of(self.table.run(number), entry_size(self.table.columns))
                 found = [(n, r) for n, r in zip(made, records, strict=True) if n in wanted]
                 yield pa.RecordBatch.from_arrays(
                     [
@@ -290,9 +300,9 @@ class _TableNames:
         rows = self._gather(work, _FOUND, "records by their names") if wanted else ()
         return {int.from_bytes(row["name"], "big"): row["hash"] for row in rows}
 
-    def _names(self, number: int) -> tuple[list[str], list[int]]:
-        items = run_items(self.table.run(number), self.table.columns, self.column)
-        return [record for record, _ in items], item_names(self.key, items)
+    def _names(self, number: int) -> array[int]:
+        digests = column_of(self.table.run(number), self.table.columns, self.column)
+        return names_of(self.key, digests)
 
     def _gather(
         self,
@@ -349,7 +359,7 @@ def pack_records(raws: DataFrame, folder: str, records: int, standard: int) -> P
     def run(entries: list[tuple[bytes, bytes]]) -> tuple[bytes, bytes, bytes]:
         entries.sort()
         framed = [(key, len(raw).to_bytes(8, "big"), raw) for key, raw in entries]
-        return b"".join([part for entry in framed for part in entry]), EMPTY, EMPTY
+        return b"".join([part for entry in framed for part in entry]), NOTHING[1], NOTHING[1]
 
     made = _packed(raws.select("hash", "raw"), folder, records, standard, run)
     return replace(made, columns=0)
@@ -406,8 +416,8 @@ def _packed(
     def runs(found: dict[int, list[tuple[bytes, bytes]]]) -> Iterator[Run]:
         for number in sorted(found):
             entries = found.pop(number)
-            data, root, expected = run(entries)
-            yield number, data, len(entries), root, expected
+            data, first, last = run(entries)
+            yield number, data, len(entries), first, last
 
     prefix = F.substring(rows.columns[0], PAYLOAD + 1, standard)
     parts = rows.repartition(_tasks_for(rows.sparkSession, records), prefix)
@@ -416,16 +426,16 @@ def _packed(
 
 def _write_runs(runs: Iterator[Run], folder: str) -> Iterator[pa.RecordBatch]:
     """Write runs into one file; yield where they are."""
-    first = next(runs, None)
-    if first is None:
+    begin = next(runs, None)
+    if begin is None:
         return
     # A task may run twice; only one of them is heard, and the other one's file is tidied away.
     name, at, written = f"{uuid4().hex}.runs", 0, []
     system, path = filesystem(f"{folder}/{name}")
     with system.open_output_stream(path) as file:
-        for number, data, count, root, expected in chain([first], runs):
+        for number, data, count, first, last in chain([begin], runs):
             file.write(data)
-            written.append((number, name, at, len(data), count, root, expected, _check(data)))
+            written.append((number, name, at, len(data), count, first, last, _check(data)))
             at += len(data)
     arrays = [
         pa.array(column, of.type)
@@ -452,7 +462,7 @@ def _written(
     for row in parts.mapInArrow(work, from_arrow_schema(_WRITTEN)).toArrow().to_pylist():
         file = files.setdefault(row["file"], len(files))
         places[row["run"]] = ROW.pack(
-            file, row["start"], row["bytes"], row["records"], row["root"], row["expected"],
+            file, row["start"], row["bytes"], row["records"], row["digest"], row["expected"],
             row["check"],
         )  # fmt: skip
     return PackedTable(folder, tuple(files), b"".join(places), session=parts.sparkSession)
@@ -470,10 +480,9 @@ def write_changed(table: Partitions, base: PackedTable) -> PackedTable:
     rows = bytearray(base.rows)
     for number in changed:
         run = table.run(number)
-        count, root = table.root(number)
-        size = entry_size(base.columns)
-        last = merkle_root([run[end - DIGEST : end] for end in range(size, len(run) + 1, size)])
-        row = ROW.pack(len(base.files), at, len(run), count, root, last, _check(run))
+        count, first = table.content(number)
+        last = content_of(column_of(run, base.columns, base.columns - 1))[1]
+        row = ROW.pack(len(base.files), at, len(run), count, first, last, _check(run))
         rows[number * ROW.size : (number + 1) * ROW.size] = row
         parts.append(run)
         at += len(run)

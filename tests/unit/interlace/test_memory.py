@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,6 +157,20 @@ def test_what_cannot_be_read_is_as_if_it_were_lost(
     link = next(e.link for e in first.asked if isinstance(e, m.Remember) and e.link)
     for text in (b"", b"{}", b"[]", b"\xff", b'{"own": [1, "x"]}'):
         stores[0].keep_link(link, LinkChange(text, {}))
+        assert Meeting(stores).end().worked == [True, False]
+        assert Meeting(stores).end().worked == [False, False]
+
+
+def test_what_is_kept_in_another_form_is_as_if_it_were_lost(stores: Stores) -> None:
+    """Its digests may mean something else: they would be believed, and never be right again."""
+    stores[0].save([note(i) for i in range(20)])
+    first = Meeting(stores).end()
+    link = next(e.link for e in first.asked if isinstance(e, m.Remember) and e.link)
+    kept = stores[0].link(link)
+    assert kept is not None
+    head = json.loads(kept.head)
+    for form in (1, None, head["form"] + 1):
+        stores[0].keep_link(link, LinkChange(json.dumps(head | {"form": form}).encode(), {}))
         assert Meeting(stores).end().worked == [True, False]
         assert Meeting(stores).end().worked == [False, False]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -18,6 +19,7 @@ from lace.crypto.native import digest
 from lace.errors import Code, ProtocolError
 from lace.ids import Verifier
 from lace.interlace import facts as blocks
+from lace.interlace import runs
 from lace.interlace.advertise import Advertisement, advertise, digests_of, gather
 from lace.interlace.facts import PREDICATES, block, decimal, parse_block
 from lace.interlace.negotiate import (
@@ -36,7 +38,6 @@ from lace.interlace.summary import (
     Summary,
     check_listing,
     merkle_root,
-    merkle_roots,
     parse_summary,
     payload,
 )
@@ -256,7 +257,7 @@ def test_what_moved_is_told_in_the_order_of_its_names() -> None:
     )
 
 
-def test_roots_of_many_partitions_are_those_of_each() -> None:
+def test_a_root_is_that_of_its_definition() -> None:
     """One level at a time, as the definition has it: an empty place is as good as no hash."""
     chance = random.Random(3)
     rows = [[chance.randbytes(32) for _ in range(chance.randrange(12))] for _ in range(200)]
@@ -271,8 +272,7 @@ def test_roots_of_many_partitions_are_those_of_each() -> None:
             padding = digest(b"lace-advertisement-node/v1" + padding + padding)
         return level[0] if level else EMPTY
 
-    assert merkle_roots(rows) == list(map(plain, rows)) == list(map(merkle_root, rows))
-    assert merkle_roots([]) == []
+    assert list(map(plain, rows)) == list(map(merkle_root, rows))
 
 
 @pytest.mark.req("050-REC-04", "050-REC-13", "050-REC-14")
@@ -547,3 +547,42 @@ def test_entries_are_put_into_a_run_one_by_one_or_all_at_once_to_the_same_end(se
         wanted = text(dict(sorted((before | fresh).items())))
         assert merged(run, size, more) == wanted
         assert in_order(text(before) + text(fresh), size) == wanted
+
+
+@pytest.mark.parametrize("size", [entry_size(1), entry_size(2)])
+@pytest.mark.parametrize("begins", [256, 4])
+def test_numpy_puts_entries_in_the_same_order(
+    size: int, begins: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hashes whose first eight bytes are alike, and records that come twice, count as without."""
+    pytest.importorskip("numpy")
+    chance = random.Random(size + begins)
+    monkeypatch.setattr(runs, "_TO_USE", 2)
+    seen = []
+    for _ in range(60):
+        entries = [
+            bytes([chance.randrange(begins)]) * 8 + chance.randbytes(24)
+            + chance.choice([b"P", b"S"]) + chance.randbytes(size - KEY)
+            for _ in range(chance.randrange(2, 9))
+        ]  # fmt: skip
+        entries += chance.sample(entries, chance.choice([0, 0, 0, 1]))
+        made = in_order(b"".join(entries), size)
+        by_key = {entry[:KEY]: entry for entry in entries}
+        assert made == b"".join(by_key[key] for key in sorted(by_key))
+        seen.append(runs._in_order_by_numpy(b"".join(entries), size, sys.modules["numpy"]))
+    assert None in seen
+    assert any(seen)
+
+
+def test_a_run_is_read_the_same_however_long_it_is() -> None:
+    chance = random.Random(7)
+    for count in (*range(70), 127, 128, 129, 300):
+        run = chance.randbytes(count * entry_size(2))
+        entries = [run[at : at + entry_size(2)] for at in range(0, len(run), entry_size(2))]
+        assert list(runs.cut(run, entry_size(2))) == entries
+        for column in range(2):
+            start = KEY + DIGEST * column
+            assert list(runs.column_of(run, 2, column)) == [e[start:][:DIGEST] for e in entries]
+        last = b"".join(entry[:KEY] + entry[-DIGEST:] for entry in entries)
+        assert runs.last_digests(run, 2) == last
+        assert runs.last_digests(last, 1) == last

@@ -23,8 +23,7 @@ from lace.interlace.sketch import (
     Decoder,
     Difference,
     Sketch,
-    item_name,
-    item_names,
+    names_of,
     sketch_key,
 )
 
@@ -90,20 +89,15 @@ def test_a_key_is_that_of_its_texts_in_their_places() -> None:
     assert len({key, *others}) == len(others) + 1
 
 
-def test_a_name_depends_on_key_record_and_digest() -> None:
+def test_a_name_depends_on_key_and_digest() -> None:
     key, leaf = bytes(range(32)), bytes(reversed(range(32)))
-    made = item_name(key, "P.é.H3", leaf)
-    whole = blake3(key + "P.é.H3".encode() + leaf).digest()
-    assert made == int.from_bytes(whole[:8], "big")
-    others = [
-        item_name(leaf, "P.é.H3", leaf),
-        item_name(key, "P.e.H3", leaf),
-        item_name(key, "P.é.H3", key),
-    ]
-    assert len({made, *others}) == 4
-    items = [(f"P.{number}.H3", blake3(bytes([number])).digest()) for number in range(9)]
-    assert item_names(key, iter(items)) == [item_name(key, *item) for item in items]
-    assert item_names(key, []) == []
+    (made,) = names_of(key, [leaf])
+    assert made == int.from_bytes(blake3(leaf, key=key).digest()[:8], "big")
+    assert len({made, *names_of(leaf, [leaf]), *names_of(key, [key])}) == 3
+    leaves = [blake3(bytes([number])).digest() for number in range(9)]
+    each = [names_of(key, [leaf])[0] for leaf in leaves]
+    assert list(names_of(key, iter(leaves))) == each
+    assert not names_of(key, [])
 
 
 @pytest.mark.parametrize("name", [-1, 2**64])
