@@ -14,36 +14,20 @@ from typing import Final
 from lace.driving.client import new_nonce
 from lace.errors import Code, TransportError
 from lace.stream.binding import Binding, Endpoint, farewell
-from lace.transport.base import CHUNK, ByteStream
+from lace.transport.base import CHUNK, ByteStream, StreamOver
 
 _AHEAD: Final = CHUNK  # bytes that are read of somebody who waits
 _PATIENCE: Final = 20.0  # seconds, which are fewer than a peer waits for a phase
 
 
-class Held:
+class Held(StreamOver):
     """A stream of which something was read already."""
 
     def __init__(self, stream: ByteStream) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._chunks: deque[bytes] = deque()
         self._size = 0
         self._reading: asyncio.Task[bytes] | None = None
-
-    @property
-    def address(self) -> str:
-        return self._stream.address
-
-    @property
-    def encrypted(self) -> bool:
-        return self._stream.encrypted
-
-    @property
-    def channel(self) -> str | None:
-        return self._stream.channel
-
-    @property
-    def peer(self) -> str:
-        return self._stream.peer
 
     async def read(self) -> bytes:
         if self._chunks:
@@ -51,22 +35,19 @@ class Held:
         if self._reading is not None:
             reading, self._reading = self._reading, None
             return await reading
-        return await self._stream.read()
-
-    async def write(self, data: bytes) -> None:
-        await self._stream.write(data)
+        return await super().read()
 
     async def finish(self) -> None:
         if self._reading is not None:  # finishing reads on its own, so that the last bytes arrive
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
             self._reading = None
-        await self._stream.finish()
+        await super().finish()
 
     def abort(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
-        self._stream.abort()
+        super().abort()
 
     async def wait(self, turn: asyncio.Future[None], seconds: float) -> bool:
         """Wait for a turn, at most so long; return False at once if the peer has gone."""

@@ -21,7 +21,7 @@ from lace.record.facts import fields
 from lace.recordstore.memory import MemoryStore
 from lace.stream import items as i
 from lace.stream.binding import Endpoint
-from lace.transport.base import ByteStream
+from lace.transport.base import ByteStream, StreamOver
 
 Finding = dict[str, Any]
 """One line of a report: what was looked at, whether it is right, and what was found if not."""
@@ -32,11 +32,11 @@ _CODE_SHOWN: Final = 60
 _ADVERTS: Final = frozenset(("Advertised", "AdvertisedField"))
 
 
-class Tapped:
+class Tapped(StreamOver):
     """A stream that keeps what came over it: fact lines by phase, and the last word."""
 
     def __init__(self, stream: ByteStream) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._reader = i.ItemReader(unpacks=True)
         self.blocks: list[bytearray] = [bytearray()]
         """The fact lines of each phase."""
@@ -47,24 +47,8 @@ class Tapped:
         """What is to be done once, before the next module that comes is looked at."""
         self._said = asyncio.Event()
 
-    @property
-    def address(self) -> str:
-        return self._stream.address
-
-    @property
-    def encrypted(self) -> bool:
-        return self._stream.encrypted
-
-    @property
-    def channel(self) -> str | None:
-        return self._stream.channel
-
-    @property
-    def peer(self) -> str:
-        return self._stream.peer
-
     async def read(self) -> bytes:
-        chunk = await self._stream.read()
+        chunk = await super().read()
         for item in self._reader.feed(chunk):
             match item:
                 case i.FactLines():
@@ -84,19 +68,13 @@ class Tapped:
         return chunk
 
     async def write(self, data: bytes) -> None:
-        await self._stream.write(data)
+        await super().write(data)
         self._said.set()
 
     async def says(self) -> None:
         """Wait until this side has said something more."""
         self._said.clear()
         await self._said.wait()
-
-    async def finish(self) -> None:
-        await self._stream.finish()
-
-    def abort(self) -> None:
-        self._stream.abort()
 
 
 @dataclass(slots=True)

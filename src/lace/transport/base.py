@@ -57,6 +57,41 @@ class ByteStream(Protocol):
         """Let go at once."""
 
 
+class StreamOver:
+    """A stream that stands before another one, and is what that one is where it does no more."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+
+    @property
+    def address(self) -> str:
+        return self._stream.address
+
+    @property
+    def encrypted(self) -> bool:
+        return self._stream.encrypted
+
+    @property
+    def channel(self) -> str | None:
+        return self._stream.channel
+
+    @property
+    def peer(self) -> str:
+        return self._stream.peer
+
+    async def read(self) -> bytes:
+        return await self._stream.read()
+
+    async def write(self, data: bytes) -> None:
+        await self._stream.write(data)
+
+    async def finish(self) -> None:
+        await self._stream.finish()
+
+    def abort(self) -> None:
+        self._stream.abort()
+
+
 Take = Callable[[bytes], bool]
 """Takes bytes as they come, or does not; it never waits."""
 
