@@ -69,7 +69,8 @@ class Both:
             assert {table.standard_prefix(run) for run in table.changed()} == changed
         assert len(table) == len(self.plain)
         assert set(table.records("")) == self.plain.keys()
-        assert list(table.summaries(1)) == list(afresh.summaries(1))
+        length = chance.randrange(4)
+        assert list(table.summaries(length)) == list(afresh.summaries(length))
         assert all(table.find(record) == found for record, found in self.plain.items())
         asked = {*chance.sample(sorted(self.plain), len(self.plain) // 2), name(chance)}
         assert table.among(asked) == {r: self.plain[r] for r in asked if r in self.plain}
