@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lace import b64a
+from lace.crypto.native import digest
 from lace.errors import Code, StoreError
 from lace.interlace.groups import content_of
 from lace.interlace.partition import Partitions
@@ -172,16 +173,34 @@ def test_what_is_damaged_is_noticed_and_made_anew(spark: SparkSession, tmp_path:
         b"\n",
         b"no index\n",
         b'{"format": 2}\n',
-        b'{"format": 1, "note": {}, "tables": []}\n',
-        b'{"format": 1, "note": {}, "tables": [{"files": [], "columns": 2, "bytes": 84}]}\nshort',
-        b'{"format": 1, "note": {}, "tables": [{"files": 3, "columns": 2, "bytes": 0}]}\n',
+        b'{"format": 3, "note": {}, "tables": []}\n',
+        b'{"format": 4, "note": {}, "tables": []}\n',
+        b'{"format": 4, "note": {}, "tables": [{"files": [], "columns": 2, "bytes": 84}]}\nshort',
+        b'{"format": 4, "note": {}, "tables": [{"files": 3, "columns": 2, "bytes": 0}]}\n',
         b"[" * 100_000 + b"\n",
     ],
 )
 def test_what_is_no_index_counts_as_not_kept(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "x.index").write_bytes(content)
-    assert load_index(f"{tmp_path}/x.index", None) is None
+    for check in (b"", digest(content)[:16]):
+        (tmp_path / "x.index").write_bytes(content + check)
+        assert load_index(f"{tmp_path}/x.index", None) is None
     assert load_index(f"{tmp_path}/absent.index", None) is None
+
+
+def test_an_index_that_is_damaged_counts_as_not_kept(spark: SparkSession, tmp_path: Path) -> None:
+    """Where partitions are, and what their digests are, would be believed otherwise."""
+    kept = Kept.of(str(tmp_path), b"plan", None)
+    table = kept.save(packed(spark, Path(kept.folder), entries(50, 8)), b"by", 3)
+    (index,) = Path(kept.folder).glob("*.index")
+    data = index.read_bytes()
+    assert load_index(str(index), None) == ([replace(table, note={})], {"lake": 3})
+    for place in range(0, len(data), 7):
+        changed = bytearray(data)
+        changed[place] ^= 1 << place % 8
+        index.write_bytes(changed)
+        assert load_index(str(index), None) is None
+    index.write_bytes(data[:-1])
+    assert load_index(str(index), None) is None
 
 
 def test_what_nobody_goes_by_is_tidied(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """What is known of a link between exchanges: one value, with everything that it depends on.
 
 It is taken whole or not at all. A value that is read back from a store is the value that was kept,
-so that an exchange cannot tell whether anybody stopped in between.
+so that an exchange cannot tell whether anybody stopped in between. What is damaged, of another
+moment or gone is noticed where it is read.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from lace.interlace.groups import (
     NOTHING,
     Content,
     empty_group,
-    group_digest,
     pack_contents,
 )
 from lace.interlace.messages import LinkState
@@ -42,8 +42,10 @@ _PEERS: Final = b"p"
 _TEXT: Final = b"t"
 _RUN: Final = b"r"
 _GROUP: Final = b"g"
-_FORM: Final = 2
+_FORM: Final = b"lace-link/3"
 """The form in which this engine keeps a link; what is kept in another one is not read."""
+_CHECK: Final = 8
+"""Bytes at the end of a head and of a part by which whoever reads it knows that it is whole."""
 _CONTENT: Final = struct.Struct(">I32s")
 _CONTENTS_BYTES: Final = GROUP * _CONTENT.size
 _TOGETHER: Final = 1 << 15
@@ -70,6 +72,8 @@ class Known:
     """Where it is read from when somebody looks at it."""
     layout: Layout = field(default_factory=lambda: Layout(()))
     """In which parts its tables are kept."""
+    texts_digest: bytes = b""
+    """By which the texts are known to be whole."""
 
 
 def basis_of(
@@ -106,49 +110,73 @@ def change_of(known: Known, before: Known | None) -> tuple[Known, LinkChange]:
     """Return a value with its head, and what a store has to change to keep it."""
     state = known.state
     layout, tables = _tables_parts(state, before)
+    if before is not None and known.texts is before.texts:
+        texts_digest = before.texts_digest
+    else:
+        texts_digest = _digest_of(known.texts)
     head = json.dumps({
-        "form": _FORM,
         "basis": b64a.encode(known.basis),
         "position": [known.position.high_water, known.position.forgets],
         "runtime": b64a.encode(known.runtime),
         "own": _whole(state.own),
         "peers": _whole(state.peers),
         "layout": layout.as_head(),
-        "texts": len(known.texts),
+        "texts": [len(known.texts), b64a.encode(texts_digest)],
         "wanted": sorted(state.wanted),
         "stamp": secrets.token_hex(8),
     }, sort_keys=True).encode()  # fmt: skip
+    head = _with_check(head)
     parts = dict(chain(tables, _text_parts(known.texts, {} if before is None else before.texts)))
     gone = frozenset(name for name, data in parts.items() if data is None)
     put = {name: data for name, data in parts.items() if data is not None}
     base = None if before is None else before.head
-    return replace(known, head=head, layout=layout), LinkChange(head, put, gone, base)
+    new = replace(known, head=head, layout=layout, texts_digest=texts_digest)
+    return new, LinkChange(head, put, gone, base)
 
 
 def read_known(memory: LinkMemory, standard: int) -> Known | None:
     """Return the value that was kept, or None if it is none that this engine wrote."""
+    body = _checked(memory.head)
+    if body is None:
+        return None
     try:
-        head = json.loads(memory.head)
-        if head["form"] != _FORM:
-            return None
+        head = json.loads(body)
         layout = Layout.of(head["layout"], 64**standard // GROUP)
         ours = _KeptTable.of(_OWN, head["own"], 2, memory, layout.own_apart)
         theirs = _KeptTable.of(_PEERS, head["peers"], 1, memory, layout.peers_apart)
         theirs = replace(theirs, other=ours, alike=layout.alike)
         own = Partitions.from_kept(2, standard, ours)
         peers = Partitions.from_kept(1, standard, theirs)
+        count, texts_digest = int(head["texts"][0]), b64a.decode(head["texts"][1])
         return Known(
             b64a.decode(head["basis"]),
             Position(*map(int, head["position"])),
             b64a.decode(head["runtime"]),
             LinkState(own, peers, frozenset(map(str, head["wanted"]))),
-            _Texts(memory, int(head["texts"])),
+            _Texts(memory, count, texts_digest),
             memory.head,
             memory,
             layout,
+            texts_digest,
         )
     except (ValueError, struct.error, KeyError, TypeError, IndexError, EncodingError):
         return None
+
+
+def _with_check(body: bytes, of: bytes = b"") -> bytes:
+    """Return bytes to keep: whoever reads them knows whether they are whole, and what they are."""
+    return body + digest(_FORM + of + body)[:_CHECK]
+
+
+def _checked(data: bytes, of: bytes = b"") -> bytes | None:
+    """Return what was kept; None if it is damaged, or was kept for something else."""
+    body = data[:-_CHECK]
+    return body if data == _with_check(body, of) else None
+
+
+def _damaged(memory: LinkMemory) -> StoreError:
+    memory.damaged = True
+    return StoreError("what is kept of a link is damaged", code=Code.STORE_LINK)
 
 
 def _whole(table: Partitions) -> list[Any]:
@@ -263,18 +291,18 @@ class _KeptTable:
     def run(self, number: int) -> bytes:
         contents, starts, held = self._group(number // GROUP)
         place = number % GROUP
-        if self.alike and self._is_alike(number):
+        if self._is_alike(number):
             assert self.other is not None
-            data = last_digests(self.other.run(number), _OWN_DIGESTS)
-        elif starts is not None:
+            return last_digests(self.other.run(number), _OWN_DIGESTS)
+        if starts is not None:
             return held[starts[place] : starts[place + 1]]
-        elif number in self._ahead:
-            data = self._ahead.pop(number)
-        else:
-            data = self.memory.parts.get(self._name(_RUN, number), b"")
-        if len(data) != contents[place][0] * self.entry:
-            raise self._damaged()
-        return data
+        if contents[place] == NOTHING:
+            return b""
+        name = self._name(_RUN, number)
+        data = self._ahead.pop(number, None)
+        if data is None:
+            data = self.memory.parts.get(name, b"")
+        return self._checked(data, name, pack_contents(contents[place : place + 1]))
 
     def _is_alike(self, number: int) -> bool:
         return bool(self.alike) and bool(self.alike[number // GROUP] >> number % GROUP & 1)
@@ -287,37 +315,40 @@ class _KeptTable:
         return found
 
     def _parsed(self, number: int, data: bytes) -> _KeptGroup:
-        if not data:
+        if self.groups[number] == empty_group(GROUP).digest:
             return _KeptGroup([NOTHING] * GROUP, [0] * (GROUP + 1), b"")
-        packed, rest = data[:_CONTENTS_BYTES], data[_CONTENTS_BYTES:]
-        if group_digest(packed) != self.groups[number]:
-            raise self._damaged()
-        contents = list(_CONTENT.iter_unpack(packed))
+        body = self._checked(data, self._name(_GROUP, number), self.groups[number])
+        contents = list(_CONTENT.iter_unpack(body[:_CONTENTS_BYTES]))
         if number in self.apart:
             return _KeptGroup(contents, None, b"")
         sizes = [count * self.entry for count, _ in contents]
         bits = self.alike[number] if self.alike else 0
         if bits:
             sizes = [0 if bits >> place & 1 else size for place, size in enumerate(sizes)]
-        starts = list(accumulate(sizes, initial=0))
-        if starts[-1] != len(rest):
-            raise self._damaged()
-        return _KeptGroup(contents, starts, rest)
+        starts = list(accumulate(sizes, initial=_CONTENTS_BYTES))
+        return _KeptGroup(contents, starts, body)
 
     def _name(self, kind: bytes, number: int) -> bytes:
         return self.kind + kind + str(number).encode()
 
-    def _damaged(self) -> StoreError:
-        self.memory.damaged = True
-        return StoreError("what is kept of a link is damaged", code=Code.STORE_LINK)
+    def _checked(self, data: bytes, name: bytes, told: bytes) -> bytes:
+        """Return a part, if it is what the head or the group has told of it."""
+        body = _checked(data, name + told)
+        if body is None:
+            raise _damaged(self.memory)
+        return body
 
 
 class _Texts(Mapping[str, bytes]):
-    """Advertisements as they are kept, each in a part of its own."""
+    """Advertisements as they are kept, each in a part of its own.
 
-    def __init__(self, memory: LinkMemory, count: int) -> None:
+    They are known to be whole by all of them: whoever begins with them looks at all first.
+    """
+
+    def __init__(self, memory: LinkMemory, count: int, digest: bytes) -> None:
         self._memory = memory
         self._count = count
+        self._digest = digest
 
     def __getitem__(self, record: str) -> bytes:
         return self._memory.parts[_TEXT + record.encode()]
@@ -342,7 +373,17 @@ class _Texts(Mapping[str, bytes]):
         if not self._count:
             return {}
         found = self._memory.beginning(_TEXT).items()  # at one go, and nothing of tables
-        return {name[1:].decode(): text for name, text in found}
+        texts = {name[1:].decode("latin-1"): text for name, text in found}
+        if _digest_of(texts) != self._digest:
+            raise _damaged(self._memory)
+        return texts
+
+
+def _digest_of(texts: Mapping[str, bytes]) -> bytes:
+    """Return the digest of all texts, in the order of the records' names."""
+    names = sorted(texts)
+    # A name and a text are words of the protocol; neither has a zero byte.
+    return digest(b"\0".join(chain.from_iterable((name.encode(), texts[name]) for name in names)))
 
 
 def changed_texts(texts: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Mapping[str, bytes]:
@@ -427,15 +468,26 @@ class _Kind:
             is_apart = group in apart
             runs = self._kept(group, self.alike)
             data = b"" if is_apart else b"".join(self.table.runs(runs))
-            has_any = self.table.group_digest(group) != empty_group(GROUP).digest
-            yield self._name(_GROUP, group), pack_contents(contents) + data if has_any else None
+            yield self._name(_GROUP, group), self._group(group, contents, data)
             was = set(self._kept(group, self.alike_then)) if group in self.apart_then else set()
             stay = set(runs) if is_apart else set()
             for run in was - stay:
                 yield self._name(_RUN, run), None
             for run in stay:
                 if run in self.changed or run not in was:
-                    yield self._name(_RUN, run), self.table.run(run) or None
+                    yield self._name(_RUN, run), self._run(run, contents[run % GROUP])
+
+    def _group(self, number: int, contents: list[Content], data: bytes) -> bytes | None:
+        told = self.table.group_digest(number)
+        if told == empty_group(GROUP).digest:
+            return None
+        return _with_check(pack_contents(contents) + data, self._name(_GROUP, number) + told)
+
+    def _run(self, number: int, content: Content) -> bytes | None:
+        if content == NOTHING:
+            return None
+        told = self._name(_RUN, number) + pack_contents([content])
+        return _with_check(self.table.run(number), told)
 
     def _name(self, kind: bytes, number: int) -> bytes:
         return self.kind + kind + str(number).encode()

@@ -456,6 +456,8 @@ class StoreAnswers:
             if kept is not None:
                 kept.close()
             return nothing
+        self._known, self._kept = known, (asked.link, kept)
+        self._listed = set(known.texts)
         if self._apart is not None:
             state, self._position = known.state, known.position
             self._apart.begin(known.texts, state.own, state.wanted, known.runtime)
@@ -463,7 +465,6 @@ class StoreAnswers:
         if rest is not None and at_hand and (self._apart is None or self._choice):
             self._together.take_over(rest)
             self._position, self._runtime = known.position, rest.runtime
-        self._known, self._kept, self._listed = known, (asked.link, kept), set(known.texts)
         # What followed from records of ours does not any more when they are gone.
         peers, lost = known.state.peers, self.store.forgotten(known.position.forgets)
         doubtful = peers.records("") if lost is None else lost  # None: too long ago to say

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 FOLDER: Final = "exchange"
 GRACE_MS: Final = 3_600_000
 """What was written within this time may be in use."""
-_FORMAT: Final = 3
+_FORMAT: Final = 4
+_CHECK: Final = 16
+"""Bytes of a digest at the end of an index, of all that is before them."""
 _INDEX_BYTES: Final = 64 * MIB
 
 
@@ -150,10 +152,10 @@ def save_index(tables: Sequence[PackedTable], place: str, note: Mapping[str, Any
     }
     system, path = filesystem(place)
     draft = f"{path}.{uuid4().hex}.draft"
+    data = b"".join((json.dumps(head).encode(), b"\n", *(table.rows for table in tables)))
     with system.open_output_stream(draft) as file:
-        file.write(json.dumps(head).encode() + b"\n")
-        for table in tables:
-            file.write(table.rows)
+        file.write(data)
+        file.write(digest(data)[:_CHECK])
     system.move(draft, path)  # in one step: another process may be reading
 
 
@@ -166,6 +168,9 @@ def load_index(
         return None
     with system.open_input_file(path) as file:
         data = cast("bytes", file.read(_INDEX_BYTES))
+    data, check = data[:-_CHECK], data[-_CHECK:]
+    if digest(data)[:_CHECK] != check:
+        return None
     line, _, rest = data.partition(b"\n")
     folder = place.rpartition("/")[0]
     try:

@@ -11,7 +11,17 @@ from effort import examples
 from exchanges import MEMBERS, NOTES, NOW, by_partitions, note, stored
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from links import EVERYTHING, KEYS, Meeting, Stores, held, two_stores
+from links import (
+    EVERYTHING,
+    GRANTED,
+    KEYS,
+    TAG,
+    Meeting,
+    Stores,
+    held,
+    left_over,
+    two_stores,
+)
 
 from lace.answering.following import Position
 from lace.answering.memory import Known, change_of, read_known
@@ -25,7 +35,7 @@ from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import Facet, module_from_text
 from lace.policy.view import Exposure
 from lace.recordstore import MemoryStore
-from lace.recordstore.base import LinkChange, Snapshot
+from lace.recordstore.base import LinkChange, RecordStore, Snapshot
 from lace.tai import Tai
 
 SHY = module_from_text(
@@ -161,18 +171,29 @@ def test_what_cannot_be_read_is_as_if_it_were_lost(
         assert Meeting(stores).end().worked == [False, False]
 
 
-def test_what_is_kept_in_another_form_is_as_if_it_were_lost(stores: Stores) -> None:
+def test_what_is_kept_in_another_form_is_as_if_it_were_lost(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its digests may mean something else: they would be believed, and never be right again."""
+    stores[0].save([note(i) for i in range(20)])
+    with monkeypatch.context() as earlier:
+        earlier.setattr("lace.answering.memory._FORM", b"lace-link/2")
+        Meeting(stores).end()
+        assert Meeting(stores).end().worked == [False, False]
+    assert Meeting(stores).end().worked == [True, True]
+    assert Meeting(stores).end().worked == [False, False]
+
+
+def test_an_earlier_version_makes_nothing_of_what_is_kept(stores: Stores) -> None:
+    """It reads a head as JSON, and would take the digests for its own."""
     stores[0].save([note(i) for i in range(20)])
     first = Meeting(stores).end()
     link = next(e.link for e in first.asked if isinstance(e, m.Remember) and e.link)
     kept = stores[0].link(link)
     assert kept is not None
-    head = json.loads(kept.head)
-    for form in (1, None, head["form"] + 1):
-        stores[0].keep_link(link, LinkChange(json.dumps(head | {"form": form}).encode(), {}))
-        assert Meeting(stores).end().worked == [True, False]
-        assert Meeting(stores).end().worked == [False, False]
+    with pytest.raises(ValueError, match=r"Extra data|decode"):
+        json.loads(kept.head)
+    kept.close()
 
 
 @pytest.mark.parametrize("limits", [DEFAULT_LIMITS, by_partitions(DEFAULT_LIMITS)])
@@ -281,6 +302,95 @@ def test_a_table_that_was_kept_is_the_table_that_it_was(edits: list[list[int]], 
 def _together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups of partitions are kept whole, or in parts, or both, by how large they are."""
     monkeypatch.setattr("lace.answering.memory._TOGETHER", request.param)
+
+
+def kept_of(store: RecordStore, link: bytes) -> tuple[bytes, dict[bytes, bytes]]:
+    """Return the head and the parts that a store keeps for a link."""
+    kept = store.link(link)
+    assert kept is not None
+    head, parts = kept.head, dict(kept.parts.items())
+    kept.close()
+    return head, parts
+
+
+DAMAGE = st.one_of(
+    st.just("gone"), st.just("empty"), st.just("older"), st.just("another"), st.integers(0, 10**6)
+)
+
+
+@pytest.mark.usefixtures("_together")
+@settings(
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    side=st.integers(0, 1),
+    place=st.integers(0, 10**6),
+    damage=DAMAGE,
+    edits=st.lists(st.tuples(st.integers(0, 1), st.booleans(), st.integers(0, 40)), max_size=4),
+    grants=st.booleans(),
+)
+def test_whatever_is_damaged_is_never_believed(
+    side: int, place: int, damage: str | int, edits: list[tuple[int, bool, int]], grants: bool
+) -> None:
+    """At most one exchange ends; the next ones have the outcome of exchanges without memory."""
+    modules, small = (GRANTED, EVERYTHING), Parameters(standard_prefix=1)
+    met, plain = (MemoryStore(), MemoryStore()), (MemoryStore(), MemoryStore())
+
+    def meet(stores: Stores, *, remembers: bool = True) -> Meeting:
+        return Meeting(stores, modules, exposure=SHOWN, parameters=small, remembers=remembers)
+
+    for stores in (met, plain):
+        stores[0].save([note(i) for i in range(20)])
+        stores[1].save([note(i, extras=TAG) for i in range(20, 40)])  # not asked for yet
+    first = meet(met).end()
+    meet(plain, remembers=False)
+    link = next(e.link for e in first.asked_by[side] if isinstance(e, m.Remember) and e.link)
+    _, older = kept_of(met[side], link)
+    for stores in (met, plain):
+        stores[0].save([note(i) for i in range(50, 60)])
+        stores[1].save([note(i, extras=TAG) for i in range(60, 70)])
+    meet(met).end()
+    meet(plain, remembers=False)
+    head, parts = kept_of(met[side], link)
+    names = sorted(parts)
+    name = names[place % (len(names) + 1)] if place % (len(names) + 1) < len(names) else b""
+    if not name:
+        at = damage if isinstance(damage, int) else place
+        head = flipped(head, at)
+    elif damage == "gone":
+        del parts[name]
+    elif isinstance(damage, int):
+        parts[name] = flipped(parts[name], damage)
+    else:
+        another = parts[names[place // 7 % len(names)]]
+        parts[name] = {"empty": b"", "older": older.get(name, b""), "another": another}[damage]
+    met[side].keep_link(link, LinkChange(head, parts))
+    for stores in (met, plain):
+        for where, adds, number in edits:
+            extras = () if number < 20 else TAG
+            if adds:
+                stores[where].save([note(number + 100, extras=extras)])
+            else:
+                stores[where].forget([note(number, extras=extras).hash])
+        if grants:  # what the peer offered before is wanted now
+            stores[0].save([note(99, app="grant", extras=TAG)])
+    ends = [meet(met).pair.sides[side].ended for _ in range(2)]
+    meet(met).end()
+    bad = [end for end in ends if isinstance(end, m.Aborted)]
+    assert [(end.code, end.blame) for end in bad] in ([], [(Code.STORE_LINK, m.Blame.LOCAL)])
+    meet(plain, remembers=False)
+    assert [held(store) for store in met] == [held(store) for store in plain]
+    assert left_over(met, modules, exposure=SHOWN, parameters=small) == [(), ()]
+
+
+def flipped(data: bytes, place: int) -> bytes:
+    """Return data with one bit that is another one."""
+    place %= 8 * len(data)
+    changed = bytearray(data)
+    changed[place // 8] ^= 1 << place % 8
+    return bytes(changed)
 
 
 EDITS = st.lists(
