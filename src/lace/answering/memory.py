@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import secrets
 import struct
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate, chain
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -127,8 +128,8 @@ def change_of(known: Known, before: Known | None) -> tuple[Known, LinkChange]:
     }, sort_keys=True).encode()  # fmt: skip
     head = _with_check(head)
     parts = dict(chain(tables, _text_parts(known.texts, {} if before is None else before.texts)))
-    gone = frozenset(name for name, data in parts.items() if data is None)
-    put = {name: data for name, data in parts.items() if data is not None}
+    gone = frozenset(name for name, part in parts.items() if part is None)
+    put = _Put({name: part for name, part in parts.items() if part is not None})
     base = None if before is None else before.head
     new = replace(known, head=head, layout=layout, texts_digest=texts_digest)
     return new, LinkChange(head, put, gone, base)
@@ -394,8 +395,27 @@ def changed_texts(texts: Mapping[str, bytes], changed: Mapping[str, bytes]) -> M
     return {r: t for r, t in {**texts, **changed}.items() if t}
 
 
-Parts = Iterator[tuple[bytes, bytes | None]]
+Part = bytes | Callable[[], bytes]
+"""What is to be kept, or what makes it."""
+Parts = Iterator[tuple[bytes, Part | None]]
 """Parts that differ from those before; None for one that is gone."""
+
+
+class _Put(Mapping[bytes, bytes]):
+    """Parts to keep. Those of tables are made when they are read: a copy of all may be large."""
+
+    def __init__(self, parts: Mapping[bytes, Part]) -> None:
+        self._parts = parts
+
+    def __getitem__(self, name: bytes) -> bytes:
+        part = self._parts[name]
+        return part if isinstance(part, bytes) else part()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
 
 
 def _tables_parts(state: LinkState, before: Known | None) -> tuple[Layout, Parts]:
@@ -467,25 +487,24 @@ class _Kind:
         for group, contents in self.contents.items():
             is_apart = group in apart
             runs = self._kept(group, self.alike)
-            data = b"" if is_apart else b"".join(self.table.runs(runs))
-            yield self._name(_GROUP, group), self._group(group, contents, data)
+            is_empty = self.table.group_digest(group) == empty_group(GROUP).digest
+            made = partial(self._group, group, contents, [] if is_apart else runs)
+            yield self._name(_GROUP, group), None if is_empty else made
             was = set(self._kept(group, self.alike_then)) if group in self.apart_then else set()
             stay = set(runs) if is_apart else set()
             for run in was - stay:
                 yield self._name(_RUN, run), None
             for run in stay:
                 if run in self.changed or run not in was:
-                    yield self._name(_RUN, run), self._run(run, contents[run % GROUP])
+                    content = contents[run % GROUP]
+                    made = partial(self._run, run, content)
+                    yield self._name(_RUN, run), None if content == NOTHING else made
 
-    def _group(self, number: int, contents: list[Content], data: bytes) -> bytes | None:
-        told = self.table.group_digest(number)
-        if told == empty_group(GROUP).digest:
-            return None
-        return _with_check(pack_contents(contents) + data, self._name(_GROUP, number) + told)
+    def _group(self, number: int, contents: list[Content], runs: list[int]) -> bytes:
+        told = self._name(_GROUP, number) + self.table.group_digest(number)
+        return _with_check(b"".join((pack_contents(contents), *self.table.runs(runs))), told)
 
-    def _run(self, number: int, content: Content) -> bytes | None:
-        if content == NOTHING:
-            return None
+    def _run(self, number: int, content: Content) -> bytes:
         told = self._name(_RUN, number) + pack_contents([content])
         return _with_check(self.table.run(number), told)
 
@@ -493,9 +512,7 @@ class _Kind:
         return self.kind + kind + str(number).encode()
 
 
-def _text_parts(
-    texts: Mapping[str, bytes], before: Mapping[str, bytes]
-) -> Iterator[tuple[bytes, bytes | None]]:
+def _text_parts(texts: Mapping[str, bytes], before: Mapping[str, bytes]) -> Parts:
     if texts is before:
         return
     for record in before.keys() - texts.keys():

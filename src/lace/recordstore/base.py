@@ -131,6 +131,7 @@ class LinkChange:
 
     head: bytes
     put: Mapping[bytes, bytes]
+    """A part may be made each time when it is read, so that all of them are never held at once."""
     gone: frozenset[bytes] = frozenset()
     base: bytes | None = None
     """The head that the change begins from; None to begin from nothing."""

@@ -130,7 +130,7 @@ class MirroredStore(MemoryStore):
                 Change("links", (other, name), None) for name in memory.parts if name not in left
             ]
         if (kept := self._links.get(key)) is not None:
-            told += [Change("links", (key, name), data) for name, data in change.put.items()]
+            told += [Change("links", (key, name), kept.parts[name]) for name in change.put]
             told.append(Change("links", (key,), kept.head))
         if told:
             self._tell(told)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from lace.limits import FIXED
 from lace.recordstore.base import LinkChange
-from lace.recordstore.sqlite_rows import by_size, insert
+from lace.recordstore.sqlite_rows import Values, insert_by_size
 
 _VARIABLES: Final = 500  # in one query
 
@@ -29,15 +29,21 @@ def keep_link(connection: sqlite3.Connection, key: bytes, change: LinkChange) ->
     id, head = row
     names = (*change.gone, *change.put)
     before = len(head) + _parts_size(connection, id, names)
-    after = len(change.head) + sum(len(n) + len(data) for n, data in change.put.items())
+    after = len(change.head)
     connection.executemany(
         "DELETE FROM link_part WHERE link = ? AND name = ?",
         [(id, name) for name in change.gone],
     )
-    small, large = by_size((id, name, data) for name, data in sorted(change.put.items()))
-    table, rest = "link_part (link, name, data)", "ON CONFLICT (link, name) DO UPDATE"
-    insert(connection, table, small, f"{rest} SET data = excluded.data")
-    insert(connection, table, large, f"{rest} SET data = excluded.data", together=False)
+
+    def rows() -> Iterator[Values]:
+        nonlocal after
+        for name in sorted(change.put):  # each is made when it is read: all of them may be much
+            data = change.put[name]
+            after += len(name) + len(data)
+            yield id, name, data
+
+    rest = "ON CONFLICT (link, name) DO UPDATE SET data = excluded.data"
+    insert_by_size(connection, "link_part (link, name, data)", rows(), rest)
     connection.execute(
         "UPDATE link_memory SET head = ?, bytes = bytes + ?,"
         " used = (SELECT max(used) + 1 FROM link_memory) WHERE id = ?",

@@ -43,24 +43,41 @@ class Names:
         self._known.clear()
 
 
-def insert(
-    connection: sqlite3.Connection,
-    table: str,
-    rows: Sequence[Values],
-    rest: str = "",
-    *,
-    together: bool = True,
-) -> int:
+def insert(connection: sqlite3.Connection, table: str, rows: Sequence[Values]) -> int:
     """Insert rows, many with one statement; return how many were inserted.
 
     While a statement runs, other threads go on, and each statement costs a wait for them. If it
     fails, what it did stays, for whoever rolls back: SQLite need not note how to undo it.
     """
+    return _insert(connection, table, rows, "")
+
+
+def insert_by_size(
+    connection: sqlite3.Connection, table: str, rows: Iterable[Values], rest: str
+) -> int:
+    """Insert rows whose last values may be large, as they come; return how many were inserted.
+
+    A statement holds all of its rows, so a large one has a statement of its own.
+    """
+    small: list[Values] = []
+    added = 0
+    for row in rows:
+        if len(row[-1]) > _LARGE:
+            added += _insert(connection, table, [row], rest)
+            continue
+        small.append(row)
+        if len(small) == _ROWS:
+            added += _insert(connection, table, small, rest)
+            small.clear()
+    return added + _insert(connection, table, small, rest)
+
+
+def _insert(connection: sqlite3.Connection, table: str, rows: Sequence[Values], rest: str) -> int:
     if not rows:
         return 0
     row = f"({', '.join('?' * len(rows[0]))})"
     insert = f"INSERT OR FAIL INTO {table} VALUES"
-    whole = len(rows) - len(rows) % _ROWS if together else 0
+    whole = len(rows) - len(rows) % _ROWS
     many = f"{insert} {', '.join([row] * _ROWS)} {rest}" if whole else ""
     added = 0
     for at in range(0, whole, _ROWS):
@@ -71,15 +88,6 @@ def insert(
     return added
 
 
-def by_size(rows: Iterable[Values]) -> tuple[list[Values], list[Values]]:
-    """Return rows whose last value is small, and the others: a statement holds all of its rows."""
-    small: list[Values] = []
-    large: list[Values] = []
-    for row in rows:
-        (small if len(row[-1]) <= _LARGE else large).append(row)
-    return small, large
-
-
 # --- records ---
 
 
@@ -87,10 +95,9 @@ def insert_records(
     connection: sqlite3.Connection, given: Mapping[int, Record]
 ) -> Mapping[int, Record]:
     """Insert records under new ids; return those that were not there yet."""
-    small, large = by_size((id, r.hash, inner_of(r), r.raw) for id, r in given.items())
+    rows = ((id, r.hash, inner_of(r), r.raw) for id, r in given.items())
     table, rest = "record (id, hash, inner, raw)", "ON CONFLICT (hash) DO NOTHING"
-    added = insert(connection, table, small, rest)
-    added += insert(connection, table, large, rest, together=False)
+    added = insert_by_size(connection, table, rows, rest)
     if added == len(given):
         return given
     before = min(given) - 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from links import (
     two_stores,
 )
 
+from lace import b64a
 from lace.answering.following import Position
 from lace.answering.memory import Known, change_of, read_known
 from lace.answering.warm import WarmLinks
@@ -34,7 +36,7 @@ from lace.interlace.partition import Partitions
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import Facet, module_from_text
 from lace.policy.view import Exposure
-from lace.recordstore import MemoryStore
+from lace.recordstore import MemoryStore, SqliteStore
 from lace.recordstore.base import LinkChange, RecordStore, Snapshot
 from lace.tai import Tai
 
@@ -257,6 +259,31 @@ def test_what_is_found_damaged_while_the_peer_is_busy_ends_one_exchange_too(stor
     Meeting(stores, modules, exposure=SHOWN, parameters=busy).end()
     assert held(stores[1]) >= held(stores[0]) == {note(i).hash for i in range(20)}
     assert stores[0].link(link) is not None
+
+
+def test_no_copy_of_a_whole_table_is_made_to_keep_it(tmp_path: Path) -> None:
+    """The table itself is nearly all that an exchange of many records takes of memory."""
+    own, size = Partitions(2), 60_000
+    names = [f"P.{b64a.encode(digest(b'%d' % i))}.H3" for i in range(size)]
+    own.put({name: digest(name.encode()) * 2 for name in names})
+    new = Known(b"", Position(1, 1), b"", m.LinkState(own, own.expected(), frozenset()), {})
+    with SqliteStore(tmp_path / "x.lace") as store:
+        tracemalloc.start()
+        try:
+            _, change = change_of(new, None)
+            store.keep_link(b"x", change)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert most < own.memory
+        kept = store.link(b"x")
+        assert kept is not None
+        known = read_known(kept, 2)
+        assert known is not None
+        assert known.state.own.check == own.check
+        assert all(known.state.own.run(i) == own.run(i) for i in range(0, 4096, 97))
+        assert kept.size > own.memory
+        kept.close()
 
 
 @pytest.mark.usefixtures("_together")
