@@ -11,34 +11,25 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Final
 
 from lace.answering.apart import ApartAnswers
 from lace.answering.crowd import Crowd, Crowds
 from lace.answering.following import Position, look
+from lace.answering.link import Link
 from lace.answering.looking import Looking, Moment
 from lace.answering.member import Heard, Membership
-from lace.answering.memory import (
-    Known,
-    basis_of,
-    change_of,
-    changed_texts,
-    read_known,
-    runtime_of,
-)
+from lace.answering.memory import basis_of, runtime_of
 from lace.answering.together import TogetherAnswers, Told
 from lace.answering.warm import WarmLink, WarmLinks
 from lace.datalog.source import Fact
 from lace.errors import Outcome, StoreError
 from lace.ids import RecordHash
 from lace.interlace import messages as m
-from lace.interlace.advertise import Advertisement, gather
-from lace.interlace.facts import read_block
+from lace.interlace.advertise import Advertisement
 from lace.interlace.machine import Side
 from lace.interlace.parameters import DEFAULT_PARAMETERS, Parameters
 from lace.interlace.partition import Partitions
-from lace.interlace.runs import Packed
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.executable import ExchangePolicy
 from lace.policy.foreign import Foreign, Job
@@ -47,7 +38,7 @@ from lace.policy.origin import SourceLabel
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record.model import Record
-from lace.recordstore.base import LinkChange, LinkMemory, RecordStore
+from lace.recordstore.base import RecordStore
 
 _DECIDED_AT_ONCE: Final = 1000
 
@@ -73,32 +64,18 @@ class StoreAnswers:
     _position: Position = field(default_factory=lambda: Position(0, 0))
     """The state of the store that was answered about last."""
     _runtime: tuple[Fact, ...] = ()
-    _basis: bytes = b""
-    _known: Known | None = None
-    """How the link stood when it was last used, if that is known."""
-    _touched: set[str] = field(default_factory=set)
-    """Records whose advertisements, on either side, have changed since that was kept."""
-    _told_first: Packed = field(default_factory=Packed)
-    """Records that may be sent by the first answer about all of them, if nothing was kept and
-    whoever asks holds no table that has them."""
+    _link: Link = field(init=False)
+    """What is known of the link, in this epoch."""
     _forgets: int | None = None
     """How often anything was forgotten, by the last evaluation of this exchange."""
     _lost: frozenset[str] = frozenset()
     """What was forgotten under an earlier plan of this exchange, and was not told yet."""
     _own_asked: Partitions | None = None
     """What this side advertised when it was last asked to evaluate."""
-    _unknown: set[str] = field(default_factory=set)
-    """Advertisements of the peer that followed from records which are gone."""
-    _listed: set[str] = field(default_factory=set)
-    """Records whose advertisements are known by the peer's words: kept, or heard in this epoch."""
-    _kept: tuple[bytes, LinkMemory] | None = None
-    """Link, and what the store keeps for it, as long as anybody may look at it."""
     _saved_bytes: int = 0
     """Bytes of records that this exchange has stored."""
     _stays: bool = False
     """The exchange stays open after its fixed point."""
-    _unkept: set[str] = field(default_factory=set)
-    """Those that became so in the course of this exchange: not to be kept."""
     _rest: tuple[bytes, WarmLink] | None = None
     """What the next exchange over the link may go on with; None while this one moves on."""
     whole: bool = False
@@ -110,8 +87,6 @@ class StoreAnswers:
     """Whether it is still to be seen if there are too many guards for that."""
     _decided: bool = False
     """Whether anything was decided apart in this epoch."""
-    _is_kept: bool = False
-    """Whether anything is kept for the link."""
     _member: Membership = field(init=False)
     """What shares its answers with other exchanges, if this one differs in nothing from them."""
     _told: Told | None = None
@@ -119,6 +94,7 @@ class StoreAnswers:
 
     def __post_init__(self) -> None:
         self._looking = Looking(self.store, self.parameters)
+        self._link = Link(self.store)
         self._member = Membership(self._looking, self.crowds)
         self._together = TogetherAnswers(
             self._looking, self.index, self.exposure, self.limits, self.foreign
@@ -169,9 +145,9 @@ class StoreAnswers:
                 yield part
 
     def _evaluate(self, asked: m.Evaluate) -> Iterator[m.Evaluated | Job]:
-        if self._kept is not None and self._saved_bytes > self.parameters.hold_bytes:
-            self._kept[1].hold()  # whoever reads it keeps the log of the store from being emptied
-        if self.crowds is not None and self._known is None:
+        if self._saved_bytes > self.parameters.hold_bytes:
+            self._link.hold()  # whoever reads it keeps the log of the store from being emptied
+        if self.crowds is not None and self._link.known is None:
             key = self._key_of_crowd(asked)
             if key is not None and (self.crowd is None or key == self._member.key):
                 make, before = lambda: self._new_crowd(asked), self._forgets
@@ -188,10 +164,7 @@ class StoreAnswers:
         self._own_asked = asked.own
         lost, self._lost = self._forgotten(), frozenset()
         self._forgets = now.forgets
-        if self._unknown:
-            withdrawn = (*asked.withdrawn, *self._unknown)
-            asked, self._unknown = replace(asked, withdrawn=withdrawn), set()
-        self._touch(asked)
+        asked = self._link.hear(asked)
         self._rest = None
         yield from self._answer_to(asked, now)
         self._runtime, self._position = asked.runtime, self._looking.at
@@ -222,11 +195,12 @@ class StoreAnswers:
         lost: Iterable[str] | None = self.store.forgotten(self._forgets)
         if lost is None:  # too much to say what: then all that is known to have been here
             if self._apart is not None:
-                lost = self._apart.perhaps_here(self._doubtful())
+                lost = self._apart.perhaps_here(self._link.doubtful(self._own_asked))
             elif self.policy is not None:
                 lost = self._together.here()
             else:
-                lost = () if self._known is None else self._known.state.own.records("")
+                known = self._link.known
+                lost = () if known is None else known.state.own.records("")
         gone = self._lost.union(lost)
         return gone.difference(self._looking.snapshot.present(sorted(gone))) if gone else gone
 
@@ -237,7 +211,7 @@ class StoreAnswers:
         the peer says as this side does is known by the record, for as long as that is here; so it
         is read before anything can be forgotten.
         """
-        known = self._known
+        known = self._link.known
         if known is None or _has_claims(asked) or not asked.plan.adverts_stand_alone:
             return False
         runtime = runtime_of(asked.plan, self.exposure, asked.runtime)
@@ -259,16 +233,17 @@ class StoreAnswers:
         apart.hear(asked)
         lost = self.store.forgotten(before.forgets) if apart.runtime == runtime else None
         if lost is None:
-            answer = apart.decide_all(snapshot, self._doubtful(), asked.runtime)
+            doubtful = self._link.doubtful(self._own_asked)
+            answer = apart.decide_all(snapshot, doubtful, asked.runtime)
         else:
             came = self._looking.came_since(before)
             answer = apart.decide_some(snapshot, came, frozenset(lost), asked)
-        first = self._known is None and apart.runtime is None
+        first = self._link.known is None and apart.runtime is None
         for part in answer:
             if first and asked.own is None:
-                self._told_first.add(part.sendable)
+                self._link.told_first.add(part.sendable)
             elif not first:
-                self._touched.update(part.sendable, part.unsendable)
+                self._link.touched.update(part.sendable, part.unsendable)
             yield part
         apart.runtime, self._decided = runtime, True
 
@@ -279,10 +254,12 @@ class StoreAnswers:
             yield from self.foreign.admit()
             self._looking.look()
         told, self._told = self._told or (set(), set()), None
-        if self._known is not None:
-            state = self._known.state
+        known, source = self._link.known, self._peer_label(asked.plan)
+        if known is not None:
+            state = known.state
             told = {(r,) for r in state.own.records("")}, {(r,) for r in state.wanted}
-        yield from self._together.begin(asked, self._remembered(asked), told)
+        remembered = self._link.remembered(asked, source, self._looking.describe)
+        yield from self._together.begin(asked, remembered, told)
 
     def _decide_together(self, asked: m.Evaluate, now: Position) -> Iterator[m.Evaluated | Job]:
         """Answer by a policy: the one that is held, if one is."""
@@ -296,7 +273,7 @@ class StoreAnswers:
             answer = self._together.follow(asked, self._position, self._runtime)
         for part in answer:
             if isinstance(part, m.Evaluated):
-                self._touched.update(part.sendable, part.unsendable)
+                self._link.touched.update(part.sendable, part.unsendable)
             yield part
 
     # --- together with others ---
@@ -314,7 +291,7 @@ class StoreAnswers:
     def _key_of_crowd(self, asked: m.Evaluate) -> bytes | None:
         """Return what decides on a crowd, or None if this exchange has to be evaluated alone."""
         plan, crowd = asked.plan, self.crowd
-        if self._is_kept or self.has_looked or asked.advertised:
+        if self._link.name is not None or self.has_looked or asked.advertised:
             return None
         if crowd is not None and not crowd.is_looked_after:
             return None  # its leader has failed
@@ -324,7 +301,7 @@ class StoreAnswers:
             return None
         if self._asks_elsewhere(plan):
             return None  # what is evaluated elsewhere is not waited for by others
-        return self._basis + runtime_of(plan, self.exposure, asked.runtime)
+        return self._link.basis + runtime_of(plan, self.exposure, asked.runtime)
 
     def _leave_crowd(self) -> Generator[m.Evaluated, None, None]:
         """Go on alone, from what was told."""
@@ -335,7 +312,7 @@ class StoreAnswers:
         )
         if self._apart is not None:
             self._apart.begin({}, None, told.requestable, told.apart)
-            self._touched |= told.sendable  # whatever is decided anew was perhaps told
+            self._link.touched |= told.sendable  # whatever is decided anew was perhaps told
             if told.apart is not None:
                 self._position, self._decided = told.position, True
 
@@ -374,7 +351,7 @@ class StoreAnswers:
 
     def heard(self) -> Heard | None:
         """Return how far this has heard its crowd, if another member may take that for heard."""
-        if self.crowd is None or self._known is not None or self._lost or self._unknown:
+        if self.crowd is None or self._link.known is not None or self._lost:
             return None
         return self._member.heard(self._forgets, self._own_asked)
 
@@ -412,7 +389,7 @@ class StoreAnswers:
     def at_hand(self, asked: m.Question) -> Sequence[m.Input] | None:
         """Return what the crowd knows already."""
         match asked:
-            case m.Evaluate() if self.crowd is not None and self._known is None:
+            case m.Evaluate() if self.crowd is not None and self._link.known is None:
                 if self._key_of_crowd(asked) != self._member.key:
                     return None
                 news = self._member.news(self._forgets)
@@ -433,53 +410,29 @@ class StoreAnswers:
         """Answer ``Recall``: how the link stood, if everything that it depended on is the same."""
         self._take_stock()
         basis = basis_of(asked.plan, self.index, asked.schema, self.exposure, self.limits)
-        self._basis = basis
         self._looking.begin(asked.schema)
-        self._let_go_of_link()
+        self._link.let_go()
+        self._link = Link(self.store, asked.link, basis)
         self._together.drop()
-        self._known, self._rest = None, None
+        self._rest = None
         self._plan, self._decided = asked.plan, False
         self._apart, self._position = self._decides_apart(asked), Position(0, 0)
         self._choice = self._apart is not None and bool(self._apart.told_by)
-        self._touched, self._listed = set(), set()
-        self._told_first = Packed()
-        self._unknown, self._unkept = set(), set()
-        self._is_kept, self._told, self._member.crowd = asked.link is not None, None, None
+        self._told, self._member.crowd = None, None
         viewer = asked.plan.operands[1 - self.index].viewer
-        nothing = m.Recalled(ticks=self.exposure.looks_at_time(viewer))
-        if asked.link is None:
-            return nothing
-        rest = None if self.warm is None else self.warm.take(asked.link)
-        kept = self.store.link(asked.link)
-        known = None if kept is None else read_known(kept, self.parameters.standard_prefix)
-        if kept is None or known is None or known.basis != basis:
-            if kept is not None:
-                kept.close()
-            return nothing
-        self._known, self._kept = known, (asked.link, kept)
-        self._listed = set(known.texts)
-        if self._apart is not None:
-            state, self._position = known.state, known.position
-            self._apart.begin(known.texts, state.own, state.wanted, known.runtime)
-        at_hand = rest is not None and rest.head == kept.head
-        if rest is not None and at_hand and (self._apart is None or self._choice):
-            self._together.take_over(rest)
-            self._position, self._runtime = known.position, rest.runtime
-        # What followed from records of ours does not any more when they are gone.
-        peers, lost = known.state.peers, self.store.forgotten(known.position.forgets)
-        doubtful = peers.records("") if lost is None else lost  # None: too long ago to say
-        self._unknown = {
-            hash
-            for hash in doubtful
-            if hash in peers and hash not in known.texts and not self.store.has(RecordHash(hash))
-        }
-        out = self.store.kept_out(known.state.wanted)
-        state = replace(known.state, wanted=known.state.wanted - out) if out else known.state
-        if not self._unknown:
-            return replace(nothing, state=state)
-        peers = peers.copy()
-        peers.remove(self._unknown)
-        return replace(nothing, state=replace(state, peers=peers))
+        ticks = self.exposure.looks_at_time(viewer)
+        rest = None if self.warm is None or asked.link is None else self.warm.take(asked.link)
+        state = self._link.recall(self.parameters.standard_prefix)
+        known = self._link.known
+        if known is not None:
+            if self._apart is not None:
+                self._position = known.position
+                self._apart.begin(known.texts, known.state.own, known.state.wanted, known.runtime)
+            at_hand = rest is not None and rest.head == known.head
+            if rest is not None and at_hand and (self._apart is None or self._choice):
+                self._together.take_over(rest)
+                self._position, self._runtime = known.position, rest.runtime
+        return m.Recalled(state, ticks=ticks)
 
     def _decides_apart(self, asked: m.Recall) -> ApartAnswers | None:
         """Return what decides on records apart, if the plan allows it and there is no better way.
@@ -520,47 +473,25 @@ class StoreAnswers:
             try:
                 self._keep(link, state)
             except StoreError:
-                self._known = None  # without it the next exchange has more to do, and no more
+                self._link.known = None  # without it the next exchange has more to do, and no more
         self._looking.let_go()
 
     def rest(self) -> None:
         """Read all that is kept of the link, whatever others may keep for it meanwhile."""
-        if self._kept is not None:
-            with suppress(StoreError):  # whoever looks at it later hears of it
-                self._kept[1].hold()
+        with suppress(StoreError):  # whoever looks at it later hears of it
+            self._link.hold()
 
     def _keep(self, link: bytes, state: m.LinkState) -> None:
         assert self._plan is not None
-        before = self._known
-        doubtful = self._touched | self._unkept
-        lost: set[str] = set()
-        changed: dict[str, bytes]
-        if before is None:
-            changed, unlike = {}, set(state.peers.unlike(state.own))
-        else:
-            changed = dict.fromkeys(doubtful, b"")
-            unlike = state.peers.unlike_among(state.own, doubtful)
-        for record in unlike:
-            text = self._text(record, state)
-            if text is None:
-                lost.add(record)
-            changed[record] = text or b""
-        texts = changed_texts({} if before is None else before.texts, changed)
-        state.peers.remove(lost)
-        self._unkept = lost
         if self._apart is not None and self._apart.runtime is not None:
             runtime = self._apart.runtime
         else:
             runtime = runtime_of(self._plan, self.exposure, self._runtime)
-        new = Known(self._basis, self._position, runtime, state, texts)
-        known, change = change_of(new, before)
-        self.store.keep_link(link, change)
-        self._known, self._touched = known, set()
-        self._told_first = Packed()
+        known = self._link.keep(link, state, self._position, runtime, self._text)
         if self._apart is not None:
             self._apart.own = known.state.own
         rest = self._together.rest(known.head, self._runtime)
-        if rest is not None and not lost:
+        if rest is not None and self._link.is_whole:
             self._rest = link, rest
 
     def _text(self, record: str, state: m.LinkState) -> bytes | None:
@@ -573,7 +504,7 @@ class StoreAnswers:
         known = None
         if self._apart is not None:
             known = self._apart.advert(record)
-        elif record in self._listed or not self._plan.adverts_stand_alone:
+        elif record in self._link.listed or not self._plan.adverts_stand_alone:
             known = self._together.advert(record, self._plan)
         if known is None or known.digest() != claimed:
             known = next(self._looking.describe([record], source), None)
@@ -581,55 +512,12 @@ class StoreAnswers:
             return None
         return known.canonical()
 
-    def _remembered(self, asked: m.Evaluate) -> Iterator[Fact]:
-        """Yield the facts of what the peer advertised when the link was last used."""
-        if self._known is None:
-            return
-        source, state = self._peer_label(asked.plan), self._known.state
-        withdrawn = set(asked.withdrawn)
-        for record, text in self._known.texts.items():
-            if record not in withdrawn:
-                for advert in gather(read_block(text), source).values():
-                    yield from advert.facts()
-        if not asked.plan.adverts_stand_alone:
-            alike = [
-                record
-                for record in state.peers.records("")
-                if record not in withdrawn and record not in self._known.texts
-            ]
-            for advert in self._looking.describe(alike, source):
-                yield from advert.facts()
-
-    def _doubtful(self) -> frozenset[str]:
-        """Records that may have been advertised, on either side, since that was kept."""
-        own: Iterable[str] = ()
-        if self._own_asked is not None and self._known is None:
-            own = self._own_asked.records("")
-        return frozenset(chain(self._touched, self._told_first, own))
-
-    def _touch(self, asked: m.Evaluate) -> None:
-        self._touched.update(asked.withdrawn)
-        if self._known is not None:  # else they are among those that were told
-            self._touched.update(asked.adopted)
-        self._listed.difference_update(asked.withdrawn)
-        self._listed.update(advert.record for advert in asked.advertised)
-        self._touched.update(advert.record for advert in asked.advertised)
-
     # --- the end ---
-
-    def _let_go_of_link(self) -> None:
-        if self._kept is None:
-            return
-        (link, memory), self._kept = self._kept, None
-        memory.close()
-        if memory.damaged:
-            with suppress(StoreError):  # what failed was told already
-                self.store.keep_link(link, LinkChange(b"", {}))
 
     def close(self) -> None:
         """End; what came to rest is left to the next exchange."""
         self._looking.let_go()
-        self._let_go_of_link()
+        self._link.let_go()
         if self.warm is not None and self._rest is not None:
             self.warm.put(*self._rest)
             self._rest = None

@@ -203,16 +203,16 @@ class MeteredAnswers(StoreAnswers):
                 yield replace(answer, requestable=frozenset())
 
     def recall(self, asked: m.Recall) -> m.Recalled:
-        return StoreAnswers.recall(self, replace(asked, link=self._link(asked.link)))
+        return StoreAnswers.recall(self, replace(asked, link=self._name_of(asked.link)))
 
     def remember(self, told: m.Remember) -> None:
-        StoreAnswers.remember(self, replace(told, link=self._link(told.link)))
+        StoreAnswers.remember(self, replace(told, link=self._name_of(told.link)))
 
     @property
     def _takes(self) -> bool:
         return self.meter is None or self.meter.takes
 
-    def _link(self, link: bytes | None) -> bytes | None:
+    def _name_of(self, link: bytes | None) -> bytes | None:
         """Keep apart how a link stood when nothing was asked for."""
         return link if link is None or self._takes else link + READ_ONLY
 
