@@ -176,7 +176,8 @@ class PlainAnswers:
         return advertise(record.hash, source, fields(record, self._schema), self._schema)
 
     def _basis(self, plan: ExchangePlan) -> bytes:
-        return basis_of(plan, self.side.index, self._schema, self.exposure, self.limits)
+        link = None if self._asked is None else self._asked.link
+        return basis_of(plan, self.side.index, self._schema, self.exposure, self.limits, link)
 
     @property
     def _plan(self) -> ExchangePlan:

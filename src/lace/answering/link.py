@@ -57,7 +57,7 @@ class Link:
         """
         kept = None if self.name is None else self.store.link(self.name)
         known = None if kept is None else read_known(kept, standard)
-        if kept is None or known is None or known.basis != self.basis:
+        if kept is None or known is None or not self._is_of_here(known):
             if kept is not None:
                 kept.close()
             return None
@@ -72,6 +72,12 @@ class Link:
             state = replace(state, peers=state.peers.copy())
             state.peers.remove(self._gone_with_ours)
         return state
+
+    def _is_of_here(self, known: Known) -> bool:
+        """Whether a value is of this link and this store: of none that had come further."""
+        then, now = known.position, Position.of(self.store)
+        is_behind = (then.forgets, then.high_water) <= (now.forgets, now.high_water)
+        return is_behind and known.basis == self.basis
 
     def _find_gone(self, known: Known) -> set[str]:
         """Find what followed from records of ours, and does not any more when they are gone."""

@@ -409,10 +409,11 @@ class StoreAnswers:
     def recall(self, asked: m.Recall) -> m.Recalled:
         """Answer ``Recall``: how the link stood, if everything that it depended on is the same."""
         self._take_stock()
-        basis = basis_of(asked.plan, self.index, asked.schema, self.exposure, self.limits)
-        self._looking.begin(asked.schema)
+        schema, link = asked.schema, asked.link
+        basis = basis_of(asked.plan, self.index, schema, self.exposure, self.limits, link)
+        self._looking.begin(schema)
         self._link.let_go()
-        self._link = Link(self.store, asked.link, basis)
+        self._link = Link(self.store, link, basis)
         self._together.drop()
         self._rest = None
         self._plan, self._decided = asked.plan, False
@@ -421,7 +422,7 @@ class StoreAnswers:
         self._told, self._member.crowd = None, None
         viewer = asked.plan.operands[1 - self.index].viewer
         ticks = self.exposure.looks_at_time(viewer)
-        rest = None if self.warm is None or asked.link is None else self.warm.take(asked.link)
+        rest = None if self.warm is None or link is None else self.warm.take(link)
         state = self._link.recall(self.parameters.standard_prefix)
         known = self._link.known
         if known is not None:

@@ -26,10 +26,11 @@ from links import (
 
 from lace import b64a
 from lace.answering.following import Position
-from lace.answering.memory import Known, change_of, read_known
+from lace.answering.memory import Known, basis_of, change_of, read_known
 from lace.answering.warm import WarmLinks
 from lace.codes import Code
 from lace.crypto.native import digest
+from lace.errors import StoreError
 from lace.interlace import messages as m
 from lace.interlace.parameters import Parameters
 from lace.interlace.partition import Partitions
@@ -179,7 +180,7 @@ def test_what_is_kept_in_another_form_is_as_if_it_were_lost(
     """Its digests may mean something else: they would be believed, and never be right again."""
     stores[0].save([note(i) for i in range(20)])
     with monkeypatch.context() as earlier:
-        earlier.setattr("lace.answering.memory._FORM", b"lace-link/2")
+        earlier.setattr("lace.answering.parts._FORM", b"lace-link/2")
         Meeting(stores).end()
         assert Meeting(stores).end().worked == [False, False]
     assert Meeting(stores).end().worked == [True, True]
@@ -328,7 +329,7 @@ def test_a_table_that_was_kept_is_the_table_that_it_was(edits: list[list[int]], 
 @pytest.fixture(params=[0, 300, 1 << 15])
 def _together(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups of partitions are kept whole, or in parts, or both, by how large they are."""
-    monkeypatch.setattr("lace.answering.memory._TOGETHER", request.param)
+    monkeypatch.setattr("lace.answering.parts._TOGETHER", request.param)
 
 
 def kept_of(store: RecordStore, link: bytes) -> tuple[bytes, dict[bytes, bytes]]:
@@ -410,6 +411,106 @@ def test_whatever_is_damaged_is_never_believed(
     meet(plain, remembers=False)
     assert [held(store) for store in met] == [held(store) for store in plain]
     assert left_over(met, modules, exposure=SHOWN, parameters=small) == [(), ()]
+
+
+def kept_as(known: Known, before: Known | None, store: RecordStore) -> Known:
+    """Keep a value as the link "x"; return it with its head."""
+    made, change = change_of(known, before)
+    store.keep_link(b"x", change)
+    return made
+
+
+def refuses_a_part_of(store: RecordStore, name: bytes, data: bytes) -> bool:
+    """Whether a part is not believed that stands in place of the one that was kept."""
+    head, parts = kept_of(store, b"x")
+    other = MemoryStore()
+    other.keep_link(b"x", LinkChange(head, parts | {name: data}))
+    kept = other.link(b"x")
+    assert kept is not None
+    known = read_known(kept, 2)
+    assert known is not None
+    try:
+        for table in (known.state.own, known.state.peers):
+            table.runs(range(4096))
+    except StoreError as error:
+        return error.code == Code.STORE_LINK and kept.damaged
+    return False
+
+
+@pytest.mark.usefixtures("_together")
+def test_a_part_of_another_moment_is_not_believed_whatever_lies_in_it() -> None:
+    """The peer says the same, but part of that follows from this side's table later on."""
+    by_group: dict[str, list[str]] = {}
+    for number in range(300):
+        by_group.setdefault(note(number).hash[2], []).append(note(number).hash)
+    one, other = next(  # in one group, in two partitions of it
+        (names[0], later)
+        for names in by_group.values()
+        for later in names[1:]
+        if later[3] != names[0][3]
+    )
+    told = {record: digest(record.encode()) for record in (one, other)}
+    own, peers, store = Partitions(2), Partitions.of(told), MemoryStore()
+    state = m.LinkState(own.copy(), peers, frozenset())
+    first = kept_as(Known(b"", Position(1, 1), b"", state, {}), None, store)
+    _, then = kept_of(store, b"x")
+    own.put({one: digest(b"mine") + told[one]})
+    state = m.LinkState(own.copy(), peers.copy(), frozenset())
+    kept_as(Known(b"", Position(2, 1), b"", state, {}), first, store)
+    _, now = kept_of(store, b"x")
+    changed = [name for name in then if name in now and then[name] != now[name]]
+    assert changed
+    assert all(refuses_a_part_of(store, name, then[name]) for name in changed)
+    assert not any(refuses_a_part_of(store, name, data) for name, data in now.items())
+
+
+@pytest.mark.usefixtures("_together")
+def test_a_part_of_another_link_is_not_believed() -> None:
+    own = Partitions(2)
+    own.put({note(i).hash: digest(b"%d" % i) + digest(b"one's %d" % i) for i in range(30)})
+    others = own.copy()
+    others.put({note(i).hash: digest(b"%d" % i) + digest(b"other's %d" % i) for i in range(30)})
+    kept: list[dict[bytes, bytes]] = []
+    for basis, table in ((b"other", others), (b"one", own)):
+        store = MemoryStore()
+        state = m.LinkState(table, Partitions.of({note(1).hash: digest(b"")}), frozenset())
+        kept_as(Known(basis, Position(1, 1), b"", state, {}), None, store)
+        kept.append(kept_of(store, b"x")[1])
+    there, here = kept
+    assert here.keys() == there.keys()
+    assert all(refuses_a_part_of(store, name, there[name]) for name in here)
+
+
+def test_links_that_differ_in_nothing_but_their_names_differ_in_what_they_depend_on() -> None:
+    stores = MemoryStore(), MemoryStore()
+    stores[0].save([note(1)])
+    first = Meeting(stores).end()
+    asked = next(e for e in first.asked if isinstance(e, m.Recall) and e.link)
+    bases = {
+        basis_of(asked.plan, 0, asked.schema, SHOWN, DEFAULT_LIMITS, link)
+        for link in (None, b"", b"one", b"other")
+    }
+    assert len(bases) == 4
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_what_a_store_kept_that_had_come_further_is_not_believed(forgets: bool) -> None:
+    """The file was restored to an earlier state, but not what it had kept of links."""
+    stores = MemoryStore(), MemoryStore()
+    early = MemoryStore()
+    for store in (stores[0], early):
+        store.save([note(i) for i in range(30)])
+    stores[0].save([note(i) for i in range(30, 60)])
+    first = Meeting(stores).end()
+    if forgets:
+        stores[0].forget([note(i).hash for i in range(10, 60)])
+        Meeting((stores[0], MemoryStore())).end()  # over the same link
+    link = next(e.link for e in first.asked_by[0] if isinstance(e, m.Remember) and e.link)
+    early.keep_link(link, LinkChange(*kept_of(stores[0], link)))
+    early.save([note(i) for i in range(100, 105)])
+    Meeting((early, stores[1])).end()
+    assert held(early) == held(stores[1])
+    assert left_over((early, stores[1]), (EVERYTHING, EVERYTHING)) == [(), ()]
 
 
 def flipped(data: bytes, place: int) -> bytes:
