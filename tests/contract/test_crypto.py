@@ -245,6 +245,32 @@ def test_sums_that_the_library_has_no_point_for_are_looked_at_one_by_one(
         assert native.verify_all(twice) == [True] * 3
 
 
+@pytest.mark.req("009-SIG-06")
+@pytest.mark.parametrize("name", ["_prepare_point", "_weights", "_is_at"])
+def test_whoever_verifies_in_the_middle_of_another_one_disturbs_nobody(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal handler may do so, in the same thread."""
+    sound = [signed(key, bytes([number]) * 32) for number in range(6) for key in KEYS[:2]]
+    claims = [shifted(sound[0], 1), *sound[1:], signed(KEYS[2], bytes(32))]
+    others = [signed(KEYS[3], bytes([number]) * 32) for number in range(4)]
+    others += [shifted(others[0], 1), (scalar(5), bytes(32), others[0][2])]
+    wanted = [reference.verify(*claim) for claim in others]
+    real = getattr(native, name)
+
+    def interrupted(*given: object) -> object:
+        found = real(*given)
+        with monkeypatch.context() as inside:
+            inside.setattr(native, name, real)
+            assert native.verify_all(others) == wanted
+            assert [native.verify(*claim) for claim in others] == wanted
+        return found
+
+    monkeypatch.setattr(native, name, interrupted)
+    assert native.verify_all(claims) == [False, *[True] * 12]
+    assert [native.verify(*claim) for claim in claims] == [False, *[True] * 12]
+
+
 def test_threads_that_verify_do_not_disturb_each_other() -> None:
     chance = random.Random(1)
     claims: list[Claim] = []

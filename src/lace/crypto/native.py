@@ -44,8 +44,8 @@ _DERIVERS: Final = {
 }
 
 
-class _Scratch(local):
-    """Buffers for the native calls, one set a thread: they are written with the GIL released."""
+class _Scratch:
+    """Buffers for the native calls, which are written with the GIL released."""
 
     def __init__(self) -> None:
         signatures: Any = ffi.new(f"secp256k1_ecdsa_recoverable_signature[{_AT_ONCE}]")
@@ -61,7 +61,24 @@ class _Scratch(local):
         self.owners = signatures, points  # memory lives as long as they do
 
 
-_scratch: Final = _Scratch()
+class _Scratches(local):
+    """Buffers that are at hand, for each thread.
+
+    Whoever is at work has a set alone, also against a signal handler of its own thread that
+    verifies something in the middle.
+    """
+
+    def __init__(self) -> None:
+        self.free: list[_Scratch] = []
+
+    def take(self) -> _Scratch:
+        try:
+            return self.free.pop()
+        except IndexError:
+            return _Scratch()
+
+
+_scratches: Final = _Scratches()
 
 
 def digest(data: bytes, /) -> bytes:
@@ -93,12 +110,15 @@ def derive(context: str, data: bytes, length: int = 32, /) -> bytes:
 
 def verify(verifier_x: bytes, message: bytes, signature: bytes, /) -> bool:
     """Whether ``signature`` holds; false, never an exception, for malformed input (009-SIG-06)."""
-    scratch = _scratch
-    place, point = scratch.signatures[0], scratch.points[0]
-    z = _prepare(verifier_x, message, signature, place)
-    if isinstance(z, bool):
-        return z
-    return bool(_recover(_CONTEXT, point, place, z)) and _is_at(point, signature[:32], scratch)
+    scratch = _scratches.take()
+    try:
+        place, point = scratch.signatures[0], scratch.points[0]
+        z = _prepare(verifier_x, message, signature, place)
+        if isinstance(z, bool):
+            return z
+        return bool(_recover(_CONTEXT, point, place, z)) and _is_at(point, signature[:32], scratch)
+    finally:
+        _scratches.free.append(scratch)
 
 
 def verify_all(claims: Sequence[Claim], /) -> list[bool]:
@@ -107,6 +127,14 @@ def verify_all(claims: Sequence[Claim], /) -> list[bool]:
     The long calls follow upon each other. Each lets go of the interpreter, and wants it back for a
     moment only: so threads that verify at the same time seldom wait for each other.
     """
+    scratch = _scratches.take()
+    try:
+        return _verify_all(claims, scratch)
+    finally:
+        _scratches.free.append(scratch)
+
+
+def _verify_all(claims: Sequence[Claim], scratch: _Scratch) -> list[bool]:
     by_key: dict[bytes, list[int]] = {}
     for number, (verifier_x, _, _) in enumerate(claims):
         by_key.setdefault(verifier_x, []).append(number)
@@ -114,13 +142,15 @@ def verify_all(claims: Sequence[Claim], /) -> list[bool]:
     alone: list[int] = []
     for verifier_x, numbers in by_key.items():
         for some in _parts(numbers):
-            if len(some) < _TOGETHER or not _hold_together(verifier_x, [claims[n] for n in some]):
+            of_key = [claims[number] for number in some]
+            if len(some) < _TOGETHER or not _hold_together(verifier_x, of_key, scratch):
                 alone += some
                 continue
             for number in some:
                 found[number] = True
     for some in _parts(alone):
-        for number, holds in zip(some, _verify_some([claims[n] for n in some]), strict=True):
+        one_by_one = _verify_some([claims[number] for number in some], scratch)
+        for number, holds in zip(some, one_by_one, strict=True):
             found[number] = holds
     return found
 
@@ -129,12 +159,11 @@ def _parts(numbers: list[int]) -> Iterable[list[int]]:
     return (numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE))
 
 
-def _hold_together(verifier_x: bytes, claims: Sequence[Claim]) -> bool:
+def _hold_together(verifier_x: bytes, claims: Sequence[Claim], scratch: _Scratch) -> bool:
     """Whether many signatures by one key hold; if not all of them do, the answer is no.
 
     That of wrong ones the weighted sum is right has a chance of 1 in 2^128, however they were made.
     """
-    scratch = _scratch
     read = [_read(*claim) for claim in claims]
     weights = [1, *_weights(len(claims) - 1)]
     e = s = 0
@@ -168,8 +197,7 @@ def _weights(count: int) -> list[int]:
     return [(u + v * _HALVING) % N for u, v in zip(halves[::2], halves[1::2], strict=True)]
 
 
-def _verify_some(claims: Sequence[Claim]) -> list[bool]:
-    scratch = _scratch
+def _verify_some(claims: Sequence[Claim], scratch: _Scratch) -> list[bool]:
     places, points = scratch.signatures, scratch.points
     zs = [_prepare(*claim, place) for claim, place in zip(claims, places, strict=False)]
     recovered = [
