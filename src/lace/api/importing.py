@@ -54,6 +54,7 @@ _CHUNK: Final = MIB
 _VALIDATED_RECORDS: Final = 256  # together
 _VALIDATED_BYTES: Final = MIB
 _REASONS: Final = 100
+_REASONS_BYTES: Final = MIB
 _VERSIONS: Final = 10_000
 """So many versions of a place are looked at, to find out which rows they say already."""
 _HELD_BYTES: Final = 64 * MIB
@@ -95,7 +96,9 @@ class Imported:
     refused: int = 0
     """Those that are not valid, or could not be read."""
     reasons: tuple[Refused, ...] = ()
-    """Of what was refused, the first hundred."""
+    """Of what was refused, the first hundred; with its content as far as that is 1 MiB together.
+
+    ``put_aside`` of ``import_file`` is told of everything with its content."""
     bytes_read: int = 0
     """How much of the file was read."""
     signed_anew: int = 0
@@ -235,7 +238,9 @@ class Importer:
         count = self._count
         reasons = count.reasons
         if len(reasons) < _REASONS:
-            reasons = (*reasons, refused)
+            held = sum(len(reason.content) for reason in reasons)
+            has_room = held + len(refused.content) <= _REASONS_BYTES
+            reasons = (*reasons, refused if has_room else replace(refused, content=b""))
         self._count = replace(count, refused=count.refused + 1, reasons=reasons)
 
     def _are_here(self, number: int = 1) -> list[Record | None]:

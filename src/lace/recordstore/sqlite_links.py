@@ -27,7 +27,7 @@ def keep_link(connection: sqlite3.Connection, key: bytes, change: LinkChange) ->
         # An earlier version that still has the file open leaves parts behind.
         connection.execute("DELETE FROM link_part WHERE link = ?", row[:1])
     id, head = row
-    names = (*change.gone, *change.put)
+    names = [*change.gone.union(change.put)]
     before = len(head) + _parts_size(connection, id, names)
     after = len(change.head)
     connection.executemany(

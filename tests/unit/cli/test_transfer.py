@@ -509,3 +509,21 @@ def test_the_line_of_progress_has_rate_and_rest() -> None:
     assert progress_text(5000, "records read", 100.0, 0.25).endswith("5 min 0 s left")
     assert progress_text(5000, "records read", 2.0, None) == "5,000 records read, 2,500/s"
     assert progress_text(1, "records read", 1.0, None) == "1 record read, 1/s"
+
+
+def test_what_was_refused_is_held_as_long_as_it_is_little() -> None:
+    """A hundred records of 32 MiB each, all refused, would be more than a machine has."""
+    good = [
+        build_plex(
+            group="g", app="a", name=f"n{number}", tai="0000000001:000000000", data=b"x" * 400_000
+        )
+        for number in range(6)
+    ]
+    bad = [record.raw[:-1] + b"y" for record in good]  # of the right length, with other bytes
+    aside: list[api.Refused] = []
+    with api.open() as local:
+        count = blocking.import_file(local, io.BytesIO(b"".join(bad)), put_aside=aside.append)
+    assert (count.new, count.refused, len(count.reasons)) == (0, 6, 6)
+    assert [reason.content for reason in count.reasons] == [bad[0], bad[1], *[b""] * 4]
+    assert [reason.detail for reason in count.reasons] == [reason.detail for reason in aside]
+    assert [reason.content for reason in aside] == bad
