@@ -81,7 +81,7 @@ def later(seconds: int) -> list[str]:
 
 #: As with a peer that knows of nothing but partitions.
 BY_PARTITIONS: Final = dict.fromkeys(sorted(CAPABILITIES), 0)
-BY_TABLES: Final = {"max_delta_advertisements": 100, "max_sketch_cells": 1024}
+BY_TABLES: Final = {"max_advertisements_in_delta": 100, "max_cells_in_sketch": 1024}
 
 
 class Book:

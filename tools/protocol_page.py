@@ -56,7 +56,7 @@ _RANGES: Final = (
     ("field index", "any number"),
     ("partition prefix", "0 to 43 characters of B64A"),
     ("root, check, base", "43 characters of B64A"),
-    ("cells of `SketchAdvertisements`", "0 to 65,536, and no more than `max_sketch_cells`"),
+    ("cells of `SketchAdvertisements`", "0 to 65,536, and no more than `max_cells_in_sketch`"),
     ("cells of `AdvertisementSketch`", "13 bytes each; this engine says 56 in a fact"),
     ("names of `ListAdvertisementItems`", "8 bytes each; this engine says 90 in a fact"),
     (

@@ -81,9 +81,9 @@ class Limits:
     """Most partition summaries in one round."""
     max_narrowing_depth: int = 12
     """Most steps of narrowing from a starting partition."""
-    max_delta_advertisements: int = 100_000
+    max_advertisements_in_delta: int = 100_000
     """Most advertisements that are told as what is new since the last time; 0 for none."""
-    max_sketch_cells: int = 65_536
+    max_cells_in_sketch: int = 65_536
     """Most cells of a sketch of what is advertised; 0 for none."""
     max_places_listed: int = 100_000
     """Most records that a side lists in one loop and that are requested by place; 0 for none."""

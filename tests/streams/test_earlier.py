@@ -1,8 +1,9 @@
-"""Peers of the last release: a whole program of it is kept, and speaks over real TCP.
+"""Peers of earlier versions: whole programs of them are kept, and speak over real TCP.
 
-``tests/data/earlier-lace.zip`` is that program without its workbench and its lake. It told no
-tables and no sketches, and made proofs of identity in a form that is refused since. Python runs it
-from the archive.
+They lie in ``tests/data``, without their workbench and their lake; Python runs them from the
+archive. ``earlier-lace.zip`` told no tables and no sketches, and made proofs of identity in a form
+that is refused since. ``earlier-tables.zip`` told tables by other digests, and sketches of other
+names, under the names of other limits.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-EARLIER = Path(__file__).parents[1] / "data" / "earlier-lace.zip"
+DATA = Path(__file__).parents[1] / "data"
+WITHOUT_TABLES, OTHER_TABLES = DATA / "earlier-lace.zip", DATA / "earlier-tables.zip"
 SELECT = "//g//notes//"
 FILL = """
 import sys
@@ -39,24 +41,24 @@ with SqliteStore(sys.argv[1]) as store:
 """
 
 
-def command(*arguments: str, earlier: bool) -> tuple[list[str], dict[str, str]]:
+def command(*arguments: str, program: Path | None) -> tuple[list[str], dict[str, str]]:
     environment = os.environ | {"NO_COLOR": "1"}
-    if earlier:
-        environment["PYTHONPATH"] = str(EARLIER)
+    if program is not None:
+        environment["PYTHONPATH"] = str(program)
     return [sys.executable, "-m", "lace", *arguments], environment
 
 
-def run(*arguments: str, earlier: bool) -> subprocess.CompletedProcess[str]:
-    words, environment = command(*arguments, earlier=earlier)
+def run(*arguments: str, by: Path | None) -> subprocess.CompletedProcess[str]:
+    words, environment = command(*arguments, program=by)
     return subprocess.run(
         words, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
 
 
 @contextmanager
-def serving(folder: Path, *more: str, earlier: bool) -> Iterator[str]:
+def serving(folder: Path, *more: str, by: Path | None) -> Iterator[str]:
     """Serve a lace; yield its address."""
-    words, environment = command("serve", str(folder), "tcp:127.0.0.1:0", *more, earlier=earlier)
+    words, environment = command("serve", str(folder), "tcp:127.0.0.1:0", *more, program=by)
     with subprocess.Popen(
         words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
@@ -73,8 +75,8 @@ def serving(folder: Path, *more: str, earlier: bool) -> Iterator[str]:
             process.terminate()
 
 
-def run_code(code: str, *arguments: str, earlier: bool) -> str:
-    words, environment = command(earlier=earlier)
+def run_code(code: str, *arguments: str, by: Path | None) -> str:
+    words, environment = command(program=by)
     words = [words[0], "-c", code, *arguments]
     done = subprocess.run(
         words, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=60
@@ -82,35 +84,70 @@ def run_code(code: str, *arguments: str, earlier: bool) -> str:
     return done.stdout
 
 
-def make(folder: Path, numbers: range, *, earlier: bool) -> None:
+def make(folder: Path, numbers: range, *, by: Path | None) -> None:
     """Make a lace with some notes, by the program that is to keep it."""
-    done = run("init", str(folder), "--select", SELECT, earlier=earlier)
+    done = run("init", str(folder), "--select", SELECT, by=by)
     assert done.returncode == 0, done.stderr
+    add(folder, numbers, by=by)
+
+
+def add(folder: Path, numbers: range, *, by: Path | None) -> None:
     span = str(numbers.start), str(numbers.stop)
-    run_code(FILL, str(folder / "records.lace"), *span, earlier=earlier)
+    run_code(FILL, str(folder / "records.lace"), *span, by=by)
 
 
-def hashes(folder: Path, *, earlier: bool) -> set[str]:
+def hashes(folder: Path, *, by: Path | None) -> set[str]:
     """Return the hashes of what a lace has, as its own program reads them."""
-    return set(run_code(READ, str(folder / "records.lace"), earlier=earlier).split())
+    return set(run_code(READ, str(folder / "records.lace"), by=by).split())
 
 
 @pytest.mark.parametrize("numbers", [3, 400])
 @pytest.mark.parametrize("serves", ["earlier", "now"])
-def test_a_peer_of_the_last_release_converges(tmp_path: Path, serves: str, numbers: int) -> None:
+@pytest.mark.parametrize("earlier", [WITHOUT_TABLES, OTHER_TABLES], ids=["no tables", "others"])
+def test_a_peer_of_an_earlier_version_converges(
+    tmp_path: Path, earlier: Path, serves: str, numbers: int
+) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
-    make(old, range(numbers), earlier=True)
-    make(new, range(numbers // 3, numbers + numbers // 3), earlier=False)
+    make(old, range(numbers), by=earlier)
+    make(new, range(numbers // 3, numbers + numbers // 3), by=None)
     served, calling = (old, new) if serves == "earlier" else (new, old)
-    more = () if serves == "earlier" else ("--accept", "anyone")
-    with serving(served, *more, earlier=serves == "earlier") as address:
+    by, peers = (earlier, None) if serves == "earlier" else (None, earlier)
+    more = () if by == WITHOUT_TABLES else ("--accept", "anyone")
+    with serving(served, *more, by=by) as address:
         for expected in (numbers // 3, 0):  # everything, and nothing new
-            done = run("sync", address, "--lace", str(calling), earlier=serves == "now")
+            done = run("sync", address, "--lace", str(calling), by=peers)
             assert done.returncode == 0, done.stderr
             assert f"{expected} received" in done.stderr
-    found = hashes(old, earlier=True)
+    found = hashes(old, by=earlier)
     assert len(found) == numbers + numbers // 3
-    assert found == hashes(new, earlier=False)
+    assert found == hashes(new, by=None)
+
+
+@pytest.mark.parametrize("serves", ["earlier", "now"])
+def test_a_peer_that_told_other_tables_is_met_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serves: str
+) -> None:
+    """Both prove keys, so that both remember the link; each with its own digests."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "keys"))
+    old, new, count = tmp_path / "old", tmp_path / "new", 300
+    for folder, name, by in ((old, "ada", OTHER_TABLES), (new, "bob", None)):
+        make(folder, range(count), by=by)
+        assert run("keyring", "new", name, by=by).returncode == 0
+    served, calling = (old, new) if serves == "earlier" else (new, old)
+    by, peers = (OTHER_TABLES, None) if serves == "earlier" else (None, OTHER_TABLES)
+    key, peers_key = ("ada", "bob") if serves == "earlier" else ("bob", "ada")
+    with serving(served, "--accept", "anyone", "--key", key, by=by) as address:
+        for more in (0, 1, 40, 0):
+            add(old, range(count, count + more), by=OTHER_TABLES)
+            add(new, range(count + more, count + 2 * more), by=None)
+            count += 2 * more
+            words = ("sync", address, "--lace", str(calling), "--key", peers_key)
+            done = run(*words, by=peers)
+            assert done.returncode == 0, done.stderr
+            assert f"{more} received" in done.stderr
+            assert f"with {key}" in done.stderr  # it has proven its key
+    assert hashes(old, by=OTHER_TABLES) == hashes(new, by=None)
+    assert len(hashes(new, by=None)) == count
 
 
 @pytest.mark.parametrize("serves", ["earlier", "now"])
@@ -119,12 +156,12 @@ def test_proofs_of_the_last_release_are_refused_with_a_reason(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "keys"))
     old, new = tmp_path / "old", tmp_path / "new"
-    for folder, earlier in ((old, True), (new, False)):
-        make(folder, range(2), earlier=earlier)
-    assert run("keyring", "new", "ada", earlier=True).returncode == 0
+    for folder, by in ((old, WITHOUT_TABLES), (new, None)):
+        make(folder, range(2), by=by)
+    assert run("keyring", "new", "ada", by=WITHOUT_TABLES).returncode == 0
     served, calling = (old, new) if serves == "earlier" else (new, old)
-    with serving(served, earlier=serves == "earlier") as address:
-        words = ("sync", address, "--lace", str(calling), "--key", "ada")
-        done = run(*words, earlier=serves == "now")
+    by, peers = (WITHOUT_TABLES, None) if serves == "earlier" else (None, WITHOUT_TABLES)
+    with serving(served, by=by) as address:
+        done = run("sync", address, "--lace", str(calling), "--key", "ada", by=peers)
     assert done.returncode == 4
     assert "iltp.proof" in done.stderr

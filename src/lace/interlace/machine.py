@@ -581,7 +581,7 @@ class InterlaceMachine:
     def _sketching(self, own: Partitions) -> Sketching:
         """Return the talk about sketches of one loop."""
         key, listed = self._opening.sketch_key(self._nonces), "max_advertisement_records_listed"
-        most = self._limit("max_sketch_cells")
+        most = self._limit("max_cells_in_sketch")
         return Sketching(key, self._side.index, own, most, self._limit(listed))
 
     def _take_state(self, state: m.LinkState) -> None:

@@ -30,8 +30,8 @@ WIRE_LIMITS: Final = frozenset(
 #: Limits of what earlier versions do not know: without an offer of both sides there is none of it.
 CAPABILITIES: Final = frozenset(
     (
-        "max_delta_advertisements",
-        "max_sketch_cells",
+        "max_advertisements_in_delta",
+        "max_cells_in_sketch",
         "max_places_listed",
         "max_deferred_advertisements",
     )

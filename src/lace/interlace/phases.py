@@ -81,11 +81,11 @@ _ANSWERING: Final = frozenset(
 
 #: What has a place only if both sides offered it.
 OFFERED: Final[dict[str, str]] = {
-    "AdvertisementTable": "max_delta_advertisements",
-    "AdvertisementDelta": "max_delta_advertisements",
-    "SketchAdvertisements": "max_sketch_cells",
-    "AdvertisementSketch": "max_sketch_cells",
-    "ListAdvertisementItems": "max_sketch_cells",
+    "AdvertisementTable": "max_advertisements_in_delta",
+    "AdvertisementDelta": "max_advertisements_in_delta",
+    "SketchAdvertisements": "max_cells_in_sketch",
+    "AdvertisementSketch": "max_cells_in_sketch",
+    "ListAdvertisementItems": "max_cells_in_sketch",
     "RequestListed": "max_places_listed",
     "AdvertisementsDeferred": "max_deferred_advertisements",
     "ListDeferredAdvertisements": "max_deferred_advertisements",

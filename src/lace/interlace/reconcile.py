@@ -165,7 +165,7 @@ class PeerAdverts:
 
     @property
     def _goes_by_tables(self) -> bool:
-        return self.limits["max_delta_advertisements"] > 0
+        return self.limits["max_advertisements_in_delta"] > 0
 
     @property
     def memory(self) -> int:
@@ -258,9 +258,11 @@ class PeerAdverts:
         """Take the digest of all that the peer advertises, and what is new, if that was told."""
         self._named.append("")
         self._sketched = self._narrowed = False
-        limit = self.limits["max_delta_advertisements"]
+        limit = self.limits["max_advertisements_in_delta"]
         if len(listed) > limit:
-            raise LimitExceeded("max_delta_advertisements", configured=limit, observed=len(listed))
+            raise LimitExceeded(
+                "max_advertisements_in_delta", configured=limit, observed=len(listed)
+            )
         for guess in self._guesses(told, base, listed):
             if told.fits(guess):
                 self._become(guess, listed)

@@ -149,7 +149,7 @@ class Sketching:
         if first is None or last is None or first != self._given or last <= first:
             raise ProtocolError("cells out of order", code=Code.INTERLACE_SUMMARY)
         if last > min(self.most, MOST_CELLS):
-            raise LimitExceeded("max_sketch_cells", configured=self.most, observed=last)
+            raise LimitExceeded("max_cells_in_sketch", configured=self.most, observed=last)
         self._given, self._peer_asked, self._peer_ever_asked = last, True, True
         cells = self._own_names().cells(first, last)
         size = _CELLS_AT_ONCE * CELL_BYTES

@@ -184,7 +184,7 @@ class OwnAdverts:
     @property
     def tells_tables(self) -> bool:
         """Whether both sides offered to go by digests of whole tables."""
-        return self.limits["max_delta_advertisements"] > 0
+        return self.limits["max_advertisements_in_delta"] > 0
 
     def advertise(self, start: int, received: Collection[str] = ()) -> Saying:
         """Return an advertise phase: a short listing, or the summaries that changed.
@@ -232,7 +232,7 @@ class OwnAdverts:
         come = set(now)
         fresh = come.difference(received)
         most = min(
-            self.limits["max_delta_advertisements"],
+            self.limits["max_advertisements_in_delta"],
             self.parameters.tell_at_once,
             self.parameters.listed_at_once(self.limits),
         )

@@ -327,7 +327,7 @@ def _kinds() -> Iterable[Kind]:
         ("iltp.order",),
         Phase.HELLO,
         end,
-        before(OFFERED + b"HelloLimit('max_sketch_cells','1')\n"),
+        before(OFFERED + b"HelloLimit('max_cells_in_sketch','1')\n"),
     )
     yield Kind(
         "an unknown predicate", ("interlace.block",), Phase.HELLO, facts, after(b"Evil('x')\n")

@@ -15,7 +15,7 @@ from lace.policy.view import Exposure
 from lace.record.model import Record
 from lace.recordstore import MemoryStore
 
-BY_PARTITIONS = Limits(max_delta_advertisements=0)
+BY_PARTITIONS = Limits(max_advertisements_in_delta=0)
 OPEN = Exposure(default="everything")
 #: Offers an "x" before anything was heard, and again as soon as a "t" is here.
 WAVERING = module_from_text(

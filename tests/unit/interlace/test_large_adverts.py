@@ -115,7 +115,7 @@ def by_summaries(stores: Stores, limits: Limits) -> Meeting:
     """Without tables, from a start of two characters: the summaries alone would not fit."""
     stores[0].save([big(i) for i in range(200)])
     stores[1].save([big(i) for i in range(190, 220)])
-    alone = replace(limits, max_delta_advertisements=0, max_sketch_cells=0)
+    alone = replace(limits, max_advertisements_in_delta=0, max_cells_in_sketch=0)
     return meet(stores, alone, coarse=False)
 
 
@@ -123,7 +123,7 @@ def no_summaries(stores: Stores, limits: Limits) -> Meeting:
     """Everything is listed in each loop."""
     stores[0].save([big(i) for i in range(20)])
     stores[1].save([big(i) for i in range(15, 40)])
-    return meet(stores, replace(limits, max_partition_summaries=0, max_delta_advertisements=0))
+    return meet(stores, replace(limits, max_partition_summaries=0, max_advertisements_in_delta=0))
 
 
 def a_delta_at_the_next_contact(stores: Stores, limits: Limits) -> Meeting:
@@ -273,8 +273,8 @@ LIMITS = st.builds(
     Limits,
     max_partition_summaries=st.sampled_from([0, 70, 16_384]),
     max_narrowing_depth=st.sampled_from([0, 2, 12]),
-    max_delta_advertisements=st.sampled_from([0, 3, 100_000]),
-    max_sketch_cells=st.sampled_from([0, 64, 256]),
+    max_advertisements_in_delta=st.sampled_from([0, 3, 100_000]),
+    max_cells_in_sketch=st.sampled_from([0, 64, 256]),
     max_places_listed=st.sampled_from([0, 5, 100_000]),
     max_loop_iterations=st.just(64),
 )
@@ -500,7 +500,7 @@ def test_nobody_waits_for_a_peer_that_gave_up_before(teller: int, fresh: int) ->
     """
     both = MemoryStore(), MemoryStore()
     both[0].save([big(i, 10) for i in range(30)])
-    few = replace(SMALL, max_sketch_cells=8)
+    few = replace(SMALL, max_cells_in_sketch=8)
     meet(both, few).end()
     stores = both[teller], copied(both[1 - teller])
     stores[0].save([big(i, lines=5) for i in range(100, 100 + fresh)])
@@ -553,7 +553,7 @@ def test_what_a_side_holds_is_counted_as_it_comes(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("lace.interlace.hearing.fact_count", count)
     stores = MemoryStore(), MemoryStore()
     stores[0].save([big(i, 10) for i in range(60)])
-    meeting = meet(stores, Limits(max_delta_advertisements=0, max_sketch_cells=0))
+    meeting = meet(stores, Limits(max_advertisements_in_delta=0, max_cells_in_sketch=0))
     converged(meeting, stores, MIB)
     listed = sum(said.count(b"Advertised(") for side in (0, 1) for said in phases(meeting, side))
     assert listed >= 60

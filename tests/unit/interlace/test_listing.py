@@ -136,7 +136,9 @@ class Cutting:
     often=st.sampled_from([0.05, 0.3, 1.0]),
     longest=st.sampled_from([1, 200, 1 << 16]),
     tags=st.lists(st.sampled_from(["x", "it's", "é", "y" * 300]), min_size=2, max_size=9),
-    limits=st.sampled_from([Limits(), Limits(max_delta_advertisements=0, max_sketch_cells=0)]),
+    limits=st.sampled_from(
+        [Limits(), Limits(max_advertisements_in_delta=0, max_cells_in_sketch=0)]
+    ),
 )
 def test_where_a_listing_is_cut_does_not_show(
     chance: random.Random, often: float, longest: int, tags: list[str], limits: Limits

@@ -187,7 +187,7 @@ def test_places_change_nothing_but_the_words_of_requests(
     """What rules are given, what is served, stored and refused, and in which order: all the same."""
     base = Limits(
         max_places_listed=most, transfer_phase_bytes=phase_bytes, max_loop_iterations=200,
-        max_delta_advertisements=100 if tables else 0, max_sketch_cells=1024 if tables else 0,
+        max_advertisements_in_delta=100 if tables else 0, max_cells_in_sketch=1024 if tables else 0,
     )  # fmt: skip
     ways = []
     for limits in (base, replace(base, max_places_listed=0)):

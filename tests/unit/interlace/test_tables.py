@@ -175,7 +175,7 @@ def test_what_is_foreseen_of_a_peer_follows_what_was_sent_and_taken_back(seed: i
     chance = random.Random(seed)
     own = Both(Partitions(2))
     own.put({name(chance): chance.randbytes(64) for _ in range(12)})
-    limits = {"max_delta_advertisements": chance.randrange(2)}
+    limits = {"max_advertisements_in_delta": chance.randrange(2)}
     sketching = Sketching(b"", 0, own.table, 0)
     source, theirs = SourceLabel("Opq_a"), Partitions()
     theirs.put({record: chance.randbytes(32) for record in chance.sample(sorted(own.plain), 3)})
