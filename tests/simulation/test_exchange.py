@@ -14,6 +14,12 @@ def test_honest_pairs_reach_the_fixed_point_of_the_definition(seed: int) -> None
     SIMULATIONS["honest"](seed)
 
 
+@pytest.mark.req("050-DRV-01", "050-COR-02")
+@pytest.mark.parametrize("seed", range(examples(100)))
+def test_sketches_that_miss_change_the_way_and_nothing_else(seed: int) -> None:
+    SIMULATIONS["sketched"](seed)
+
+
 @pytest.mark.req("050-ERR-17", "050-DRV-05", "050-OPN-04")
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_a_connection_that_breaks_loses_nothing(seed: int) -> None:
@@ -24,6 +30,12 @@ def test_a_connection_that_breaks_loses_nothing(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(examples(200)))
 def test_a_hostile_peer_ends_its_own_exchange_and_nothing_else(seed: int) -> None:
     SIMULATIONS["hostile"](seed)
+
+
+@pytest.mark.req("050-STA-07", "050-COR-06", "050-ERR-17")
+@pytest.mark.parametrize("seed", range(examples(100)))
+def test_a_peer_that_lies_about_tables_and_sketches_ends_its_own_exchange(seed: int) -> None:
+    SIMULATIONS["misled"](seed)
 
 
 @pytest.mark.req("050-OPN-01", "050-OPN-02", "050-STA-01")

@@ -9,17 +9,22 @@ is checked against its own policy and store at the moment it is said.
 from __future__ import annotations
 
 import random
+import re
+from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import forge
 from sides import Participant
 
+from lace import b64a
 from lace.crypto import SigningKey
 from lace.datalog.source import parse_facts
 from lace.ids import RecordHash
 from lace.interlace import messages as m
+from lace.interlace import sketch
 from lace.interlace.machine import Side
 from lace.interlace.parameters import Parameters
 from lace.limits import MIB, Limits
@@ -39,6 +44,11 @@ from lace.vocabulary import FIELD, HAVE
 NOW = Tai("1700000000:000000000")
 #: Holds a hello, the cells of some dozen differences, and few advertisements.
 SMALL_BLOCK = 5000
+#: Cells, names and digests, as facts say them.
+BYTES = re.compile(
+    rb"((?:AdvertisementSketch\('\d+',|AdvertisementTable\('\d+',|AdvertisementDelta\("
+    rb"|ListAdvertisementItems\()')([^']+)'\)"
+)
 #: Lengths of the tags of records, in turn.
 LONG = ((), (1,), (500, 900), (), (300, 1, 700), (900,))
 KEYS = [forge.KEY, *(SigningKey(bytes([i]) * 32) for i in range(1, 4))]
@@ -357,7 +367,7 @@ class Liar:
         return [
             self._drop, self._twice, self._old, self._late, self._unasked, self._flip, self._claim,
             self._ask, self._narrow, self._summary, self._tick, self._flood, self._module,
-            self._not_available, self._places, self._defer, self._go_on,
+            self._not_available, self._places, self._defer, self._go_on, self._other_bytes,
         ]  # fmt: skip
 
     def _drop(self, _: m.Incoming) -> list[m.Incoming]:
@@ -424,6 +434,17 @@ class Liar:
         count = self.chance.choice(["0", "1", "2", "100000", "100001", "x", ""])
         return [m.PeerFacts(f"AdvertisementsDeferred('{count}')\n".encode()), crossing]
 
+    def _other_bytes(self, crossing: m.Incoming) -> list[m.Incoming]:
+        """Say other cells, other names, the digest of another table or of another base."""
+        if not isinstance(crossing, m.PeerFacts):
+            return [crossing]
+
+        def chosen(found: re.Match[bytes]) -> bytes:
+            count = len(b64a.decode(found[2].decode()))
+            return found[1] + b64a.encode(self.chance.randbytes(count)).encode() + b"')"
+
+        return [m.PeerFacts(BYTES.sub(chosen, crossing.content))]
+
     def _go_on(self, crossing: m.Incoming) -> list[m.Incoming]:
         return [m.PeerFacts(b"ListDeferredAdvertisements()\n"), crossing]
 
@@ -447,6 +468,53 @@ def honest(seed: int) -> None:
     assert tuple(set(held(store)) for store in world.stores) == expected
 
 
+def alike(chance: random.Random) -> World:
+    """Return a world in which both sides have nearly the same, so that they go by sketches."""
+    world = World.make(chance, [MODULES[2], EVERYTHING, TAGGED])
+    everything = population(chance, 60)
+    for store in world.stores:
+        store.save([record for record in everything if chance.random() < 0.9])
+    limits = replace(
+        world.sides[0].limits,
+        max_advertisements_in_delta=chance.choice([3, 100_000]),
+        max_cells_in_sketch=chance.choice([8, 64, 65_536, 65_536]),
+        max_fact_block_size=64 * MIB,
+    )
+    parameters = replace(
+        world.sides[0].parameters, list_up_to=0, sketch_from=chance.choice([0, 1, 5])
+    )
+    one, other = (replace(side, limits=limits, parameters=parameters) for side in world.sides)
+    return World(world.stores, (one, other), (Exposure(default="everything"),) * 2)
+
+
+def sketched(seed: int) -> None:
+    """Sides that find out by sketches what differs reach the fixed point, whatever these miss."""
+    chance = random.Random(seed)
+    world = alike(chance)
+    expected = naive(world, NOW, 0)
+    sides = world.participants()
+    with names_of_bits(chance.choice([1, 3, 8, 64, 64, 64])):
+        Schedule(sides, chance).run()
+    for side in sides:
+        assert any(isinstance(event, m.FixedPoint) for event in side.told), side.told[-1]
+    assert tuple(set(held(store)) for store in world.stores) == expected
+
+
+@contextmanager
+def names_of_bits(bits: int) -> Iterator[None]:
+    """Have names in sketches so many bits; if these are few, names collide and sketches miss."""
+    whole = sketch.names_of
+
+    def cut(key: bytes, adverts: Iterable[bytes]) -> array[int]:
+        return array("Q", [name >> 64 - bits for name in whole(key, adverts)])
+
+    sketch.names_of = cut
+    try:
+        yield
+    finally:
+        sketch.names_of = whole
+
+
 def broken(seed: int) -> None:
     """A connection that breaks and comes back delays the fixed point, and loses nothing."""
     chance = random.Random(seed)
@@ -467,7 +535,16 @@ def broken(seed: int) -> None:
 def hostile(seed: int) -> None:
     """A peer that lies ends its own exchange, and nothing else."""
     chance = random.Random(seed)
-    world = World.make(chance)
+    check_against_lies(World.make(chance), chance)
+
+
+def misled(seed: int) -> None:
+    """So does one that lies about tables and sketches."""
+    chance = random.Random(seed)
+    check_against_lies(alike(chance), chance)
+
+
+def check_against_lies(world: World, chance: random.Random) -> None:
     secret = build_plex(group="secret", app="diary", name="1", tai=f"{1:010d}:{0:09d}")
     world.stores[1].save([secret])
     before = held(world.stores[1])
@@ -581,5 +658,6 @@ def hidden(seed: int) -> None:
 
 
 SIMULATIONS: dict[str, Callable[[int], None]] = {
-    "honest": honest, "broken": broken, "hostile": hostile, "open": open_room, "hidden": hidden,
+    "honest": honest, "sketched": sketched, "broken": broken, "hostile": hostile,
+    "misled": misled, "open": open_room, "hidden": hidden,
 }  # fmt: skip
