@@ -1,6 +1,6 @@
 """Two SQLite laces of a real size that differ here and there, over TCP: what does it cost?
 
-    .venv/bin/python bench/exchange_sizes.py                   # 20,000 and 100,000 records
+    .venv/bin/python bench/exchange_sizes.py                   # 20,000 to 1,000,000; 100,000 cold
     .venv/bin/python bench/exchange_sizes.py 300000 --differences 1000
 
 A server and a client, each in a process of its own, have all but some records in common. They
@@ -38,10 +38,17 @@ from lace.selectors import selector
 from lace.serving.grants import ServerLimits, symmetric_policy
 from lace.serving.server import Server
 from lace.transport.address import parse_address
+from measure import judged
 from told import Json, answer, hear, peak_mib, process, tell
 
-_SIZES: Final = (20_000, 100_000)
 _DIFFERENCES: Final = 1000
+_CASES: Final = (
+    (20_000, _DIFFERENCES),
+    (100_000, _DIFFERENCES),
+    (1_000_000, _DIFFERENCES),
+    (0, 100_000),
+)
+"""Records in common, and how many more each side has, if nothing is said."""
 _LITTLE: Final = 10
 _MODULE: Final = selector("//g//notes//")
 _BATCH: Final = 5000
@@ -49,12 +56,15 @@ _DATA: Final = b"x" * 200
 _TAKES_ALL: Final = ServerLimits(peer_mib_per_day=4096, peer_records_per_day=10_000_000)
 """What one peer brings in a day is not what is measured here."""
 
+_MOST_MB: Final = 250
+_MOST_MS: Final = 20  # of CPU time on each side, if nothing is new
+
 _RUNS: Final = ("everything", "nothing new", "10 new each")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("sizes", type=int, nargs="*", default=_SIZES, help="records in common")
+    parser.add_argument("sizes", type=int, nargs="*", help="records in common")
     parser.add_argument(
         "--differences", type=int, default=_DIFFERENCES, help="records on each side"
     )
@@ -67,9 +77,10 @@ def main() -> None:
     elif options.part == "sync":
         asyncio.run(_sync(options.store, options.address))
     else:
-        for size in options.sizes:
+        chosen = [(size, options.differences) for size in options.sizes]
+        for size, differences in chosen or _CASES:
             with tempfile.TemporaryDirectory() as folder:
-                print(_measure(Path(folder), size, options.differences), flush=True)
+                print(_measure(Path(folder), size, differences), flush=True)
 
 
 def _measure(folder: Path, size: int, differences: int) -> str:
@@ -104,7 +115,7 @@ def _lines(
     runs: Sequence[tuple[Json, Json]],
 ) -> Iterator[str]:
     yield f"{size:,} records in common, {differences:,} more on each side, 0.3 KB each"
-    for name, (server, client) in zip(_RUNS, runs, strict=True):
+    for number, (name, (server, client)) in enumerate(zip(_RUNS, runs, strict=True)):
         cpu = server["cpu"] + client["cpu"]
         yield (
             f"  {name:12} CPU s: server {server['cpu']:.2f}, client {client['cpu']:.2f};"
@@ -114,13 +125,17 @@ def _lines(
             f"               {client['out']:,} bytes to the server, {client['in']:,} back;"
             f" {client['loops']} loops; {client['received']:,} records received"
         )
-        if name == _RUNS[0]:
+        if number == 1:
+            most = 1000 * max(server["cpu"], client["cpu"])
+            yield f"               {judged(round(most), _MOST_MS, 'ms')} of CPU on each side"
+        if number == 0:
             yield (
                 f"               {cpu / copy:.0f} times the copy of the rows,"
                 f" {cpu / alone:.1f} times validating and storing alone"
             )
     memory = (
-        f"{side} {runs[-1][place]['peak']:.0f} MiB at most, {runs[0][place]['rest']:.0f} before"
+        f"{side} at most {judged(round(runs[-1][place]['peak'] * 2**20 / 1e6), _MOST_MB, 'MB')},"
+        f" {runs[0][place]['rest'] * 2**20 / 1e6:.0f} before"
         for place, side in enumerate(("server", "client"))
     )
     yield f"  memory       {'; '.join(memory)}"

@@ -39,7 +39,7 @@ from lace.recordstore.sqlite_file import MIGRATIONS
 from lace.selectors import selector
 from lace.stream.packing import pack
 from lace.tai import Tai
-from measure import Effort, Result, Target
+from measure import Effort, Result, Target, judged
 from negentropy import reconcile
 from records import make_seals
 from seal_validation import Work, floor_work
@@ -271,7 +271,8 @@ class _Cost:
     seconds: float = 0.0
 
 
-_PACKED_TARGETS: Final = {10: "target: 4 KB", 1000: "target: 75 KB"}
+_MOST_PACKED: Final = {10: 4_000, 1000: 75_000}
+_MOST_SECONDS: Final = 3.0
 
 
 def _differences(effort: Effort) -> list[Result]:
@@ -287,7 +288,8 @@ def _differences(effort: Effort) -> list[Result]:
         theirs = reconcile(
             [_id(record.hash) for record in left], [_id(record.hash) for record in right]
         )
-        equal = not differing
+        equal, most = not differing, _MOST_PACKED.get(len(lost))
+        packed = f"{cost.packed:,} bytes" if most is None else judged(cost.packed, most, "bytes")
         results.append(
             Result(
                 name=f"interlace: {len(left):,} records, {len(lost):,} differences",
@@ -299,8 +301,9 @@ def _differences(effort: Effort) -> list[Result]:
                 floor_seconds=theirs.bytes,
                 notes=(
                     f"{cost.bytes:,} bytes both ways in {cost.trips} phases that say anything,",
-                    f"{cost.packed:,} packed; {_PACKED_TARGETS.get(len(lost), 'no target')}",
-                    f"{cost.seconds:.1f} s of processor for both sides, policy included (target 3)",
+                    f"packed {packed}",
+                    judged(round(cost.seconds, 1), _MOST_SECONDS, "s of processor")
+                    + " for both sides, policy included",
                     f"negentropy {theirs.bytes:,} bytes in {theirs.trips} round trips: ids alone",
                     *(
                         [f"equal sets: at most 1 KB and one round trip: {cost.bytes <= 1024}"]
@@ -410,6 +413,7 @@ def _one_more(effort: Effort) -> list[Result]:
             seconds=spent,
             floor=f"the same at {effort.open_sizes[0]:,}",
             floor_seconds=seconds[0],
+            target=Target(sign="<=", ratio=2.0) if size == effort.open_sizes[-1] else None,
             notes=(
                 "both sides: evaluated, advertised, requested, sent, stored, a fixed point again",
             ),

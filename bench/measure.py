@@ -106,6 +106,11 @@ def race(
     return least
 
 
+def judged(found: float, most: float, unit: str) -> str:
+    """Return an amount beside the most that is aimed at."""
+    return f"{found:,.12g} {unit} (target {most:,.12g}: {'met' if found <= most else 'not met'})"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """``>=`` is about speed: subject over floor. ``<=`` is about time: subject over floor."""
