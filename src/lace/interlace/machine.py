@@ -27,6 +27,7 @@ from lace.interlace import messages as m
 from lace.interlace.advertise import Advertisement
 from lace.interlace.deferring import GO_ON, Deferral, deferred, fitting, texts_within
 from lace.interlace.hearing import Hearing, Terms
+from lace.interlace.lasting import Lasting
 from lace.interlace.negotiate import Agreement
 from lace.interlace.opening import Epoch, Opening
 from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
@@ -80,8 +81,7 @@ class InterlaceMachine:
         self._own_places = Listed(0)
         self._peers_places = Listed(0)
         # The round.
-        self._spent = 0  # nanoseconds
-        self._last: Tai | None = None  # when something was received last
+        self._lasting = Lasting(side.limits.round_seconds)
         most = side.limits.max_total_transferred_bytes
         self._transfer = Transfer(side.limits, side.parameters, most)
         self._evaluated = False  # just before this loop began
@@ -218,19 +218,15 @@ class InterlaceMachine:
         own.sketching.own = own.table
         self._transfer.stand_as(rest)
         self._advert_bytes = rest.standing.advert_bytes
-        self._spent = 0
+        self._lasting.begin()
 
     def leave_rest(self, now: Tai) -> None:
         """Count time from now on, for a round that goes on without this machine."""
-        self._last = now
+        self._lasting.rest_until(now)
 
     def has_time(self, now: Tai) -> bool:
         """Count the time of such a round; return False, and count nothing, if it is over by now."""
-        spent = self._spent_by(now)
-        if spent > self._side.limits.round_seconds * NS_PER_SECOND:
-            return False
-        self._spent, self._last = spent, now
-        return True
+        return self._lasting.go_on(now, self.phase_timeout)
 
     def peer_advertises(self, record: str) -> bool:
         """Whether the peer claims, as far as was heard, to have a record."""
@@ -330,24 +326,12 @@ class InterlaceMachine:
         self._abort(Code.INTERLACE_TIMEOUT, detail, m.Blame.LINK)
 
     def _check_time(self, now: Tai) -> None:
-        """End a round that goes on for too long, however much is said in it.
-
-        A longer time than a timer allows cannot have passed between two inputs: there the clock was
-        set, or this side was busy.
-        """
-        if self._phases.is_idle or now == self._last:
-            self._last = now
-            return
-        self._spent, self._last = self._spent_by(now), now
-        seconds = self._side.limits.round_seconds
-        if self._spent > seconds * NS_PER_SECOND:
-            detail = f"a round took more than {seconds} s"
+        """End a round that goes on for too long, however much is said in it."""
+        if self._phases.is_idle:
+            self._lasting.rest_until(now)
+        elif not self.has_time(now):
+            detail = f"a round took more than {self._lasting.seconds} s"
             self._abort(Code.INTERLACE_TIMEOUT, detail, m.Blame.LINK)
-
-    def _spent_by(self, now: Tai) -> int:
-        last = self._last or now
-        longest = self.phase_timeout * NS_PER_SECOND
-        return self._spent + min(max(0, difference_ns(now, last)), longest)
 
     def _take_answer(self, given: m.Answer, now: Tai) -> None:
         if not self._is_due(given):
@@ -625,7 +609,7 @@ class InterlaceMachine:
 
     def _reach_fixed_point(self, now: Tai) -> None:
         self._transfer.tally.cursor_updated = self._adverts.take_changed()
-        self._spent = 0
+        self._lasting.begin()
         state = None
         if self._opening.link is not None:
             own, peers = self.tables
