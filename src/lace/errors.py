@@ -120,6 +120,17 @@ class UsageError(LaceError):
     """The caller asked for something that cannot be."""
 
 
+def wrong_type(wanted: str, given: object, hint: str = "") -> UsageError:
+    """Return the error for an argument of another type than is wanted."""
+    return UsageError(f"this takes {wanted}, not {a_kind(given)}", code=Code.INPUT_TYPE, hint=hint)
+
+
+def a_kind(given: object) -> str:
+    """Return the type of an argument in words."""
+    name = type(given).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
 class MissingExtra(UsageError):
     """An optional part of Lace is not installed; ``hint`` holds the line that installs it."""
 

@@ -19,6 +19,7 @@ from lace.keyring import Keyring, is_key_name, read_key_file
 from lace.limits import FIXED
 from lace.policy.module import Facet, PolicyModule, filled, module_from_text, open_names
 from lace.policy.view import Expose, Exposure
+from lace.recordstore.files import BEGIN
 from lace.rooms import Room
 from lace.rulefiles import read_rules
 from lace.selectors import selector
@@ -27,7 +28,6 @@ from lace.urc import Coordinate
 
 FILE: Final = "lace.toml"
 STORE: Final = "records.lace"
-_SQLITE: Final = b"SQLite format 3\x00"  # how the file of a store begins
 _WORDS: Final[tuple[Expose, ...]] = ("none", "selected", "everything")
 T = TypeVar("T")
 
@@ -121,14 +121,14 @@ def check_store(path: Path) -> None:
     """
     try:
         with path.open("rb") as file:
-            begin = file.read(len(_SQLITE))
+            begin = file.read(len(BEGIN))
     except FileNotFoundError:
         raise StoreError(f"the store {path} is gone", code=Code.STORE_MISSING) from None
     except OSError:
         return  # whoever opens it says what is wrong
     if not begin:
         raise StoreError(f"the store {path} has 0 bytes", code=Code.STORE_MISSING)
-    if begin != _SQLITE:
+    if begin != BEGIN:
         raise StoreError(f"{path} is no record store", code=Code.STORE_CORRUPT)
 
 

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from lace.answering.selection import Selection
-from lace.api.handles import Lace, in_worker, store_of
+from lace.api.handles import Lace, in_steps, in_worker, store_of
 from lace.api.importing import Form
 from lace.api.policies import Policy, policy_of
 from lace.errors import Code, UsageError
 from lace.projection import HASH, Projection, entry_of, field_names, repeated_fields
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore, StoreRecordId
+from lace.recordstore.files import keep_store
 from lace.text import shown
 from lace.values import DATA, Value
 
@@ -82,19 +83,13 @@ async def export_file(
             )
         form = BY_SUFFIX[suffix]
     inner, module, limits = store_of(local), policy_of(local, policy), local.limits
-    count = Exported()
     with ExitStack() as stack:
         if isinstance(target, str | Path):
             file = stack.enter_context(_Draft(Path(target), overwrite))
         else:
             file = target
         chosen = await in_worker(local, lambda: Selection(inner, module, limits).hashes())
-        steps = _export(inner, chosen, file, form)
-        while (found := await in_worker(local, lambda: next(steps, None))) is not None:
-            count = found
-            if listen is not None:
-                listen(count)
-    return count
+        return await in_steps(local, _export(inner, chosen, file, form), Exported(), listen)
 
 
 def _export(store: RecordStore, chosen: set[str], file: BinaryIO, form: Form) -> Iterator[Exported]:
@@ -224,6 +219,7 @@ class _Draft:
                 code=Code.INPUT_FILE,
                 hint="Choose another name, or overwrite it on purpose (--force).",
             )
+        keep_store(self._path)
         try:
             self._file = self._draft.open("wb")
         except OSError as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 from lace.answering.warm import WarmLinks
 from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
-from lace.errors import Code, UsageError
+from lace.errors import Code, UsageError, a_kind, wrong_type
 from lace.ids import Verifier, parse_verifier
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule
@@ -233,22 +234,12 @@ def as_lace(given: object) -> Lace:
     return given
 
 
-def wrong_type(wanted: str, given: object, hint: str = "") -> UsageError:
-    """Return the error for an argument of another type than is wanted."""
-    return UsageError(f"this takes {wanted}, not {_a_kind(given)}", code=Code.INPUT_TYPE, hint=hint)
-
-
-def _a_kind(given: object) -> str:
-    name = type(given).__name__
-    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
-
-
 def checked_text(given: object, what: str, hint: str = "") -> str:
     """Return a text that was given, or raise ``UsageError`` if it is none."""
     if isinstance(given, str):
         return given
     raise UsageError(
-        f"{what} is text, not {_a_kind(given)}", code=Code.INPUT_TYPE, hint=hint or "Give a str."
+        f"{what} is text, not {a_kind(given)}", code=Code.INPUT_TYPE, hint=hint or "Give a str."
     )
 
 
@@ -256,7 +247,7 @@ def checked_names(given: object, what: str) -> tuple[str, ...]:
     """Return several names that were given; one text is not several of one letter."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise UsageError(
-            f"{what} is a tuple of names, not {_a_kind(given)}",
+            f"{what} is a tuple of names, not {a_kind(given)}",
             code=Code.INPUT_TYPE,
             hint='Write ("Title",) for one.',
         )
@@ -287,6 +278,33 @@ async def in_worker(lace: Lace, work: Callable[[], T]) -> T:
     if lace._worker is None:  # noqa: SLF001
         return work()
     return await lace._worker.do(work)  # noqa: SLF001
+
+
+async def in_steps(
+    lace: Lace, steps: Iterator[T], count: T, listen: Callable[[T], None] | None
+) -> T:
+    """Do work step by step in a thread; tell the count after each step, and return the last.
+
+    A thread does not stop when its work is cancelled. So that is put off until the step is done and
+    told: whoever begins again finds what was done.
+    """
+    cancelled = False
+    while not cancelled:
+        step = asyncio.ensure_future(in_worker(lace, lambda: next(steps, None)))
+        while not step.done():
+            try:
+                await asyncio.wait([step])
+            except asyncio.CancelledError:
+                cancelled = True
+        found = step.result()
+        if found is None:
+            break
+        count = found
+        if listen is not None:
+            listen(count)
+    if cancelled:
+        raise asyncio.CancelledError
+    return count
 
 
 def has_settings(lace: Lace) -> bool:

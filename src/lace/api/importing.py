@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
-from lace.api.handles import Lace, as_lace, checked_key, in_worker, store_of
+from lace.api.handles import Lace, as_lace, checked_key, in_steps, store_of
+from lace.api.repeats import Repeats
 from lace.api.rows import (
     BOM,
     UTF8,
@@ -34,14 +35,15 @@ from lace.crypto.keys import SigningKey
 from lace.crypto.native import digest
 from lace.errors import Code, LaceError, RecordError, Status, UsageError
 from lace.ids import RecordHash
-from lace.limits import MIB
+from lace.limits import MIB, UNLIMITED
 from lace.record import grammar
 from lace.record.build import build_plex, seal
 from lace.record.model import Plex, Record, Versioned
 from lace.record.split import BrokenFrame, Frame, split_records
 from lace.record.validate import validate_records
 from lace.recordstore.base import RecordStore
-from lace.tai import Tai
+from lace.recordstore.files import BEGIN
+from lace.tai import Tai, add_ns
 from lace.urc import Coordinate, VersionSelector
 
 __all__ = ["Imported", "Refused", "import_file"]
@@ -55,11 +57,7 @@ _VALIDATED_RECORDS: Final = 256  # together
 _VALIDATED_BYTES: Final = MIB
 _REASONS: Final = 100
 _REASONS_BYTES: Final = MIB
-_VERSIONS: Final = 10_000
-"""So many versions of a place are looked at, to find out which rows they say already."""
-_HELD_BYTES: Final = 64 * MIB
 _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
-_DATABASE: Final = b"SQLite format 3\x00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +134,7 @@ async def import_file(
     work = Importer(store_of(local), rows, form, signer, unsigned, put_aside)
     with ExitStack() as stack:
         file = stack.enter_context(_opened(source)) if isinstance(source, str | Path) else source
-        steps = work.steps(file)
-        count = Imported()
-        while (found := await in_worker(local, lambda: next(steps, None))) is not None:
-            count = found
-            if listen is not None:
-                listen(count)
-    return count
+        return await in_steps(local, work.steps(file), Imported(), listen)
 
 
 @dataclass(slots=True)
@@ -162,11 +154,16 @@ class Importer:
     _count: Imported = field(default_factory=Imported)
     _read: int = 0
     _begun: Tai = field(default_factory=tai_now)
-    _made: dict[tuple[Coordinate, str], list[bytes]] = field(default_factory=dict)
+    _made: dict[tuple[Coordinate, Tai], list[bytes]] = field(default_factory=dict)
     """What this batch says at a place and time: it is not in the store yet."""
-    _held: dict[Coordinate, _Held] = field(default_factory=dict)
-    _held_bytes: int = 0
-    _last_versions: tuple[Coordinate, list[bytes]] | None = None
+    _newest: dict[Coordinate, Tai] = field(default_factory=dict)
+    """The time of the newest version, where it has not come."""
+    _repeats: Repeats = field(init=False)
+    _latest: Tai = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._latest = self._begun
+        self._repeats = Repeats(self._sayings)
 
     def steps(self, file: BinaryIO) -> Iterator[Imported]:
         """Do the work; yield the count after each batch, and at the end."""
@@ -189,6 +186,10 @@ class Importer:
             )
         whole = _before(head, chunks)
         made = self._records(whole) if form == "records" else self._rows(whole, form)
+        with closing(self._repeats):
+            yield from self._batches(made)
+
+    def _batches(self, made: Iterable[Record | None]) -> Iterator[Imported]:
         batch: list[Record] = []
         size = pending = 0
         for record in made:
@@ -207,7 +208,7 @@ class Importer:
             yield chunk
 
     def _form_of(self, head: bytes) -> Form:
-        if head.startswith(_DATABASE):
+        if head.startswith(BEGIN):
             raise UsageError(
                 "this is a store, no file of records",
                 code=Code.INPUT_FILE,
@@ -298,11 +299,11 @@ class Importer:
         for number, content, row in json_rows(lines) if form == "jsonl" else csv_rows(lines, check):
             where = f"line {number}"
             try:
+                if isinstance(row, LaceError):
+                    raise row
                 if not is_text(content):
                     message = f"the line is not UTF-8: {UTF8}"
                     raise RecordError(message, code=Code.TEXT_UTF8)
-                if isinstance(row, LaceError):
-                    raise row
                 asked = asked_by(row) if make is None else make.asked(row)
                 made = self._make(asked)
             except LaceError as error:
@@ -310,7 +311,7 @@ class Importer:
                 self._refuse(Refused(where, error.code, error.message, found))
                 made = [None]
             yield from made
-        yield from self._let_go()
+        yield from map(self._later, self._repeats.end())
 
     def _make(self, asked: Asked) -> list[Record | None]:
         """Return the records that are to be stored for a row; None for what is here already."""
@@ -322,7 +323,7 @@ class Importer:
             group=place.group,
             app=place.app,
             name=place.name,
-            tai=asked.time or tai_now(),
+            tai=asked.time or self._now(),
             extras=fields,
             data=asked.data,
         )
@@ -335,73 +336,49 @@ class Importer:
             self._count = replace(self._count, signed_anew=self._count.signed_anew + 1)
         return made
 
+    def _now(self) -> Tai:
+        """Return the time; each is later than the one before, also if the clock is a coarse one."""
+        self._latest = max(tai_now(), add_ns(self._latest, 1))
+        return self._latest
+
     def _timed(self, place: Coordinate, time: Tai, plex: Plex) -> list[Record | None]:
         """Decide about a row with a time: it is here if it was said at that place and time."""
         said = (_said_by(record) for record in self._versions(place, time))
         if _said_by(plex) in self._made.get((place, time), ()) or _said_by(plex) in said:
             return self._are_here()
-        return [self._signed(place, time, plex)]
+        self._made.setdefault((place, time), []).append(_said_by(plex))
+        return [self._signed(plex)]
 
     def _next(self, place: Coordinate, plex: Plex) -> list[Record | None]:
-        """Decide about a row without a time: it is what holds at its place from now on.
+        """Decide about a row without a time: it is what holds at its place from now on."""
+        here, new = self._repeats.take(place, _said_by(plex), plex)
+        return [*self._are_here(here), *(self._later(row) for row in new)]
 
-        Several rows of a file may have one place. If the newest versions there say the same, row
-        by row, then the file came before. A row that an older version says is held until it is
-        known whether the following rows go on as the following versions do, up to the newest.
-        """
-        saying = _said_by(plex)
-        held = self._held.get(place)
-        if held is not None:
-            if _said_by(held.rows[-1]) == saying:
-                return self._are_here()
-            held.at = {i + 1 for i in held.at if held.versions[i + 1] == saying}
-            return self._hold(place, held, plex)
-        made = self._made.get((place, ""))
-        newest = None if made else next(self._versions(place, None, 1), None)
-        if (made[-1] if made else newest and _said_by(newest)) == saying:
-            return self._are_here()
-        if newest is None or newest.tai >= self._begun:
-            return [self._signed(place, "", plex)]
-        versions = self._all_versions(place)
-        held = _Held(versions, {i for i, said in enumerate(versions) if said == saying})
-        return self._hold(place, held, plex)
+    def _later(self, plex: Plex) -> Record:
+        """Sign a row with a time after that of its author's newest version at its place."""
+        place = plex.coordinate
+        newest = self._newest.get(place)
+        if newest is not None and newest >= plex.tai:
+            plex = _at(add_ns(newest, 1), plex)
+            self._newest[place] = plex.tai
+        return self._signed(plex)
 
-    def _hold(self, place: Coordinate, held: _Held, plex: Plex) -> list[Record | None]:
-        """Hold one more row; return all that are held at its place if they are decided now."""
-        held.rows.append(plex)
-        if held.at and len(held.versions) - 1 not in held.at:
-            self._held[place] = held
-            self._held_bytes += len(plex.raw)
-            return self._let_go() if self._held_bytes > _HELD_BYTES else []
-        self._held.pop(place, None)
-        self._held_bytes -= sum(len(row.raw) for row in held.rows[:-1])
-        if held.at:
-            return self._are_here(len(held.rows))
-        return [self._signed(place, "", row) for row in held.rows]
-
-    def _let_go(self) -> list[Record | None]:
-        """Return all rows that are held: they are not what the newest versions say."""
-        held, self._held, self._held_bytes = self._held, {}, 0
-        return [self._signed(place, "", row) for place, one in held.items() for row in one.rows]
-
-    def _signed(self, place: Coordinate, time: str, plex: Plex) -> Record:
-        self._made.setdefault((place, time), []).append(_said_by(plex))
-        self._last_versions = None
+    def _signed(self, plex: Plex) -> Record:
         return plex if self.key is None else seal(plex, self.key)
 
-    def _all_versions(self, place: Coordinate) -> list[bytes]:
+    def _sayings(self, place: Coordinate) -> list[bytes]:
         """Return what the author's versions at a place say, the oldest first, nothing twice on end.
 
-        Those of the last place are kept: rows of one place often stand together.
+        A version whose time has not come is noted: what is to hold has to be later.
         """
-        if self._last_versions is None or self._last_versions[0] != place:
-            said = [_said_by(record) for record in self._versions(place, None)][::-1]
-            self._last_versions = place, [one for one, _ in groupby(said)]
-        return self._last_versions[1]
+        said: list[bytes] = []
+        for record in self._versions(place, None):
+            if not said and record.tai >= self._begun:
+                self._newest[place] = record.tai
+            said.append(_said_by(record))
+        return [one for one, _ in groupby(reversed(said))]
 
-    def _versions(
-        self, place: Coordinate, time: Tai | None, most: int = _VERSIONS
-    ) -> Iterator[Versioned]:
+    def _versions(self, place: Coordinate, time: Tai | None) -> Iterator[Versioned]:
         """Yield the author's records at a place, and at a time if one is given, newest first."""
         signer = None if self.key is None else self.key.verifier
         version = VersionSelector(
@@ -409,27 +386,23 @@ class Importer:
             verifier=signer,
             tai=time,
         )
-        for hash in self.store.versions(replace(place, selector=version), most):
+        for hash in self.store.versions(replace(place, selector=version), UNLIMITED):
             record = self.store.load(hash)
             if isinstance(record, Versioned):
                 yield record
-
-
-@dataclass(slots=True)
-class _Held:
-    """Rows of one place that are here already, or are not, as the next rows will tell."""
-
-    versions: list[bytes]
-    """What the versions there say, the oldest first."""
-    at: set[int]
-    """Which of them may be the one that says what the last row says."""
-    rows: list[Plex] = field(default_factory=list)
 
 
 def _said_by(record: Versioned) -> bytes:
     """Return what stands for the content of a record, whenever and by whomever it was said."""
     extras, data_digest = record.parts[-3:-1]
     return digest(extras + b"\n" + data_digest)
+
+
+def _at(time: Tai, plex: Plex) -> Plex:
+    """Return what says the same at another time."""
+    return build_plex(
+        group=plex.group, app=plex.app, name=plex.name, tai=time, extras=plex.extras, data=plex.data
+    )
 
 
 def _before(head: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

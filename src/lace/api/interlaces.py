@@ -23,7 +23,6 @@ from lace.api.handles import (
     store_of,
     warm_links_of,
     worker_of,
-    wrong_type,
 )
 from lace.api.policies import Exposes, Policy, as_module, exposure_of, policy_of
 from lace.clock import tai_now
@@ -32,7 +31,7 @@ from lace.driving.connection import Connection, MakeAnswers, Timer
 from lace.driving.exchange import Exchange
 from lace.driving.journal import Journal, JournalFile
 from lace.driving.pair import Pair
-from lace.errors import Code, InterlaceAborted, LaceError, StoreError, UsageError
+from lace.errors import Code, InterlaceAborted, LaceError, StoreError, UsageError, wrong_type
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
 from lace.policy.view import Exposure

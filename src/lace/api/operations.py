@@ -9,10 +9,10 @@ from contextlib import suppress
 from typing import Final
 
 from lace.answering.selection import Selection
-from lace.api.handles import Lace, Peer, checked_text, in_worker, store_of, wrong_type
+from lace.api.handles import Lace, Peer, checked_text, in_worker, store_of
 from lace.api.handles import open as open_lace
 from lace.api.policies import Policy, as_module, policy_of
-from lace.errors import Code, Outcome, Status, UsageError
+from lace.errors import Code, Outcome, Status, UsageError, wrong_type
 from lace.ids import RecordHash, is_record_hash
 from lace.policy.module import PolicyModule
 from lace.record.model import Record, Versioned

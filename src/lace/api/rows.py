@@ -7,7 +7,6 @@ import io
 import json
 import re
 from base64 import b64decode
-from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -116,7 +115,7 @@ class RowReader:
         data = "" if rows.data is None else _text(row.get(rows.data))
         place = Coordinate(group=self._group, app=self._app, name=self._begin + name)
         when = read_instant(time) if time else None
-        return Asked(place, fields, data.encode("utf-8", "surrogateescape"), when)
+        return Asked(place, fields, _encoded(data), when)
 
     def _columns(self, row: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         if self._rows.fields is not None:
@@ -153,8 +152,8 @@ def asked_by(row: Mapping[str, Any]) -> Asked:
         raise RecordError("a record has data or data_b64, not both", code=Code.INPUT_KEY)
     time = _entry(row, "tai", str)
     try:
-        data = (text or "").encode() if encoded is None else b64decode(encoded, validate=True)
-    except Base64Error:
+        data = _encoded(text or "") if encoded is None else b64decode(encoded, validate=True)
+    except ValueError:  # also for what is not ASCII
         raise RecordError(Code.INPUT_BASE64.meaning, code=Code.INPUT_BASE64) from None
     when = None if time is None else read_instant(time)
     return Asked(place, pairs, data, when, _entry(row, "author", str))
@@ -179,7 +178,20 @@ def _text(value: Any) -> str:
     """Return a cell as text: what is no text, as JSON writes it."""
     if isinstance(value, str):
         return value
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
+    if value is None:
+        return ""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        raise RecordError("a value has too many levels", code=Code.INPUT_JSON) from None
+
+
+def _encoded(text: str) -> bytes:
+    """Return data as it is stored; JSON can name halves of characters that UTF-8 does not have."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise RecordError("the data is not text: half a character", code=Code.TEXT_UTF8) from None
 
 
 Row = tuple[int, str, Mapping[str, Any] | LaceError]
@@ -188,21 +200,26 @@ Row = tuple[int, str, Mapping[str, Any] | LaceError]
 
 def json_rows(lines: Iterable[str]) -> Iterator[Row]:
     """Yield the objects of JSON Lines, each with its line; what is none, with what is wrong."""
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if isinstance(row, dict):
-            yield number, line, row
-        else:
-            yield number, line, RecordError(Code.INPUT_JSON.meaning, code=Code.INPUT_JSON)
+    number = 0
+    try:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            if isinstance(row, dict):
+                yield number, line, row
+            else:
+                yield number, line, RecordError(Code.INPUT_JSON.meaning, code=Code.INPUT_JSON)
+    except _LineTooLong as error:
+        yield number + 1, "", error
 
 
 def csv_rows(lines: Iterable[str], check: Callable[[Sequence[str]], None] | None) -> Iterator[Row]:
     """Yield the rows of a table, each with its line; the names of its columns are checked first."""
+    _allow_long_cells()
     reader = csv.reader(lines, strict=True)
     columns: list[str] | None = None
     while True:
@@ -212,6 +229,9 @@ def csv_rows(lines: Iterable[str], check: Callable[[Sequence[str]], None] | None
         except csv.Error as error:
             message = f"this is not CSV: {error}; nothing after this can be read"
             yield number, "", RecordError(message, code=Code.INPUT_FILE)
+            return
+        except _LineTooLong as error:
+            yield reader.line_num + 1, "", error
             return
         if cells is None:
             return
@@ -240,24 +260,37 @@ def csv_rows(lines: Iterable[str], check: Callable[[Sequence[str]], None] | None
                 yield number, content, RecordError(message, code=Code.INPUT_KEY)
 
 
+def _allow_long_cells() -> None:
+    """Let a cell be as long as a line may be; Python has one limit for the whole process."""
+    csv.field_size_limit(max(csv.field_size_limit(), DEFAULT_LIMITS.input_line_bytes))
+
+
 def _csv_line(cells: Iterable[object]) -> str:
     out = io.StringIO()
     csv.writer(out, lineterminator="").writerow(cells)
     return out.getvalue()
 
 
+class _LineTooLong(LaceError):
+    """Nothing after such a line is read; what stands before it is."""
+
+    def __init__(self) -> None:
+        limit = DEFAULT_LIMITS.input_line_bytes
+        message = f"the line is longer than {limit} bytes; nothing after this can be read"
+        super().__init__(message, code=Code.INPUT_LINE_TOO_LONG)
+
+
 def lines_of(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines of a text with their ends; a line over the limit ends the import."""
+    """Yield the lines of a text with their ends; a line over the limit is the last thing read."""
     held = b""
     first = True
-    limit = DEFAULT_LIMITS.input_line_bytes
     for chunk in chunks:
         *whole, held = (held + chunk).split(b"\n")
         for line in whole:
             yield _decoded(line.removeprefix(BOM) if first else line) + "\n"
             first = False
-        if len(held) > limit:
-            raise UsageError(f"a line is longer than {limit} bytes", code=Code.INPUT_LINE_TOO_LONG)
+        if len(held) > DEFAULT_LIMITS.input_line_bytes:
+            raise _LineTooLong
     if held:
         yield _decoded(held.removeprefix(BOM) if first else held)
 

@@ -16,6 +16,7 @@ from lace.limits import DEFAULT_LIMITS, FIXED
 from lace.record.facts import facts
 from lace.record.split import BrokenFrame, Frame, split_records
 from lace.record.validate import validate_record
+from lace.recordstore.files import keep_store
 from lace.rules import LocalFacts
 from lace.text import redact
 
@@ -90,6 +91,8 @@ def write_output(name: str, content: bytes, *, overwrite: bool) -> None:
     if name == STANDARD_INPUT:
         write_bytes(content)
         return
+    if overwrite:
+        keep_store(name)
     try:
         with Path(name).open("wb" if overwrite else "xb") as file:
             file.write(content)

@@ -29,6 +29,7 @@ from lace.cli.records import EVERYTHING
 from lace.errors import Code, UsageError
 from lace.policy.module import PolicyModule
 from lace.recordstore.base import StoreRecordId
+from lace.recordstore.files import keep_store
 
 _TOLD: Final = 5
 _TOGETHER: Final = 1000
@@ -95,7 +96,7 @@ def import_command(
     settings = find(where)
     key = None if unsigned else settings.signing_key(key_text)
     total = Imported()
-    with settings.open(key) as local, PutAside(refused, replaces=force) as aside:
+    with settings.open(key) as local, PutAside(refused, replaces=force, read=files) as aside:
         begin = store_of(local).high_water()
         for file in files:
             aside.begin(file)
@@ -209,13 +210,18 @@ class PutAside:
     it was named and that was allowed.
     """
 
-    def __init__(self, name: str | None = None, *, replaces: bool = False) -> None:
+    def __init__(
+        self, name: str | None = None, *, replaces: bool = False, read: Collection[str] = ()
+    ) -> None:
         if name is not None and not replaces and Path(name).is_file():
             raise UsageError(
                 f"{name} exists already",
                 code=Code.INPUT_FILE,
                 hint="Choose another name, or add --force.",
             )
+        if name is not None:
+            keep_store(name)
+            _keep_read(name, read)
         self._name = name
         self._of = ""
         self._file: BinaryIO | None = None
@@ -345,6 +351,17 @@ def _row_map(
     if to is None and name is None and not (data or time or columns):
         return None
     raise click.UsageError("--to and --name belong together, and the other columns need both")
+
+
+def _keep_read(name: str, read: Collection[str]) -> None:
+    """Raise ``UsageError`` if a file that is about to be replaced is one of those that are read."""
+    target = Path(name)
+    if any(Path(file).exists() and target.exists() and target.samefile(file) for file in read):
+        raise UsageError(
+            f"{name} is read by this command, and cannot be replaced by it",
+            code=Code.INPUT_FILE,
+            hint="Choose another name for what is refused.",
+        )
 
 
 def _aside_names(file: str) -> Iterator[str]:

@@ -29,6 +29,7 @@ _CONTEXT: Final = GLOBAL_CONTEXT.ctx
 _COMPRESSED: Final = lib.SECP256K1_EC_COMPRESSED
 _EVEN_Y: Final = b"\x02"
 _POINT_BYTES: Final = 33
+_SCALAR_BYTES: Final = 32
 _AT_ONCE: Final = 64
 _TOGETHER: Final = 3  # signatures by one key that cost less together than one by one
 _HALF_BYTES: Final = 8
@@ -164,14 +165,12 @@ def _hold_together(verifier_x: bytes, claims: Sequence[Claim], scratch: _Scratch
 
     That of wrong ones the weighted sum is right has a chance of 1 in 2^128, however they were made.
     """
-    read = [_read(*claim) for claim in claims]
+    read = [claim for claim in (_read(*claim) for claim in claims) if claim is not None]
+    if len(read) < len(claims):
+        return False
     weights = [1, *_weights(len(claims) - 1)]
-    e = s = 0
-    for claim, weight in zip(read, weights, strict=True):
-        if claim is None:
-            return False
-        e += weight * claim[0]
-        s += weight * claim[1]
+    e = sum(weight * e for weight, (e, _) in zip(weights, read, strict=True))
+    s = sum(weight * s for weight, (_, s) in zip(weights, read, strict=True))
     z = _prepare_point(verifier_x, e % N, s % N, scratch.signatures[0])
     if z is None or not _recover(_CONTEXT, scratch.right, scratch.signatures[0], z):
         return False
@@ -280,6 +279,7 @@ def serialize(point: Any) -> bytes:
 
 def public_point(scalar: bytes) -> bytes:
     """Return scalar·G in compressed form; the scalar must be in 1..n−1. Constant time."""
+    _check_scalars(scalar)
     point = ffi.new("secp256k1_pubkey *")
     if not lib.secp256k1_ec_pubkey_create(_CONTEXT, point, scalar):
         raise ValueError("scalar out of range")
@@ -288,6 +288,7 @@ def public_point(scalar: bytes) -> bytes:
 
 def negate(scalar: bytes) -> bytes:
     """Return n − scalar in constant time."""
+    _check_scalars(scalar)
     value = ffi.new("unsigned char[32]", scalar)
     if not lib.secp256k1_ec_seckey_negate(_CONTEXT, value):
         raise ValueError("scalar out of range")
@@ -296,9 +297,16 @@ def negate(scalar: bytes) -> bytes:
 
 def multiply_add(scalar: bytes, factor: bytes, summand: bytes) -> bytes:
     """Return scalar·factor + summand mod n in constant time; no result may be zero."""
+    _check_scalars(scalar, factor, summand)
     value = ffi.new("unsigned char[32]", scalar)
     if not lib.secp256k1_ec_seckey_tweak_mul(_CONTEXT, value, factor):
         raise ValueError("factor out of range")
     if not lib.secp256k1_ec_seckey_tweak_add(_CONTEXT, value, summand):
         raise ValueError("sum out of range")
     return bytes(ffi.buffer(value, 32))
+
+
+def _check_scalars(*scalars: bytes) -> None:
+    """Raise ``ValueError`` if one has not 32 bytes: the library reads as many in any case."""
+    if any(len(scalar) != _SCALAR_BYTES for scalar in scalars):
+        raise ValueError(f"a scalar has {_SCALAR_BYTES} bytes")

@@ -31,6 +31,7 @@ from lace.lake.places import CHUNK, Bytes, file_size, filesystem, read_range
 from lace.lake.salvage import boundaries
 from lace.limits import DEFAULT_LIMITS, LAKE, MIB, Limits
 from lace.record.split import Frame, RecordSplitter
+from lace.recordstore.files import BEGIN
 
 SEGMENT_BYTES: Final = 32 * MIB
 """Of one task, and so of one file, where there is much to read."""
@@ -45,7 +46,6 @@ INDEX_SUFFIX: Final = ".cuts"
 _WILD: Final = re.compile(r"[*?\[]")
 _PATTERN: Final = re.compile(r"\*+|\?|\[!?[^\]]+\]|.")
 _LACE: Final = "lace.toml"
-_DATABASE: Final = b"SQLite format 3\x00"
 _FORMAT: Final = 1
 _SEGMENTS_A_CORE: Final = 4
 
@@ -193,7 +193,7 @@ def is_database(bundle: str) -> bool:
     """Whether a file is a SQLite lace, and no bundle."""
     system, path = filesystem(bundle)
     with system.open_input_file(path) as file:
-        return cast("bytes", file.read(len(_DATABASE))) == _DATABASE
+        return cast("bytes", file.read(len(BEGIN))) == BEGIN
 
 
 def survey(bundle: str, limits: Limits = DEFAULT_LIMITS, cut_bytes: int = CUT_BYTES) -> Survey:

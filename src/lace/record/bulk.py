@@ -25,7 +25,7 @@ from typing import Final
 from lace.errors import Code, Outcome, Status
 from lace.limits import DEFAULT_LIMITS, MIB, Limits
 from lace.record.model import Record
-from lace.record.validate import reread, validate_records
+from lace.record.validate import checked_bytes, reread, validate_records
 
 _BATCH_RECORDS: Final = 256
 _BATCH_BYTES: Final = 4 * MIB
@@ -153,7 +153,7 @@ def _batches(raws: Iterable[bytes]) -> Iterator[Batch]:
     batch: Batch = []
     size = 0
     for raw in raws:
-        batch.append(raw)
+        batch.append(checked_bytes(raw))
         size += len(raw)
         if len(batch) >= _BATCH_RECORDS or size >= _BATCH_BYTES:
             yield batch

@@ -15,7 +15,7 @@ from lace import text
 from lace.b64a import decode_trusted, encode_digest
 from lace.crypto.native import verify, verify_all
 from lace.crypto.provider import Claim
-from lace.errors import Code, Outcome, RecordError, Status
+from lace.errors import Code, Outcome, RecordError, Status, wrong_type
 from lace.ids import RecordHash
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.record import inspect
@@ -50,10 +50,17 @@ _SEAL_BLOB: Final = 10
 
 def validate_record(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> Outcome[Record]:
     """Return the record that ``raw`` is, or why it is none; never raises for bad bytes."""
-    record = recognise(raw, limits)
+    record = recognise(checked_bytes(raw), limits)
     if record is not None:
         return Outcome(_ACCEPTED, record)
     return rejection(raw, limits)
+
+
+def checked_bytes(raw: bytes) -> bytes:
+    """Return what is bytes, or raise ``UsageError``; what may change is no record."""
+    if isinstance(raw, bytes):
+        return raw
+    raise wrong_type("bytes", raw, "A record keeps them: give bytes(…) of what may change.")
 
 
 def validate_records(
@@ -91,11 +98,11 @@ def recognise(
     """Return the record that ``raw`` is, or None; ``verify`` decides on its signature, at last."""
     kind = raw[_TYPE_AT : _TYPE_AT + 1]
     if kind == b"S":
-        match = SEAL.match(raw)
+        match = SEAL.match(raw, 0, limits.record_head_bytes)
         payload_at = _SEALED_PAYLOAD_AT
         blob_group = _SEAL_BLOB
     elif kind == b"P":
-        match = PLEX.match(raw)
+        match = PLEX.match(raw, 0, limits.record_head_bytes)
         payload_at = MARKLINE_BYTES
         blob_group = _PLEX_BLOB
     else:

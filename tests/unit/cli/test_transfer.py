@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import csv
 import io
 import json
+import random
 import sqlite3
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
+from typing import Literal
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,8 +20,11 @@ from command import lace_inside as lace
 
 import lace as api
 from lace import blocking
+from lace.api.handles import store_of
 from lace.api.importing import Importer
+from lace.api.repeats import Repeats
 from lace.cli.progress import progress_text
+from lace.clock import tai_now
 from lace.errors import Code, UsageError
 from lace.keyring import Keyring
 from lace.record import build_plex, seal
@@ -473,14 +479,6 @@ def test_the_last_row_of_a_place_is_what_holds_there(before: str, values: str, a
     assert imported(store, values) == (0, len(values))
 
 
-def test_rows_that_are_held_for_too_long_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lace.api.importing._HELD_BYTES", 10)
-    store = MemoryStore()
-    imported(store, "123")
-    imported(store, "12")
-    assert versions(store) == "12312"
-
-
 def test_rows_of_one_place_and_time_come_once() -> None:
     rows = api.RowMap(to=PLACE, name="id", time="When", fields={"Nr": "Nr"})
     store = MemoryStore()
@@ -527,3 +525,182 @@ def test_what_was_refused_is_held_as_long_as_it_is_little() -> None:
     assert [reason.content for reason in count.reasons] == [bad[0], bad[1], *[b""] * 4]
     assert [reason.detail for reason in count.reasons] == [reason.detail for reason in aside]
     assert [reason.content for reason in aside] == bad
+
+
+def lines(*rows: tuple[str, str]) -> io.BytesIO:
+    made = (json.dumps({"place": f"//g//a//{place}", "data": data}) + "\n" for place, data in rows)
+    return io.BytesIO("".join(made).encode())
+
+
+def said(local: api.Lace, place: str) -> list[str]:
+    """Return what the versions at a place say, the oldest first."""
+    return [record.data.decode() for record in blocking.history(local, f"//g//a//{place}")][::-1]
+
+
+@pytest.mark.parametrize("others", [0, 998, 999, 1000])
+def test_where_batches_end_makes_no_difference(others: int) -> None:
+    """The three rows end before, at and after the end of a batch."""
+    rows = [*[(f"x{number}", "x") for number in range(others)], ("p", "A"), ("p", "C"), ("p", "A")]
+    with api.open(key=KEY) as local:
+        blocking.import_file(local, lines(("p", "A"), ("p", "B")))
+        for new in (others + 3, 0):
+            assert blocking.import_file(local, lines(*rows)).new == new
+            assert said(local, "p") == ["A", "B", "A", "C", "A"]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_wherever_an_import_is_cut_off_the_next_one_completes_it(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The outcome is that of an import that was not cut off, and a further one adds nothing."""
+    monkeypatch.setattr("lace.api.importing._BATCH_RECORDS", 3)
+    chance = random.Random(seed)
+
+    def some(most: int) -> list[tuple[str, str]]:
+        count = chance.randint(0, most)
+        return [(chance.choice("pq"), chance.choice("ABC")) for _ in range(count)]
+
+    before, rows = some(8), some(16)
+    with api.open(key=KEY) as whole, api.open(key=KEY) as cut:
+        for local in (whole, cut):
+            blocking.import_file(local, lines(*before))
+        for _ in range(chance.randint(0, 3)):
+            steps = Importer(store_of(cut), key=KEY).steps(lines(*rows))
+            for _ in range(chance.randint(0, 4)):
+                next(steps, None)
+        count = blocking.import_file(cut, lines(*rows))
+        blocking.import_file(whole, lines(*rows))
+        assert count.read == len(rows)
+        for place in "pq":
+            assert said(cut, place) == said(whole, place)
+        assert blocking.import_file(cut, lines(*rows)).new == 0
+
+
+def test_rows_that_wait_are_held_on_disk_if_they_are_many() -> None:
+    place = Coordinate(group="g", app="a", name="p")
+    made = [
+        build_plex(group="g", app="a", name="p", tai=f"{n:010d}:000000000", data=b"%d" % n)
+        for n in range(200)
+    ]
+    repeats = Repeats(lambda _: [row.data for row in made], in_memory=1000)
+    for row in made[:-1]:
+        assert repeats.take(place, row.data, row) == (0, ())
+    here, new = repeats.take(place, b"other", made[-1])
+    assert (here, list(new)) == (0, made)
+    repeats.close()
+
+
+def test_many_versions_of_a_place_come_once() -> None:
+    rows = [("log", f"event {number}") for number in range(10_001)]
+    with api.open(key=KEY) as local:
+        assert blocking.import_file(local, lines(*rows)).new == len(rows)
+        assert blocking.import_file(local, lines(*rows)).present == len(rows)
+
+
+def test_a_row_holds_also_where_a_version_is_ahead_of_the_clock() -> None:
+    ahead = io.BytesIO(b'{"place": "//g//a//p", "data": "ahead", "tai": "2100-01-01"}\n')
+    with api.open(key=KEY) as local:
+        blocking.import_file(local, ahead)
+        assert blocking.import_file(local, lines(("p", "A"), ("p", "B"))).new == 2
+        assert blocking.import_file(local, lines(("p", "A"), ("p", "B"))).present == 2
+        assert said(local, "p") == ["ahead", "A", "B"]
+
+
+def test_rows_hold_in_their_order_though_the_clock_stands_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = tai_now()
+    monkeypatch.setattr("lace.api.importing.tai_now", lambda: now)
+    values = [str(number) for number in range(20)]
+    with api.open(key=KEY) as local:
+        blocking.import_file(local, lines(*[("p", value) for value in values]))
+        assert said(local, "p") == values
+
+
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        (b'{"place": "//g//a//n", "data": "\\ud800"}', Code.TEXT_UTF8),
+        (b'{"place": "//g//a//n", "data": "\\udc80"}', Code.TEXT_UTF8),
+        ('{"place": "//g//a//n", "data_b64": "é"}'.encode(), Code.INPUT_BASE64),
+        *(
+            (b'{"place": "//g//a//n", "fields": {"A": %b}}' % (b"[" * n + b"]" * n), None)
+            for n in range(900, 1000)
+        ),
+    ],
+)
+def test_no_row_holds_up_the_others(row: bytes, code: Code | None) -> None:
+    good = [b'{"place": "//g//a//%d"}' % number for number in range(2)]
+    with api.open(key=KEY) as local:
+        count = blocking.import_file(local, io.BytesIO(b"\n".join([good[0], row, good[1]])))
+    assert (count.new, count.refused) == (2, 1)
+    assert count.reasons[0].where == "line 2"
+    assert code is None or count.reasons[0].code == code
+
+
+def test_half_characters_of_json_are_no_bytes() -> None:
+    rows = api.RowMap(to="//g//a//", name="id", data="d")
+    with api.open(key=KEY) as local:
+        count = blocking.import_file(local, io.BytesIO(b'{"id": "n", "d": "\\udc80"}'), rows=rows)
+    assert count.reasons[0].code == Code.TEXT_UTF8
+
+
+def test_a_table_with_long_cells_comes_back(tmp_path: Path) -> None:
+    data = "x" * 200_000
+    with api.open(key=KEY) as local:
+        blocking.import_file(local, lines(("p", data)))
+        blocking.export_file(local, tmp_path / "x.csv", "//g//a//")
+    rows = api.RowMap(to="//g//a//", name="Name", data="Data", fields={})
+    with api.open(key=KEY) as other:
+        assert blocking.import_file(other, tmp_path / "x.csv", rows=rows).new == 1
+        assert said(other, "p") == [data]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_what_stands_before_a_line_that_is_too_long_is_stored(
+    form: Literal["jsonl", "csv"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lace.api.rows.DEFAULT_LIMITS", api.Limits(input_line_bytes=1000))
+    begin = b'{"id": "n"}\n' if form == "jsonl" else b"id\nn\n"
+    rows = api.RowMap(to="//g//a//", name="id")
+    with api.open(key=KEY) as local:
+        count = blocking.import_file(local, io.BytesIO(begin + b"x" * 2000), rows=rows, form=form)
+    assert (count.new, count.refused) == (1, 1)
+    assert count.reasons[0].code == Code.INPUT_LINE_TOO_LONG
+    assert count.reasons[0].where == f"line {2 if form == 'jsonl' else 3}"
+
+
+@pytest.mark.parametrize("milliseconds", [5, 20, 50, 100, 200])
+def test_an_import_that_is_cancelled_has_told_what_it_stored(
+    tmp_path: Path, milliseconds: int
+) -> None:
+    rows = [(f"r/{number}", "x") for number in range(3000)]
+    told: list[api.Imported] = []
+
+    async def work() -> api.Imported:
+        with api.open(tmp_path / "one.lace", key=KEY) as local:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(milliseconds / 1000):
+                    await api.import_file(local, lines(*rows), listen=told.append)
+            assert await api.count(local, "//g//a//") == (told[-1].new if told else 0)
+            await api.import_file(local, lines(*rows))
+            assert await api.count(local, "//g//a//") == len(rows)
+        return told[-1]
+
+    asyncio.run(work())
+
+
+def test_no_file_takes_the_place_of_a_store_or_of_its_source(folder: Path) -> None:
+    source = folder / "source.jsonl"
+    source.write_text('{"place": "//club//people//a"}\n[]\n')
+    assert lace("import", source, cwd=folder).returncode == 3
+    for words in (
+        ("import", source, "--refused", "records.lace", "--force"),
+        ("import", source, "--refused", source, "--force"),
+        ("export", "--all", "--format", "records", "-o", "records.lace", "--force"),
+        ("get", "//club//people//a", "--raw", "-o", "records.lace", "--force"),
+    ):
+        done = lace(*words, cwd=folder)
+        assert (done.returncode, b"[input.file]" in done.stderr) == (2, True), done.stderr
+    assert source.read_text().endswith("[]\n")
+    assert len(rows_of(folder)) == 1

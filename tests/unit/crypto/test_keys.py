@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import logging
 import pickle
+from collections.abc import Callable
 
 import pytest
 from forge import KEY
@@ -120,3 +121,19 @@ def test_keys_compare_by_verifier() -> None:
     assert hash(again) == hash(KEY)
     assert SigningKey.generate() != KEY
     assert KEY != SECRET
+
+
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_scalars_have_their_32_bytes(size: int) -> None:
+    """The library reads 32 bytes from wherever it is pointed to."""
+    good, wrong = b"\1" * 32, b"\1" * size
+    works: list[Callable[[], bytes]] = [
+        lambda: native.public_point(wrong),
+        lambda: native.negate(wrong),
+        lambda: native.multiply_add(wrong, good, good),
+        lambda: native.multiply_add(good, wrong, good),
+        lambda: native.multiply_add(good, good, wrong),
+    ]
+    for work in works:
+        with pytest.raises(ValueError, match="32 bytes"):
+            work()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import forge
 import pytest
 
-from lace.crypto import SigningKey, reference
-from lace.errors import Code, RecordError, Status
+from lace import b64a
+from lace.crypto import SigningKey, native, reference
+from lace.errors import Code, RecordError, Status, UsageError
 from lace.limits import DEFAULT_LIMITS
 from lace.record import (
     Blob,
@@ -24,6 +27,7 @@ from lace.record import (
     seal,
     validate_record,
 )
+from lace.record.bulk import validate_frames
 from lace.record.validate import reread
 
 PLACE: dict[str, Any] = {
@@ -261,3 +265,27 @@ def test_what_all_records_have_is_asked_in_one_way() -> None:
     assert [r.time for r in records] == ["1700000000:000000000", "1700000000:000000000", None]
     assert [r.author for r in records] == [key.verifier, None, None]
     assert [dict(r.fields) for r in records] == [{"Tag": "x", "Title": "t"}] * 2 + [{}]
+
+
+@pytest.mark.parametrize("change", [bytearray, memoryview, lambda _: None, lambda _: "text"])
+def test_what_may_change_is_no_record(change: Callable[[bytes], Any]) -> None:
+    raw = build_plex(group="g", app="a", name="n", tai="0000000001:000000000").raw
+    for validate in (validate_record, lambda raw: next(validate_frames([raw], workers=1))):
+        with pytest.raises(UsageError) as caught:
+            validate(change(raw))
+        assert caught.value.code is Code.INPUT_TYPE
+
+
+@pytest.mark.req("010-REC-12")
+def test_headers_without_end_take_little_memory() -> None:
+    """A regular expression that gives back would keep a note of each header."""
+    blob = build_blob(b"").raw
+    head = b"Group: g\nApp: a\nName: n\nTAI: 0000000000:000000000\n" + b"a: b\n" * 1_000_000
+    digest = b64a.encode_digest(native.digest(head + blob))
+    raw = "🖧: P.".encode() + digest + b".H3\n" + head + blob
+    tracemalloc.start()
+    try:
+        assert validate_record(raw).code is Code.RECORD_HEADER_COUNT
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(raw)
+    finally:
+        tracemalloc.stop()
