@@ -557,6 +557,11 @@ class Code(StrEnum):
         "A request names places that no listing has.",
         "Places rise, and end with what was listed in this loop; a whole hash is always right.",
     )
+    INTERLACE_CLAIM = (
+        "interlace.claim",
+        "A record is not what the peer advertised it as; rules decided by the advertisement.",
+        "Advertise the fields that the record has.",
+    )
     INTERLACE_UNASKED = (
         "interlace.unasked",
         "The peer sent something that was not asked for.",

@@ -5,36 +5,61 @@ Each piece of that is a job, which any thread may do: whoever drives a connectio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Final, Self
 
 from lace.answering.answers import Answers
-from lace.errors import LaceError, Outcome, Status
+from lace.errors import Code, LaceError, Outcome, Status
 from lace.interlace import messages as m
+from lace.interlace.advertise import digests_in_order
 from lace.interlace.machine import Side
 from lace.limits import Limits
+from lace.record.facts import fields
 from lace.record.model import Record
 from lace.record.validate import validate_records
+
+_FALSELY_ADVERTISED: Final[Outcome[Record]] = Outcome(
+    Status.REJECTED, None, Code.INTERLACE_CLAIM, Code.INTERLACE_CLAIM.meaning
+)
 
 
 @dataclass(slots=True, eq=False)
 class Validation:
-    """A job that looks at bytes and at nothing else; it may run beside everything."""
+    """A job that looks at bytes and claims and at nothing else; it may run beside everything."""
 
-    came: tuple[m.PeerRecord | m.PeerValidated, ...]
+    asked: m.Save
+    part: slice
+    """Which of its records are looked at."""
     limits: Limits
     outcomes: list[Outcome[Record]] = field(default_factory=list)
 
+    @property
+    def came(self) -> tuple[m.PeerRecord | m.PeerValidated, ...]:
+        """What came of the peer."""
+        return self.asked.came[self.part]
+
     def run(self) -> None:
-        """Find out which records are valid."""
+        """Find out which records are valid, and are what they were advertised as (L74)."""
         raws = (given.raw for given in self.came if isinstance(given, m.PeerRecord))
         found = iter(validate_records(raws, self.limits))
-        self.outcomes = [
+        outcomes = [
             Outcome(Status.ACCEPTED, given.record)
             if isinstance(given, m.PeerValidated)
             else next(found)
             for given in self.came
         ]
+        truths = iter(self._truths([each.value for each in outcomes if each.value is not None]))
+        self.outcomes = [
+            outcome if outcome.value is None or next(truths) == claim else _FALSELY_ADVERTISED
+            for outcome, claim in zip(outcomes, self.asked.claims[self.part], strict=True)
+        ]
+
+    def _truths(self, records: Sequence[Record]) -> list[bytes]:
+        """Return the digests that advertisements of records have to have."""
+        schema = self.asked.schema
+        described = ((record.hash, tuple(sorted(fields(record, schema)))) for record in records)
+        return digests_in_order(described, [self.asked.source])
 
 
 @dataclass(slots=True, eq=False)
@@ -68,12 +93,12 @@ class Saving:
     def of(cls, asked: m.Save, side: Side) -> Saving:
         """Return what there is to do for a question."""
         most = side.parameters.validate_at_once
-        parts = (asked.came[at : at + most] for at in range(0, len(asked.came), most))
+        parts = (slice(at, at + most) for at in range(0, len(asked.came), most))
         size = sum(
             len(given.record.raw if isinstance(given, m.PeerValidated) else given.raw)
             for given in asked.came
         )
-        return cls(asked, tuple(Validation(part, side.limits) for part in parts), size)
+        return cls(asked, tuple(Validation(asked, part, side.limits) for part in parts), size)
 
     @property
     def is_under_way(self) -> bool:

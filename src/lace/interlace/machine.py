@@ -558,7 +558,8 @@ class InterlaceMachine:
         sketching = self._sketching(own)
         self._own = OwnAdverts(agreement.limits, parameters, own, sketching)
         self._peers = PeerAdverts(source, agreement.limits, parameters, own, peers, sketching)
-        self._transfer = self._transfer.next_epoch(self._limit("max_total_transferred_bytes"))
+        most = self._limit("max_total_transferred_bytes")
+        self._transfer = self._transfer.next_epoch(most, source, agreement.fields)
         runtime = opening.runtime_facts(self._ticks.now)
         self._do(m.Recall(opening.link, opening.plan, agreement.fields, runtime))
 
@@ -700,7 +701,7 @@ class InterlaceMachine:
             )
         )
 
-    def _requestable(self) -> list[str]:
+    def _requestable(self) -> dict[str, bytes]:
         agreement = self._opening.agreement
         most = self._side.parameters.requested_at_once(agreement.limits)
         return self._transfer.requestable(self._adverts.table, agreement.formats, most)
@@ -711,7 +712,7 @@ class InterlaceMachine:
         self._transfer.ask(records)
         facts: list[Fact] = [("MayRequest", record) for record in records]
         if len(records) >= self._side.parameters.place_from:
-            facts = self._peers_places.requests(records)
+            facts = self._peers_places.requests(list(records))
         if self._adverts_of_own.has_changed:
             self._phases.announce_more()
             facts.append(("TickReady", self._ticks.local_ready))

@@ -23,6 +23,7 @@ from lace.interlace.facts import block
 from lace.interlace.partition import Partitions
 from lace.interlace.phases import Phase
 from lace.policy.module import PolicyModule
+from lace.policy.origin import SourceLabel
 from lace.policy.plan import ExchangePlan, PlanId
 from lace.record.model import Record
 
@@ -313,11 +314,17 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Validate what came as bytes, and store what is valid."""
+    """Validate what came as bytes, and store what is valid and was advertised as what it is."""
 
     hashes: tuple[str, ...]
     """What the records claim to be."""
     came: tuple[PeerRecord | PeerValidated, ...] = field(repr=False)
+    claims: tuple[bytes, ...] = field(repr=False)
+    """The digests of the advertisements by which they were asked for."""
+    source: SourceLabel
+    """Who advertised them."""
+    schema: frozenset[str] | None
+    """The fields that advertisements have; None for all."""
 
 
 # --- effects: the rest ---

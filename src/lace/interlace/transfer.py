@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from lace.codes import Code
@@ -17,10 +18,12 @@ from lace.interlace.partition import Partitions
 from lace.interlace.rest import Rest
 from lace.interlace.summary import payload
 from lace.limits import Limits
+from lace.policy.origin import SourceLabel
 from lace.policy.plan import PlanId
 
 _MARKLINE_START: Final = len("🖧: ".encode())
 _MARKLINE_END: Final = 100
+_NOBODY: Final = SourceLabel("")
 
 
 @dataclass(slots=True)
@@ -64,6 +67,10 @@ class Transfer:
     parameters: Parameters
     most_bytes: int
     """Most record bytes of one round, each way."""
+    source: SourceLabel = _NOBODY
+    """Who advertises what is received."""
+    schema: frozenset[str] | None = None
+    """Fields that advertisements have; None for all."""
     tally: Tally = field(default_factory=Tally)
     _wanted: set[str] = field(default_factory=set)
     """What MayRequest derives and the store lacks, by the last evaluation."""
@@ -77,23 +84,28 @@ class Transfer:
     """What the peer was told in this phase that it is not available."""
     _forgotten: set[str] = field(default_factory=set)
     """Forgotten here in the course of this exchange: not asked for again in it."""
-    _outstanding: set[str] = field(default_factory=set)
+    _outstanding: dict[str, bytes] = field(default_factory=dict)
+    """What was asked for, with the digest of the advertisement that rules decided by."""
     _to_serve: deque[str] = field(default_factory=deque)
     _serving: tuple[str, ...] = ()
     _sent: list[str] = field(default_factory=list)
     """Sent in this phase."""
     _phase_bytes: int = 0
-    _unsaved: dict[str, m.PeerRecord | m.PeerValidated] = field(default_factory=dict)
-    """What came and is not yet asked to be stored, by the hash that it claims."""
+    _unsaved: dict[str, tuple[m.PeerRecord | m.PeerValidated, bytes]] = field(default_factory=dict)
+    """What came and is not yet asked to be stored, by the hash that it claims; with that digest."""
     _unsaved_bytes: int = 0
     over: LimitExceeded | None = None
     """Set when a limit was broken: what was received before is stored, and then it ends."""
     _moved: bool = False
     _deferred: bool = False
 
-    def next_epoch(self, most_bytes: int) -> Transfer:
+    def next_epoch(
+        self, most_bytes: int, source: SourceLabel, schema: frozenset[str] | None
+    ) -> Transfer:
         """Return a transfer for another plan; what was forgotten in this exchange stays so."""
-        return Transfer(self.limits, self.parameters, most_bytes, _forgotten=self._forgotten)
+        return Transfer(
+            self.limits, self.parameters, most_bytes, source, schema, _forgotten=self._forgotten
+        )
 
     def begin_round(self) -> None:
         self.tally = Tally()
@@ -153,20 +165,26 @@ class Transfer:
 
     # --- requests ---
 
-    def requestable(self, advertised: Partitions, formats: frozenset[str], most: int) -> list[str]:
-        """Return what may be asked for now: the invariant of 050, in one place (050-REQ-01)."""
-        found = [
+    def requestable(
+        self, advertised: Partitions, formats: frozenset[str], most: int
+    ) -> dict[str, bytes]:
+        """Return what may be asked for now: the invariant of 050, in one place (050-REQ-01).
+
+        With each record comes the digest of its advertisement.
+        """
+        found = advertised.among(self._wanted)
+        allowed = (
             record
-            for record in sorted(advertised.among(self._wanted))
+            for record in sorted(found)
             if record not in self._rejected
             and record not in self._unavailable
             and record not in self._forgotten
             and record.rpartition(".")[2] in formats
-        ]
-        return found[:most]
+        )
+        return {record: found[record] for record in islice(allowed, most)}
 
-    def ask(self, records: list[str]) -> None:
-        self._outstanding = set(records)
+    def ask(self, records: dict[str, bytes]) -> None:
+        self._outstanding = records
 
     def take_requests(self, records: Iterable[str]) -> bool:
         """Take the peer's request list; return whether anything is to be transferred."""
@@ -240,14 +258,14 @@ class Transfer:
             claimed, raw = str(given.record.hash), given.record.raw
         else:
             claimed, raw = _claimed(given.raw), given.raw
-        if claimed not in self._outstanding:
+        claim = self._outstanding.pop(claimed, None)
+        if claim is None:
             raise ProtocolError("a record that was not asked for", code=Code.INTERLACE_UNASKED)
-        self._outstanding.discard(claimed)
         self._moved = True
         self.tally.bytes_received += len(raw)
         if self._is_over(self.tally.bytes_received):
             return []
-        self._unsaved[claimed] = given
+        self._unsaved[claimed] = given, claim
         self._unsaved_bytes += len(raw)
         if (
             len(self._unsaved) >= self.parameters.save_at_once
@@ -260,7 +278,8 @@ class Transfer:
         """Return the question to validate and store what is held, if anything is."""
         if not self._unsaved:
             return []
-        question = m.Save(tuple(self._unsaved), tuple(self._unsaved.values()))
+        came, claims = zip(*self._unsaved.values(), strict=True)
+        question = m.Save(tuple(self._unsaved), came, claims, self.source, self.schema)
         self._unsaved, self._unsaved_bytes = {}, 0
         return [question]
 
@@ -289,11 +308,11 @@ class Transfer:
                 raise ProtocolError(
                     "NotAvailable for what was not asked for", code=Code.INTERLACE_UNASKED
                 )
-            self._outstanding.discard(record)
+            del self._outstanding[record]
             self._unavailable.add(record)
             self.tally.not_available.append(record)
         self._deferred |= bool(self._outstanding)
-        self._outstanding = set()
+        self._outstanding = {}
 
     @property
     def is_going_on(self) -> bool:

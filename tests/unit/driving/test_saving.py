@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from effort import examples
@@ -14,12 +14,15 @@ from wires import EVERYTHING, NOW, OPEN, hashes, nonce, notes, store_of
 from lace.answering.store import StoreAnswers
 from lace.crypto import SigningKey
 from lace.driving.connection import Connection
-from lace.driving.saving import Job, Saving, Storing, Validation
+from lace.driving.saving import Job, Saving, Storing, Validation, saved
 from lace.errors import Code, Outcome, StoreError
 from lace.interlace import messages as m
+from lace.interlace.advertise import advertise
 from lace.interlace.machine import Side
 from lace.interlace.parameters import Parameters
-from lace.record import Record, build_blob
+from lace.policy.origin import SourceLabel
+from lace.record import Record, build_blob, build_plex, seal
+from lace.record.facts import fields
 from lace.recordstore import MemoryStore
 from lace.stream.binding import Endpoint
 
@@ -203,11 +206,45 @@ def test_records_are_taken_while_others_are_stored_until_there_is_no_more_room()
     assert other.store.count() == 40
 
 
+def asked_for(records: Sequence[Record], schema: frozenset[str] | None = None) -> m.Save:
+    """Return the question to store records that were advertised as what they are."""
+    source = SourceLabel("Opq_one")
+    return m.Save(
+        tuple(record.hash for record in records),
+        tuple(m.PeerRecord(record.raw) for record in records),
+        tuple(advertise(r.hash, source, fields(r), schema).digest() for r in records),
+        source,
+        schema,
+    )
+
+
+@pytest.mark.req("050-ADF-04")
+@pytest.mark.parametrize("schema", [None, frozenset(), frozenset({"Group", "App", "Signed-By"})])
+def test_only_what_was_advertised_as_what_it_is_is_stored(schema: frozenset[str] | None) -> None:
+    """Rules decided by claims; so claims that are false in any part let nothing in."""
+    plain = build_plex(
+        group="g", app="a", name="n", tai="1700000000:000000000",
+        extras=[("Tag", "one"), ("Tag", "two"), ("É", "ü")], data=b"x",
+    )  # fmt: skip
+    records: list[Record] = [plain, seal(plain, KEY), build_blob(b"blob"), *notes(3, key=KEY)]
+    side = Side(index=0, module=EVERYTHING, parameters=FEW)
+    for lie in range(len(records) + 1):
+        asked = asked_for(records, schema)
+        if lie < len(records):
+            claims = list(asked.claims)
+            claims[lie] = claims[lie - 1]
+            asked = replace(asked, claims=tuple(claims))
+        store = MemoryStore()
+        (answer,) = saved(asked, side, StoreAnswers.of(store, side, OPEN))
+        assert isinstance(answer, m.Saved)
+        refused = [(hash, outcome.code) for hash, outcome in answer.outcomes if not outcome.ok]
+        assert refused == [(record.hash, Code.INTERLACE_CLAIM) for record in records[lie : lie + 1]]
+        assert hashes(store) == {str(r.hash) for r in records} - {str(h) for h, _ in refused}
+
+
 def test_nothing_is_stored_before_all_of_a_batch_is_validated() -> None:
     records = notes(7, key=KEY)
-    asked = m.Save(
-        tuple(record.hash for record in records), tuple(m.PeerRecord(r.raw) for r in records)
-    )
+    asked = asked_for(records)
     side = Side(index=0, module=EVERYTHING, parameters=FEW)
     saving = Saving.of(asked, side)
     store = MemoryStore()

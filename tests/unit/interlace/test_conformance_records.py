@@ -143,7 +143,10 @@ def test_record_bytes_are_bytes() -> None:
 
 @pytest.mark.req("050-STA-04", "050-ADF-04", "050-ARC-06")
 def test_a_false_claim_is_a_claim_and_the_record_is_the_truth() -> None:
-    """Claimed to be a note, requested as one, and found to be something else."""
+    """Claimed to be a note, requested as one, and found to be something else (L74).
+
+    What rules would not have asked for does not get in by a claim.
+    """
     truth = note(1, app="spam", group="elsewhere")
     left, right = participant(0, [note(1), note(2)], open=True), participant(1, [], open=True)
     pair = Pair(left, right, passing_off(note(1), truth.raw))
@@ -156,15 +159,12 @@ def test_a_false_claim_is_a_claim_and_the_record_is_the_truth() -> None:
     assert rows(right, "Have", 1) == rows(right, "Field", 4) == []
     pair.run(NOW)
     assert right.idle
-    assert truth.hash in stored(right)
-    fields = {row[1:] for row in rows(right, "Field", 4, truth.hash)}
-    assert {("App", "0", "spam"), ("Group", "0", "elsewhere")} <= fields
-    assert not {"notes", "notes-demo"} & {value for _, _, value in fields}
-    # Rules go by what it is: it is not selected here, and nobody is told of it.
-    assert right.local.policy is not None
-    assert (truth.hash,) not in right.local.policy.may_send
+    # Rules decided by the claim, and the claim was false: it is as if it had not come.
+    assert stored(right) == {note(2).hash}
+    assert rows(right, "Field", 4, truth.hash) == []
     assert truth.hash not in right.machine.tables[0]
-    assert note(2).hash in right.machine.tables[0]
+    (rejected,) = [event for event in right.told if isinstance(event, m.RecordRejected)]
+    assert (rejected.hash, rejected.code) == (truth.hash, Code.INTERLACE_CLAIM)
 
 
 @pytest.mark.req("050-ARC-06", "050-COR-06")
@@ -325,11 +325,11 @@ def test_what_was_refused_is_asked_for_again_when_there_is_reason_to() -> None:
     advertised, formats = Partitions.of({note(1).hash: bytes(32)}), frozenset({"H3"})
     round_.ask(round_.requestable(advertised, formats, 1))
     round_.conclude([("NotAvailable", note(1).hash)])
-    assert round_.requestable(advertised, formats, 1) == []
+    assert round_.requestable(advertised, formats, 1) == {}
     round_.advertised_anew([note(2).hash], ())
-    assert round_.requestable(advertised, formats, 1) == []
+    assert round_.requestable(advertised, formats, 1) == {}
     round_.advertised_anew([note(1).hash], ())
-    assert round_.requestable(advertised, formats, 1) == [note(1).hash]
+    assert round_.requestable(advertised, formats, 1) == {note(1).hash: bytes(32)}
 
 
 @pytest.mark.req("050-XFR-06")
