@@ -38,6 +38,12 @@ def test_a_peer_that_lies_about_tables_and_sketches_ends_its_own_exchange(seed: 
     SIMULATIONS["misled"](seed)
 
 
+@pytest.mark.req("050-ADF-04", "050-STA-04")
+@pytest.mark.parametrize("seed", range(examples(100)))
+def test_a_peer_that_advertises_falsely_gets_nothing_in_that_rules_refuse(seed: int) -> None:
+    SIMULATIONS["dressed"](seed)
+
+
 @pytest.mark.req("050-OPN-01", "050-OPN-02", "050-STA-01")
 @pytest.mark.parametrize("seed", range(examples(40)))
 def test_three_laces_converge_in_open_exchanges(seed: int) -> None:

@@ -69,6 +69,8 @@ MODULES: list[PolicyModule] = [
     TAGGED,
 ]
 MONOTONE = [MODULES[0], *MODULES[2:]]
+ONE_BY_ONE = [MODULES[2], MODULES[4], EVERYTHING, TAGGED]
+"""They decide on each record by itself."""
 EVIL = seal(
     build_plex(group="g", app="notes", name="evil", tai=f"{1:010d}:{0:09d}"), KEYS[3], aux=forge.AUX
 )
@@ -279,6 +281,21 @@ def check_end(side: Participant, before: dict[str, Record]) -> None:
     assert side.told[-1] is ends[0]
     if isinstance(ends[0], m.Aborted):
         assert not any(isinstance(event, m.FixedPoint) for event in side.told)
+
+
+def check_selected(side: Participant, before: dict[str, Record]) -> None:
+    """Fail unless what came is what rules select by the fields that it has (050-ADF-04)."""
+    came = [record for hash, record in held(side.store).items() if hash not in before]
+    local = side.local.policy
+    if not came or local is None:
+        return
+    label, source = local.peer.source_label, LocalFacts(())
+    for record in came:
+        source.add(("Advertised", record.hash, label))
+        for name, number, value in fields(record):
+            source.add(("AdvertisedField", record.hash, label, name, str(number), value))
+    policy = ExchangePolicy(local.plan, local.local.index, source, Exposure())
+    assert {record.hash for record in came} <= {record for (record,) in policy.may_request}
 
 
 # --- schedules ---
@@ -544,6 +561,26 @@ def misled(seed: int) -> None:
     check_against_lies(alike(chance), chance)
 
 
+def dressed(seed: int) -> None:
+    """A peer that advertises records as what they are not gets nothing in that rules refuse."""
+    chance = random.Random(seed)
+    world = World.make(chance, ONE_BY_ONE)
+    liar, honest = world.stores
+    records = [*held(liar).values()]
+    disguised = MemoryStore()
+    disguised.save([disguise(record, chance.choice(records)) for record in records])
+    before = held(honest)
+    sides = replace(world, stores=(disguised, honest)).participants()
+    Schedule(sides, chance).run()
+    check_end(sides[1], before)
+    check_selected(sides[1], before)
+
+
+def disguise(record: Record, other: Record) -> Record:
+    """Return a record whose bytes are those of one, and whose fields are those of another."""
+    return type(other)(record.hash, record.raw, other.parts)
+
+
 def check_against_lies(world: World, chance: random.Random) -> None:
     secret = build_plex(group="secret", app="diary", name="1", tai=f"{1:010d}:{0:09d}")
     world.stores[1].save([secret])
@@ -659,5 +696,5 @@ def hidden(seed: int) -> None:
 
 SIMULATIONS: dict[str, Callable[[int], None]] = {
     "honest": honest, "sketched": sketched, "broken": broken, "hostile": hostile,
-    "misled": misled, "open": open_room, "hidden": hidden,
+    "misled": misled, "dressed": dressed, "open": open_room, "hidden": hidden,
 }  # fmt: skip
