@@ -48,6 +48,8 @@ class Exported:
     """How many were written."""
     of: int = 0
     """How many there are to write."""
+    in_base64: int = 0
+    """How many have data that is no text; a CSV table has it in base64, other forms as it is."""
     first_only: tuple[str, ...] = ()
     """Fields that occur again in a record; a table has only their first value."""
 
@@ -98,7 +100,7 @@ def _export(store: RecordStore, chosen: set[str], file: BinaryIO, form: Form) ->
     write: _Writer = _FORMS[form](file, lambda: _batches(store, chosen))
     for batch in _batches(store, chosen):
         write.take(batch)
-        count = replace(count, records=count.records + len(batch))
+        count = replace(count, records=count.records + len(batch), in_base64=write.in_base64)
         yield count
     write.finish()
     yield replace(count, first_only=tuple(sorted(write.first_only)))
@@ -121,6 +123,8 @@ class _Writer:
         self._file = file
         self.first_only: set[str] = set()
         """Fields of which not all values were written."""
+        self.in_base64 = 0
+        """Records of which the data was written in base64, without a mark."""
         self._begin(again)
 
     def _begin(self, again: Callable[[], Iterator[list[Record]]]) -> None:
@@ -158,7 +162,16 @@ class _Csv(_Writer):
 
     def take(self, batch: list[Record]) -> None:
         rows = Projection.of(batch, self._columns).rows
-        self._write([_cell_text(cell) for cell in row] for row in rows)
+        self._write([self._text(cell) for cell in row] for row in rows)
+
+    def _text(self, cell: Value) -> str:
+        if isinstance(cell, bytes):
+            try:
+                return cell.decode()
+            except UnicodeDecodeError:
+                self.in_base64 += 1
+                return b64encode(cell).decode()
+        return str(cell) if cell is not None else ""
 
     def _write(self, rows: Iterable[Iterable[str]]) -> None:
         out = io.StringIO()
@@ -193,15 +206,6 @@ _FORMS: Final[dict[Form, type[_Writer]]] = {
     "csv": _Csv,
     "parquet": _Parquet,
 }
-
-
-def _cell_text(cell: Value) -> str:
-    if isinstance(cell, bytes):
-        try:
-            return cell.decode()
-        except UnicodeDecodeError:
-            return b64encode(cell).decode()
-    return str(cell) if cell is not None else ""
 
 
 class _Draft:

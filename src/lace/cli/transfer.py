@@ -192,6 +192,7 @@ def export_command(
             raise
     sys.stdout.buffer.flush()
     tell_first_only(count.first_only)
+    _tell_base64(count.in_base64)
     echo(f"{count.records:,} record{'' if count.records == 1 else 's'}", err=True)
     if count.missing:
         echo(
@@ -314,6 +315,16 @@ def tell_first_only(names: Collection[str]) -> None:
         echo(
             f"a table has one value of each field, and records have several of {', '.join(names)}: "
             "only the first is there; .jsonl and .records have all",
+            err=True,
+        )
+
+
+def _tell_base64(records: int) -> None:
+    """Say so if a table has data in another form than records have it."""
+    if records:
+        echo(
+            f"the data of {records:,} of them is no text: the table has it in base64; "
+            ".jsonl marks such data, .records has it as it is",
             err=True,
         )
 

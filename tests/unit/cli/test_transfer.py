@@ -308,6 +308,15 @@ def test_an_export_says_what_could_not_be_read(folder: Path, form: str) -> None:
     assert (folder / f"out.{form}").is_file()
 
 
+def test_data_that_is_no_text_is_told_of(folder: Path) -> None:
+    for name, data in (("a", b"\xff\xfe"), ("b", b"//4=")):
+        lace("add", f"{PLACE}{name}", "--file", "-", stdin=data, cwd=folder)
+    done = lace("export", "-o", "out.csv", cwd=folder)
+    assert (done.returncode, b"the data of 1 of them is no text" in done.stderr) == (0, True)
+    done = lace("export", "-o", "out.jsonl", cwd=folder)
+    assert (done.returncode, b"no text" in done.stderr) == (0, False)
+
+
 def test_a_table_that_has_not_all_values_is_told_of(folder: Path) -> None:
     line = {"place": f"{PLACE}a", "fields": {"Tag": ["x", "y"], "City": "Oslo"}}
     lace("add", "--batch", "-", stdin=json.dumps(line), cwd=folder)
