@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from lace import b64a
@@ -527,13 +529,24 @@ class Partitions:
                 yield found
 
     def children(self, prefix: str) -> Iterator[Summary]:
-        """Yield the summaries of the non-empty partitions one character below."""
-        if len(prefix) >= LONGEST_PREFIX:
+        """Yield the summaries of the non-empty partitions one character below, in order."""
+        length = len(prefix) + 1
+        if length > LONGEST_PREFIX:
             return  # a whole payload: there is nothing below
-        for character in _CHARACTERS:
-            found = self.summary(prefix + character)
-            if found.count:
-                yield found
+        if length <= self._standard:  # few, and known from now on
+            yield from filter(
+                attrgetter("count"), map(self.summary, map(prefix.__add__, _CHARACTERS))
+            )
+            return
+        # There may be any number of such questions: what has nothing in it must cost nothing.
+        leaves: defaultdict[str, list[bytes]] = defaultdict(list)
+        for entry in self._within(prefix):
+            leaves[payload(record_of(entry))[:length]].append(entry[KEY : KEY + DIGEST])
+        for record, digests in self._odd_within(prefix):
+            leaves[payload(record)[:length]].append(digests[:DIGEST])
+        leaves.pop(prefix, None)  # records of other formats may have names that end here
+        for child, below in sorted(leaves.items()):
+            yield Summary(child, len(below), merkle_root(below))
 
     # --- entries: 32 bytes of hash, type letter, digests ---
 
@@ -606,7 +619,7 @@ class Partitions:
     def _within(self, prefix: str) -> Iterator[bytes]:
         for data in map(self.run, self._runs_of(prefix) if prefix else self.filled()):
             start, stop = 0, len(data)
-            if len(prefix) > self._standard:
+            if data and len(prefix) > self._standard:
                 first, last = bounds(prefix)
                 start = position(data, self._entry, first) * self._entry
                 stop = position(data, self._entry, last) * self._entry

@@ -22,7 +22,7 @@ from lace.interlace.listing import Listing
 from lace.interlace.parameters import Parameters
 from lace.interlace.partition import Partitions
 from lace.interlace.rest import Rest
-from lace.interlace.sketching import Sketching
+from lace.interlace.sketching import Sketching, check_asked
 from lace.interlace.summary import (
     Summary,
     check_listing,
@@ -236,6 +236,7 @@ class PeerAdverts:
             if summaries:
                 raise ProtocolError("summaries nobody asked for", code=Code.INTERLACE_SUMMARY)
             return self._take_sketch(self._told, facts, self._gather(facts, listing))
+        check_asked(facts)
         self._take_listings(self._gather(facts, listing))
         narrowing, self._narrowing = self._narrowing, {}
         children: dict[str, list[Summary]] = {prefix: [] for prefix in narrowing}

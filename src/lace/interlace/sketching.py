@@ -24,6 +24,7 @@ ASKS: Final = frozenset(("SketchAdvertisements", "ListAdvertisementItems"))
 _CELLS_AT_ONCE: Final = 56  # a value of a fact has at most 1,024 bytes
 _ITEMS_AT_ONCE: Final = 90
 _NAME_BYTES: Final = 8
+_ITEM_BYTES: Final = 300  # of a name and its record, as Python holds them
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class Sketching:
     # What the peer asks.
     _given: int = 0
     """So many cells were given."""
+    _peer_has_waited: bool = False
+    """It said so in this loop."""
     _peer_waits: bool = False
     """For this side, which asks for cells: a peer that is asked for none goes on by itself."""
     _peer_asked: bool = False
@@ -55,6 +58,8 @@ class Sketching:
     _decoder: Decoder | None = None
     _have: int = 0
     """So many cells have come."""
+    _asked: int = 0
+    """So many were asked for."""
     _found: Difference | None = None
     _to_list: list[str] = field(default_factory=list)
     missing: set[str] | None = None
@@ -85,6 +90,7 @@ class Sketching:
         wanted = self._decoder.wanted()
         if wanted is None:
             return self._give_up()
+        self._asked = wanted
         return [("SketchAdvertisements", str(self._have), str(wanted))]
 
     def _give_up(self) -> list[Fact]:
@@ -94,14 +100,13 @@ class Sketching:
     def take(self, facts: list[Fact], count: int) -> list[Fact]:
         """Take the peer's answers about its table of so many records; return what to ask next."""
         asked, self._peer_asked = self._peer_asked, False
-        cells = sorted(_cells(facts))
+        check_asked(facts, self._asked - self._have)
         if self._decoder is None:
-            if cells:
-                raise ProtocolError("cells nobody asked for", code=Code.INTERLACE_SUMMARY)
             return self._wait(count, asked=asked)
         if self._found is not None:  # and now the peer has listed what this side lacks
             self.missing, self._is_on = set(self._to_list), False
             return []
+        cells = sorted(_cells(facts))
         for start, content in cells:
             self._decoder.add(start, content)
             self._have += len(content) // CELL_BYTES
@@ -113,7 +118,7 @@ class Sketching:
         here = self._own_names().find(found.ours | found.theirs)
         if here.keys() != found.ours:  # cells that lie
             return self._give_up()
-        self._found = found
+        self._found, self._asked = found, self._have
         self._to_list = sorted(here.values())
         return list(_items(sorted(found.theirs)))
 
@@ -129,12 +134,27 @@ class Sketching:
 
     # --- being asked ---
 
+    @property
+    def memory(self) -> int:
+        """About how many bytes are held of what the peer asks for."""
+        lacks = 0 if self._peer_lacks is None else len(self._peer_lacks)
+        return (len(self._asked_for) + lacks) * _ITEM_BYTES
+
     def look_up(self, asks: list[Fact]) -> None:
-        """Look up all that a phase asks for by name: at one go, since there may be much to read."""
-        texts = [_decoded(ask[1]) for ask in asks if ask[0] == "ListAdvertisementItems"]
+        """Look up all that a phase asks for by name: at one go, since there may be much to read.
+
+        Raise before that if it asks for more than there is.
+        """
+        texts = [ask[1] for ask in asks if ask[0] == "ListAdvertisementItems"]
+        if not texts or not self.most:
+            return
+        if not self._given:
+            raise ProtocolError("items before any cells", code=Code.INTERLACE_SUMMARY)
+        most = len(self.own) - len(self._peer_lacks or ())
+        if sum(_count(text, _NAME_BYTES) for text in texts) > most:
+            raise ProtocolError("more items than are left", code=Code.INTERLACE_SUMMARY)
         names = [name for text in texts for name in _cut(text)]
-        if names and self.most and self._given:
-            self._asked_for = self._own_names().find(names)
+        self._asked_for = self._own_names().find(names) if names else {}
 
     def answer(self, ask: Fact) -> tuple[list[Fact], list[str]]:
         """Return cells, or records whose advertisements are to be listed."""
@@ -144,6 +164,9 @@ class Sketching:
             return [], self._list(ask[1])
         first, last = decimal(ask[1]), decimal(ask[2])
         if first == last == 0:
+            if self._peer_has_waited:
+                raise ProtocolError("a question asked twice", code=Code.INTERLACE_PHASE)
+            self._peer_has_waited = True
             self._peer_waits = self._decoder is not None  # else it does not wait any longer
             return [], []
         if first is None or last is None or first != self._given or last <= first:
@@ -164,14 +187,13 @@ class Sketching:
 
     def _list(self, text: str) -> list[str]:
         """Return the records that a peer lacks, by their names."""
-        names = _decoded(text)
-        rest = len(names) % _NAME_BYTES
-        cut = _cut(names)
-        found = [self._asked_for.get(name) for name in cut]
+        found = list(map(self._asked_for.get, _cut(text)))
         lacks = self._peer_lacks or set()
-        records = {record for record in found if record is not None and record not in lacks}
-        if rest or len(records) != len(cut) or not self._given:
+        records = {record for record in found if record is not None}
+        if None in found:
             raise ProtocolError("items that are not advertised here", code=Code.INTERLACE_SUMMARY)
+        if len(records) != len(found) or not records.isdisjoint(lacks):
+            raise ProtocolError("an item asked for twice", code=Code.INTERLACE_SUMMARY)
         self._peer_lacks = lacks | records
         if len(self._peer_lacks) > self.most_listed:
             limit, observed = "max_advertisement_records_listed", len(self._peer_lacks)
@@ -194,6 +216,15 @@ class Sketching:
         return self._names
 
 
+def check_asked(facts: list[Fact], most: int = 0) -> None:
+    """Raise if an answer has more cells than were asked for, before any is decoded."""
+    cells = [fact[2] for fact in facts if fact[0] == "AdvertisementSketch"]
+    if cells and not most:
+        raise ProtocolError("cells nobody asked for", code=Code.INTERLACE_SUMMARY)
+    if sum(_count(text, CELL_BYTES) for text in cells) > most:
+        raise ProtocolError("more cells than were asked for", code=Code.INTERLACE_SUMMARY)
+
+
 def _cells(facts: list[Fact]) -> Iterator[tuple[int, bytes]]:
     for fact in facts:
         if fact[0] == "AdvertisementSketch":
@@ -211,10 +242,18 @@ def _items(names: list[int]) -> Iterator[Fact]:
         yield "ListAdvertisementItems", b64a.encode(text)
 
 
-def _cut(text: bytes) -> list[int]:
+def _count(text: str, size: int) -> int:
+    """Return how many things of a size the bytes are that a text stands for, undecoded."""
+    return len(text) * 6 // 8 // size
+
+
+def _cut(text: str) -> list[int]:
     """Return the names that a text has, one after another."""
-    starts = range(0, len(text), _NAME_BYTES)
-    return [int.from_bytes(text[at : at + _NAME_BYTES], "big") for at in starts]
+    names = _decoded(text)
+    if len(names) % _NAME_BYTES:
+        raise ProtocolError("an item that is no name", code=Code.INTERLACE_SUMMARY)
+    starts = range(0, len(names), _NAME_BYTES)
+    return [int.from_bytes(names[at : at + _NAME_BYTES], "big") for at in starts]
 
 
 def _decoded(text: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -52,10 +53,10 @@ def told_table(facts: list[Fact]) -> tuple[Told | None, bytes | None]:
         return None, None
     _, count, check = tables.pop()
     number = decimal(count)
-    base = bases.pop()[1] if bases else None
-    if number is None or not all(map(is_digest, filter(None, (check, base)))):
+    base = [fact[1] for fact in bases]
+    if number is None or not all(map(is_digest, (check, *base))):
         raise ProtocolError("a malformed table", code=Code.INTERLACE_SUMMARY)
-    return Told(number, b64a.decode(check)), None if base is None else b64a.decode(base)
+    return Told(number, b64a.decode(check)), b64a.decode(base[0]) if base else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,9 @@ class OwnAdverts:
     _summaries: int = 0
     """How many were said in this round; the peer counts them too (A31)."""
     _answered: set[Fact] = field(default_factory=set)
-    _listed: set[str] = field(default_factory=set)
-    """Prefixes whose listing was asked for in this loop, and all that are shorter than they."""
+    """Questions about partitions that were asked in this loop."""
+    _listed: list[str] = field(default_factory=list)
+    """Prefixes whose listing was asked for in this loop, in order: none contains another."""
     _deferred: list[str] = field(default_factory=list)
     """Records whose advertisements did not fit the last phase (L67)."""
     _refused: set[str] = field(default_factory=set)
@@ -145,7 +147,7 @@ class OwnAdverts:
 
     def begin_loop(self) -> None:
         """Let the peer ask anew."""
-        self._answered, self._listed = set(), set()
+        self._answered, self._listed = set(), []
         self._deferred = []
 
     def defer(self, records: list[str]) -> None:
@@ -267,6 +269,7 @@ class OwnAdverts:
             return Saying(listing=deferred)
         facts: list[Fact] = []
         listing: list[str] = []
+        self._check_questions(ask for ask in asks if ask[0] not in ASKS)
         self.sketching.look_up(asks)
         for ask in asks:
             if ask[0] in ASKS:
@@ -275,11 +278,6 @@ class OwnAdverts:
                 listing += records
                 continue
             name, prefix = ask
-            if not is_prefix(prefix):
-                raise ProtocolError("a question about no partition", code=Code.INTERLACE_SUMMARY)
-            if ask in self._answered:  # each costs work; an honest peer asks once a loop
-                raise ProtocolError("a question asked twice", code=Code.INTERLACE_PHASE)
-            self._answered.add(ask)
             if name == "ListAdvertisementPartition":
                 self._check_apart(prefix)
                 listing += self._list(prefix)
@@ -289,6 +287,24 @@ class OwnAdverts:
                 self._count(len(children))
                 facts += children
         return Saying(facts, listing + self.sketching.listed_unasked())
+
+    def _check_questions(self, asks: Iterable[Fact]) -> None:
+        """Raise for questions about partitions that an honest peer does not ask, before any work.
+
+        It asks about each partition that was summarised at most once in a loop, and about
+        everything.
+        """
+        limit = self.limits["max_partition_summaries"]
+        for ask in asks:
+            if not is_prefix(ask[1]):
+                raise ProtocolError("a question about no partition", code=Code.INTERLACE_SUMMARY)
+            if ask in self._answered:
+                raise ProtocolError("a question asked twice", code=Code.INTERLACE_PHASE)
+            self._answered.add(ask)
+            if len(self._answered) > limit + 1:
+                raise LimitExceeded(
+                    "max_partition_summaries", configured=limit, observed=len(self._answered) - 1
+                )
 
     def _count(self, summaries: int) -> None:
         """Count what an answer says; raise if a round has no room for it: nobody may ask for it."""
@@ -301,12 +317,12 @@ class OwnAdverts:
 
     def _check_apart(self, prefix: str) -> None:
         """Raise if a listing of this loop has any of these records: nobody needs them twice."""
-        above = [prefix[:length] for length in range(len(prefix) + 1)]
-        if prefix in self._listed or any(
-            ("ListAdvertisementPartition", part) in self._answered for part in above[:-1]
-        ):
+        # One that contains it, or lies within it, would be the next one before or behind it.
+        at = bisect_left(self._listed, prefix)
+        before, behind = self._listed[max(0, at - 1) : at], self._listed[at : at + 1]
+        if any(map(prefix.startswith, before)) or any(one.startswith(prefix) for one in behind):
             raise ProtocolError("a listing asked for twice", code=Code.INTERLACE_PHASE)
-        self._listed.update(above)
+        self._listed.insert(at, prefix)
 
     def _check_depth(self, steps: int) -> None:
         limit = self.limits["max_narrowing_depth"]
