@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from lace.codes import Code
 from lace.datalog.source import Fact
@@ -19,6 +20,9 @@ from lace.interlace.listing import Listing, last_advert, read_listing
 from lace.interlace.opening import Side
 from lace.interlace.phases import OFFERED, Phases
 from lace.policy.origin import SourceLabel
+
+_FACT_BYTES: Final = 400  # what Python takes to hold one, beside its characters
+_LISTED_BYTES: Final = 200  # the same of one that was read at one go
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,52 +44,53 @@ class Hearing:
     listed: Listing = field(default_factory=dict)
     """Advertisements that did not become facts."""
     _facts: list[Fact] = field(default_factory=list)
-    _listed_facts: int = 0
-    """How many facts these advertisements would be."""
     _unread: bytes = b""
     """The last of them, until it is known that nothing more belongs to it."""
     _bytes: int = 0
     """Of the block, which is all lines of the phase."""
+    _held: int = 0
+    """About how many bytes it takes here, but for what is unread."""
 
     def begin(self) -> None:
         """Begin a phase, in which nothing was said yet."""
-        self.listed, self._facts, self._listed_facts = {}, [], 0
+        self.listed, self._facts, self._held = {}, [], 0
         self._unread, self._bytes = b"", 0
 
     @property
-    def count(self) -> int:
-        """About how many facts are held here."""
-        return len(self._facts) + self._listed_facts
+    def memory(self) -> int:
+        """About how many bytes are held of what was said in this phase."""
+        return self._held + len(self._unread)
 
     def take_facts(self) -> list[Fact]:
-        """Return all facts but advertisements that are listed; they are not held any more."""
+        """Return all facts but advertisements that are listed; this phase holds no more of them."""
         facts, self._facts = self._facts, []
         return facts
 
     def take(self, given: m.PeerFacts | m.PeerTuples, terms: Terms) -> list[str]:
         """Take more of the block; return the ticks in it, which count at once."""
         if isinstance(given, m.PeerTuples):
-            return self._take_plain(given.facts, 0, terms)
+            return self._take_plain(given.facts, b"", terms)
         left = self._take_listings(given.content, terms)
         if not left:
             return []
-        return self._take_plain(read_block(left, self.side.limits), len(left), terms)
+        return self._take_plain(read_block(left, self.side.limits), left, terms)
 
     def end(self, terms: Terms) -> list[str]:
         """Take the last advertisement of the block, which nothing follows; return its ticks."""
         rest, self._unread = self._unread, b""
         if not rest or self._take_listing(rest, terms):
             return []
-        return self._take_plain(read_block(rest, self.side.limits), len(rest), terms)
+        return self._take_plain(read_block(rest, self.side.limits), rest, terms)
 
-    def _take_plain(self, facts: Sequence[Fact], size: int, terms: Terms) -> list[str]:
-        """Take facts that came in so many bytes; return the ticks among them."""
+    def _take_plain(self, facts: Sequence[Fact], content: bytes, terms: Terms) -> list[str]:
+        """Take facts that came in these bytes; return the ticks among them."""
         places, counts = self.phases.facts_now({fact[0] for fact in facts})
         places -= {name for name, offer in OFFERED.items() if not terms.limit(offer)}
         check_facts(facts, places, self.side.limits)
         if not counts:
             return []
-        self._take_bytes(size, terms)
+        self._take_bytes(len(content), terms)
+        self._held += len(facts) * _FACT_BYTES + _as_text(content)
         self._facts += [fact for fact in facts if fact[0] != "TickReady"]
         return [fact[1] for fact in facts if fact[0] == "TickReady"]
 
@@ -121,5 +126,13 @@ class Hearing:
             return False
         self._take_bytes(len(content), terms)
         self.listed |= listed
-        self._listed_facts += fact_count(listed)
+        self._held += fact_count(listed) * _LISTED_BYTES + len(content)
         return True
+
+
+def _as_text(content: bytes) -> int:
+    """Return how many bytes Python takes for the characters of a text, cut or not."""
+    if content.isascii():
+        return len(content)
+    text = content.decode()
+    return len(text) * (4 if max(text) > "\uffff" else 2)

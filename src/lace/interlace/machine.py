@@ -44,7 +44,6 @@ from lace.policy.module import PolicyModule
 from lace.policy.origin import SourceLabel
 from lace.tai import NS_PER_SECOND, Tai, add_ns, difference_ns
 
-_FACT_BYTES: Final = 400  # as Python holds one
 _QUESTIONS: Final = tuple(m.ANSWERS)  # as Python looks through them most quickly
 _Ending = Callable[[m.InterlaceResult], m.Closed | m.Aborted]
 
@@ -77,6 +76,7 @@ class InterlaceMachine:
         self._asked: list[Fact] = []
         self._answer = Saying()
         self._deferral = Deferral(0)
+        self._put_off = 0  # bytes that are held of the parts before this phase
         # This loop: what each side has listed, and can be asked for by place.
         self._own_places = Listed(0)
         self._peers_places = Listed(0)
@@ -148,11 +148,11 @@ class InterlaceMachine:
     @property
     def held(self) -> int:
         """About how many bytes wait here for the end of a phase, or to be stored."""
-        facts = self._hearing.count + self._deferral.facts
+        said = self._hearing.memory + self._put_off
         sent = 0 if self._peers is None else self._peers.memory
-        coming = 0 if self._own is None else self._own.coming
+        own = 0 if self._own is None else self._own.memory
         places = self._own_places.memory + self._peers_places.memory
-        return facts * _FACT_BYTES + coming + self._transfer.held + sent + places
+        return said + own + self._transfer.held + sent + places
 
     @property
     def hears_more(self) -> bool:
@@ -475,7 +475,8 @@ class InterlaceMachine:
             case Phase.ASK:
                 return Saying(list(self._asked))
             case Phase.ANSWER:
-                return self._answer
+                answer, self._answer = self._answer, Saying()  # it is not held any longer
+                return answer
             case _:
                 return Saying(self._request_facts())
 
@@ -510,10 +511,11 @@ class InterlaceMachine:
 
     def _take_adverts(self, facts: list[Fact]) -> list[Fact]:
         """Take what the peer says of its advertisements; return what to ask."""
-        count = len(facts) + self._hearing.count
-        whole = self._deferral.take(self.phase, facts, self._hearing.listed, count)
+        whole = self._deferral.take(self.phase, facts, self._hearing.listed, len(facts))
         if whole is None:
+            self._put_off += self._hearing.memory
             return [GO_ON]
+        self._put_off = 0
         began = self._deferral.began or self.phase
         self._deferral = Deferral(self._limit("max_deferred_advertisements"))
         if began is Phase.ADVERTISE:
@@ -595,6 +597,7 @@ class InterlaceMachine:
             return
         self._adverts_of_own.begin_loop()
         self._deferral = Deferral(self._limit("max_deferred_advertisements"))
+        self._put_off = 0
         self._forget_places()
         sketching = self._sketching(self._adverts_of_own.table)
         self._adverts_of_own.sketching = self._adverts.sketching = sketching
@@ -738,6 +741,8 @@ class InterlaceMachine:
         if self._ending is not None:
             return
         self._ending = ending
+        self._hearing.begin()  # nobody looks at it any more, and it may be much
+        self._deferral, self._put_off = Deferral(0), 0
         self._do(*self._transfer.save())
         self._finish(None)
 

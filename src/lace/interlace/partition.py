@@ -51,7 +51,7 @@ from lace.interlace.summary import (
 )
 
 STANDARD_PREFIX: Final = 2
-_ODD_BYTES: Final = 400
+_ODD_BYTES: Final = 400  # of a record that is kept aside, beside its name, which is held twice
 _COMPARED_AT_ONCE: Final = 1 << 18  # bytes of partitions that are compared together
 _TABLE: Final = b"lace-advertisement-table/v1"
 _CHARACTERS: Final = b64a.ALPHABET.decode("ascii")
@@ -68,7 +68,7 @@ class Partitions:
 
     __slots__ = (
         "_bytes", "_check", "_entry", "_groups", "_held_bytes", "_kept", "_made", "_marked",
-        "_odd", "_order", "_standard", "_touched",
+        "_odd", "_odd_bytes", "_order", "_standard", "_touched",
     )  # fmt: skip
 
     def __init__(self, digests: int = 1, *, standard: int = STANDARD_PREFIX) -> None:
@@ -88,6 +88,8 @@ class Partitions:
         self._touched: set[int] = set()
         """Runs that count as changed, whatever they hold."""
         self._odd: dict[str, bytes] = {}
+        self._odd_bytes = 0
+        """About how many bytes that takes."""
         self._order: list[tuple[str, str]] = []
         """What is kept aside, by payload: a peer may bring up many."""
         self._made: dict[str, Summary] = {}
@@ -132,10 +134,9 @@ class Partitions:
     @property
     def memory(self) -> int:
         """About how many bytes this takes."""
-        odd = _ODD_BYTES * len(self._odd)
         if self._kept is None or not self._kept.stays:
-            return self._bytes + odd
-        return self._held_bytes + odd
+            return self._bytes + self._odd_bytes
+        return self._held_bytes + self._odd_bytes
 
     def __contains__(self, record: object) -> bool:
         return isinstance(record, str) and self.find(record) is not None
@@ -182,6 +183,7 @@ class Partitions:
                 runs.setdefault(self._run_of(key), set()).add(key)
             elif self._odd.pop(record, None) is not None:
                 odd.add(record)
+                self._odd_bytes -= _odd_bytes(record)
                 self._unmake(payload(record))
         if odd:
             self._order = [entry for entry in self._order if entry[1] not in odd]
@@ -580,6 +582,7 @@ class Partitions:
             self._unmake(payload(record))
         if fresh:
             self._order = sorted(self._order + fresh)
+            self._odd_bytes += sum(_odd_bytes(record) for _, record in fresh)
 
     def _unmake(self, name: str) -> None:
         """Take digests for unknown where something has changed."""
@@ -635,3 +638,8 @@ class Partitions:
         missing = max(0, self._standard - len(prefix))
         number = number_of(prefix[: self._standard]) << 6 * missing
         return range(number, number + 64**missing)
+
+
+def _odd_bytes(record: str) -> int:
+    """Return about how many bytes it takes to keep a record aside."""
+    return _ODD_BYTES + 2 * len(record)

@@ -26,6 +26,7 @@ from lace.interlace.summary import (
 )
 
 _COMING_BYTES: Final = 400  # of a record and its digests, as Python holds them
+_QUESTION_BYTES: Final = 300  # of a question about a partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +120,11 @@ class OwnAdverts:
             self._pack()
 
     @property
-    def coming(self) -> int:
-        """About how many bytes wait for the end of an answer."""
+    def memory(self) -> int:
+        """About how many bytes wait for the end of an answer, or are held of what was asked."""
         packed = 0 if self._packed is None else self._packed.memory
-        return len(self._coming) * _COMING_BYTES + packed
+        questions = len(self._answered) * _QUESTION_BYTES + self.sketching.memory
+        return len(self._coming) * _COMING_BYTES + packed + questions
 
     def _pack(self) -> None:
         self._packed = self._packed or Entries(self.table.standard)
