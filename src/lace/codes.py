@@ -554,8 +554,8 @@ class Code(StrEnum):
     )
     INTERLACE_REQUEST = (
         "interlace.request",
-        "A request names places that no listing has.",
-        "Places rise, and end with what was listed in this loop; a whole hash is always right.",
+        "A request names places that no listing has, or more records than are advertised.",
+        "Places rise, and end with what was listed in this loop. Request what is advertised.",
     )
     INTERLACE_CLAIM = (
         "interlace.claim",

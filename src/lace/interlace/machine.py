@@ -33,7 +33,7 @@ from lace.interlace.opening import Epoch, Opening
 from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
 from lace.interlace.partition import Partitions
 from lace.interlace.phases import Occasion, Phase, Phases, Said
-from lace.interlace.places import Listed
+from lace.interlace.places import Listed, check_requests
 from lace.interlace.reconcile import PeerAdverts
 from lace.interlace.rest import Rest, Standing
 from lace.interlace.sketching import Sketching
@@ -722,6 +722,7 @@ class InterlaceMachine:
         return facts
 
     def _conclude_requests(self, facts: list[Fact]) -> Occasion:
+        check_requests(facts, self._adverts_of_own.told)
         asked = self._transfer.take_requests(self._own_places.requested(facts))
         self._forget_places()
         if asked:

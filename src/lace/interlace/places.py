@@ -16,7 +16,22 @@ from lace.datalog.source import Fact
 from lace.errors import ProtocolError
 from lace.interlace.facts import decimal
 
+MORE_REQUESTS: Final = 1000
+"""What is not advertised may be requested all the same: so much of it is not available."""
 _NAME_BYTES: Final = 170  # as Python holds one in a set
+
+
+def check_requests(facts: Iterable[Fact], advertised: int) -> None:
+    """Raise if more records are requested in full than a side that advertises so many is asked for.
+
+    Each costs an answer, and work to decide on it.
+    """
+    requests = {fact for fact in facts if fact[0] == "MayRequest"}
+    if len(requests) > advertised + MORE_REQUESTS:
+        raise ProtocolError(
+            f"{len(requests)} requests, and {advertised} records are advertised",
+            code=Code.INTERLACE_REQUEST,
+        )
 
 
 @dataclass(slots=True)

@@ -87,6 +87,8 @@ class OwnAdverts:
     sketching: Sketching
     base: bytes | None = None
     """The digest of the table that the peer was told last; the table knows what changed since."""
+    told: int = 0
+    """How many records the last advertise phase spoke of, changed or not."""
     _has_told: bool = False
     """Whether an advertise phase of this exchange has spoken of everything."""
     _summaries: int = 0
@@ -201,6 +203,7 @@ class OwnAdverts:
         self._told_again |= again
         self._refused = set()
         changed = self.table.changed()
+        self.told = len(self.table)
         saying = self._say(changed, start, received)
         self.table.mark()
         self.base = self.table.check if self.tells_tables else None

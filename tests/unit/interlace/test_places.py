@@ -8,18 +8,20 @@ from dataclasses import replace
 
 import pytest
 from effort import examples
-from exchanges import NOTES, note
+from exchanges import NOTES, NOW, aborted, note, participant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from links import Meeting, held
 from simulator import Schedule, World
+from traffic import Tap
 
 from lace.codes import Code
 from lace.datalog.source import Fact, parse_facts
+from lace.driving.pair import interlace
 from lace.errors import ProtocolError
 from lace.interlace import messages as m
 from lace.interlace.parameters import Parameters
-from lace.interlace.places import Listed
+from lace.interlace.places import MORE_REQUESTS, Listed
 from lace.limits import Limits
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.view import Exposure
@@ -386,3 +388,26 @@ def test_more_listed_than_agreed_has_no_places() -> None:
     ).end()
     assert held(stores[0]) == held(stores[1])
     assert spans(honest, 1) == []
+
+
+@pytest.mark.parametrize("others", [MORE_REQUESTS, MORE_REQUESTS + 1])
+def test_no_more_is_requested_than_is_advertised_and_a_thousand_others(others: int) -> None:
+    """What there is not is not available; beyond that nobody is asked whether it is there."""
+    records = [note(n) for n in range(20)]
+    names = [note(n).hash for n in range(100, 100 + others)] + [r.hash for r in records]
+    requests = "".join(f"MayRequest('{name}')\n" for name in names).encode()
+
+    def change(side: int, crossing: m.Incoming) -> list[m.Incoming]:
+        if side == 1 and isinstance(crossing, m.PeerFacts) and b"Request" in crossing.content:
+            return [m.PeerFacts(requests)] * 2  # what is said twice counts once
+        return [crossing]
+
+    left, right = participant(0, records), participant(1, [])
+    tap = Tap(change)
+    interlace(left, right, NOW, tap)
+    answered = len(tap.facts("NotAvailable", 0))
+    if others > MORE_REQUESTS:
+        assert aborted(left) is Code.INTERLACE_REQUEST
+        assert (answered, tap.records(0)) == (0, [])
+    else:
+        assert (answered, len(tap.records(0))) == (others, len(records))
