@@ -32,6 +32,8 @@ from lace.interlace.summary import (
 from lace.interlace.telling import Told, told_table
 from lace.policy.origin import SourceLabel
 
+_LISTED: Final = "max_advertisement_records_listed"
+_DELTA: Final = "max_advertisements_in_delta"
 _CHILDREN: Final = 64  # a prefix has so many that are longer by one character
 
 
@@ -197,6 +199,8 @@ class PeerAdverts:
     def take_advertise(self, facts: list[Fact], start: int, listing: Listing) -> list[Fact]:
         """Take the peer's advertise phase; return what has to be asked."""
         summaries = self._parse(facts)
+        told = any(fact[0] == "AdvertisementTable" for fact in facts)
+        self._check_count(_count(facts, listing), _DELTA if told else _LISTED)
         listed = self._gather(facts, listing)
         first, self._first = self._first, False
         self._start = start
@@ -212,7 +216,6 @@ class PeerAdverts:
             # A later phase that says nothing says that nothing changed.
             if first or listed:
                 self._named.append("")
-                self._check_count(len(listed))
                 self._replace("", listed)
             return []
         if listed:
@@ -235,8 +238,11 @@ class PeerAdverts:
         if self.sketching.is_on and self._told is not None:
             if summaries:
                 raise ProtocolError("summaries nobody asked for", code=Code.INTERLACE_SUMMARY)
+            self._check_count(_count(facts, listing))
             return self._take_sketch(self._told, facts, self._gather(facts, listing))
         check_asked(facts)
+        if _count(facts, listing) > sum(summary.count for summary in self._listing.values()):
+            raise ProtocolError("advertisements nobody asked for", code=Code.INTERLACE_LISTING)
         self._take_listings(self._gather(facts, listing))
         narrowing, self._narrowing = self._narrowing, {}
         children: dict[str, list[Summary]] = {prefix: [] for prefix in narrowing}
@@ -259,11 +265,6 @@ class PeerAdverts:
         """Take the digest of all that the peer advertises, and what is new, if that was told."""
         self._named.append("")
         self._sketched = self._narrowed = False
-        limit = self.limits["max_advertisements_in_delta"]
-        if len(listed) > limit:
-            raise LimitExceeded(
-                "max_advertisements_in_delta", configured=limit, observed=len(listed)
-            )
         for guess in self._guesses(told, base, listed):
             if told.fits(guess):
                 self._become(guess, listed)
@@ -276,7 +277,6 @@ class PeerAdverts:
         if missing is None and listed:
             raise ProtocolError("advertisements nobody asked for", code=Code.INTERLACE_LISTING)
         if missing is not None:
-            self._check_count(len(listed))
             guess = self._mirrored().copy()
             guess.remove(missing)
             guess.put({record: leaf for record, (_, leaf) in listed.items()})
@@ -463,12 +463,10 @@ class PeerAdverts:
             check_listing(summary, {record: leaf for record, (_, leaf) in found[prefix].items()})
             self._replace(prefix, found[prefix])
 
-    def _check_count(self, count: int) -> None:
-        limit = self.limits["max_advertisement_records_listed"]
+    def _check_count(self, count: int, name: str = _LISTED) -> None:
+        limit = self.limits[name]
         if count > limit:
-            raise LimitExceeded(
-                "max_advertisement_records_listed", configured=limit, observed=count
-            )
+            raise LimitExceeded(name, configured=limit, observed=count)
 
     # --- changes of the state ---
 
@@ -522,3 +520,9 @@ class PeerAdverts:
         gone = list(records)
         self.table.remove(gone)
         self._withdrawn += gone
+
+
+def _count(facts: list[Fact], listing: Listing) -> int:
+    """Return how many records are listed, before anything is made of what was said of them."""
+    said = {fact[1] for fact in facts if fact[0] == "Advertised"}
+    return len(listing) + len(said - listing.keys())

@@ -12,7 +12,7 @@ from lace.codes import Code
 from lace.crypto.native import digest
 from lace.datalog.source import Fact
 from lace.errors import LimitExceeded, ProtocolError
-from lace.interlace import partition
+from lace.interlace import partition, reconcile
 from lace.interlace.parameters import DEFAULT_PARAMETERS
 from lace.interlace.partition import Partitions
 from lace.interlace.reconcile import PeerAdverts
@@ -273,3 +273,54 @@ def test_cells_that_nobody_asked_for_are_refused() -> None:
     with pytest.raises(ProtocolError) as caught:
         quiet.take_answer(cells(other, 0, 8), {})  # nothing was
     assert caught.value.code is Code.INTERLACE_SUMMARY
+
+
+# --- listings ---
+
+
+def adverts(count: int) -> list[Fact]:
+    """Return advertisements in a spelling that is read fact by fact, each said twice."""
+    told: list[Fact] = [("Advertised", f"P.{number}.X", "Opq_x") for number in range(count)]
+    return told * 2
+
+
+def peer_adverts(**limits: int) -> PeerAdverts:
+    own = own_adverts([])
+    source = SourceLabel("Opq_x")
+    return PeerAdverts(
+        source, LIMITS | limits, DEFAULT_PARAMETERS, own.table, Partitions(), own.sketching
+    )
+
+
+@pytest.mark.req("050-LIM-03")
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [
+        ("max_advertisement_records_listed", []),
+        (
+            "max_advertisements_in_delta",
+            [("AdvertisementTable", "5", CHECK), ("AdvertisementDelta", CHECK)],
+        ),
+    ],
+)
+def test_too_many_advertisements_are_refused_before_anything_is_made_of_them(
+    name: str, before: list[Fact], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer_adverts(**{name: 5}).take_advertise(before + adverts(5), 2, {})
+    monkeypatch.setattr(reconcile, "gather", pytest.fail)
+    with pytest.raises(LimitExceeded) as caught:
+        peer_adverts(**{name: 5}).take_advertise(before + adverts(6), 2, {})
+    assert (caught.value.limit, caught.value.observed) == (name, 6)
+
+
+@pytest.mark.req("050-REC-05")
+def test_more_advertisements_than_were_asked_for_are_refused_before_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reconcile, "gather", pytest.fail)
+    peers = peer_adverts()
+    summary = Summary("aa", 5, digest(b"x"))
+    assert peers.take_advertise([summary.fact()], 2, {}) == [(LIST, "aa")]
+    with pytest.raises(ProtocolError) as caught:
+        peers.take_answer(adverts(6), {})
+    assert caught.value.code is Code.INTERLACE_LISTING
