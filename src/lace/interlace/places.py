@@ -18,7 +18,7 @@ from lace.interlace.facts import decimal
 
 MORE_REQUESTS: Final = 1000
 """What is not advertised may be requested all the same: so much of it is not available."""
-_NAME_BYTES: Final = 170  # as Python holds one in a set
+_NAME_BYTES: Final = 120  # as Python holds one in a set, beside its characters
 
 
 def check_requests(facts: Iterable[Fact], advertised: int) -> None:
@@ -40,23 +40,23 @@ class Listed:
 
     most: int
     """With more than so many, nothing has a place."""
+    memory: int = 0
+    """About how many bytes this takes."""
     _names: set[str] = field(default_factory=set)
     _is_over: bool = False
 
     def add(self, records: Iterable[str]) -> None:
         """Take note of what was listed."""
-        if not self._is_over and self.most:
-            self._names.update(records)
+        if self._is_over or not self.most:
+            return
+        fresh = set(records) - self._names
+        self._names |= fresh
+        self.memory += len(fresh) * _NAME_BYTES + sum(map(len, fresh))
         if len(self._names) > self.most:
-            self._names, self._is_over = set(), True
+            self._names, self._is_over, self.memory = set(), True, 0
 
     def __len__(self) -> int:
         return len(self._names)
-
-    @property
-    def memory(self) -> int:
-        """About how many bytes this takes."""
-        return len(self._names) * _NAME_BYTES
 
     def requests(self, records: Sequence[str]) -> list[Fact]:
         """Return requests for records in the order of their names, by place where they have one."""

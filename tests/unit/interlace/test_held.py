@@ -18,6 +18,7 @@ from lace.interlace import messages as m
 from lace.interlace.hearing import Hearing, Terms
 from lace.interlace.partition import Partitions
 from lace.interlace.phases import Phase, Phases
+from lace.interlace.places import Listed
 from lace.limits import DEFAULT_LIMITS
 from lace.policy.origin import SourceLabel
 from lace.tai import Tai
@@ -98,6 +99,22 @@ def test_names_of_other_formats_count_with_their_length(length: int) -> None:
     table.put({f"P.0000{'a' * length}.X": digest(b"y")})  # it is there
     table.remove(list(table.records("")))
     assert table.memory == 0
+
+
+@pytest.mark.parametrize("length", [3, 43, 1000])
+def test_names_that_have_places_count_with_their_length(length: int) -> None:
+    def made() -> Listed:
+        listed = Listed(COUNT)
+        listed.add(f"P.{n:04d}{'a' * length}.X" for n in range(COUNT))
+        return listed
+
+    listed = made()
+    counted = listed.memory
+    assert counted >= grown(made) - grown(lambda: Listed(COUNT))
+    listed.add([f"P.0000{'a' * length}.X"])
+    assert listed.memory == counted
+    listed.add(["P.b.X"])  # one too many
+    assert (len(listed), listed.memory) == (0, 0)
 
 
 def test_a_machine_holds_what_was_said_until_it_has_ended() -> None:
