@@ -49,11 +49,13 @@ class Listed:
         """Take note of what was listed."""
         if self._is_over or not self.most:
             return
-        fresh = set(records) - self._names
-        self._names |= fresh
-        self.memory += len(fresh) * _NAME_BYTES + sum(map(len, fresh))
-        if len(self._names) > self.most:
-            self._names, self._is_over, self.memory = set(), True, 0
+        for record in records:
+            if record not in self._names:
+                self._names.add(record)
+                self.memory += _NAME_BYTES + len(record)
+                if len(self._names) > self.most:  # however many more there are
+                    self._names, self._is_over, self.memory = set(), True, 0
+                    return
 
     def __len__(self) -> int:
         return len(self._names)

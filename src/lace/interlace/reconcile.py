@@ -327,14 +327,15 @@ class PeerAdverts:
         return changed
 
     def _parse(self, facts: list[Fact]) -> list[Summary]:
-        facts = list(dict.fromkeys(facts))  # a phase may come in many blocks
-        summaries = [parse_summary(f) for f in facts if f[0] == "AdvertisementPartition"]
-        self._summaries += sum(1 for summary in summaries if summary.prefix or summary.count)
+        # A phase may come in many blocks, and say the same in two of them.
+        said = dict.fromkeys(fact for fact in facts if fact[0] == "AdvertisementPartition")
+        self._summaries += sum(1 for _, prefix, count, _ in said if prefix or count != "0")
         limit = self.limits["max_partition_summaries"]
         if self._summaries > limit:
             raise LimitExceeded(
                 "max_partition_summaries", configured=limit, observed=self._summaries
             )
+        summaries = list(map(parse_summary, said))
         if len({summary.prefix for summary in summaries}) != len(summaries):
             raise ProtocolError("two summaries of one partition", code=Code.INTERLACE_SUMMARY)
         return summaries

@@ -17,7 +17,7 @@ from lace.interlace.parameters import DEFAULT_PARAMETERS
 from lace.interlace.partition import Partitions
 from lace.interlace.reconcile import PeerAdverts
 from lace.interlace.sketching import Sketching
-from lace.interlace.summary import Summary, merkle_root
+from lace.interlace.summary import EMPTY, Summary, merkle_root
 from lace.interlace.telling import OwnAdverts, told_table
 from lace.policy.origin import SourceLabel
 
@@ -324,3 +324,18 @@ def test_more_advertisements_than_were_asked_for_are_refused_before_that(
     with pytest.raises(ProtocolError) as caught:
         peers.take_answer(adverts(6), {})
     assert caught.value.code is Code.INTERLACE_LISTING
+
+
+@pytest.mark.req("050-LIM-04")
+def test_too_many_summaries_are_refused_before_they_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    facts = [Summary(prefix, 1, digest(b"x")).fact() for prefix in ("aa", "ab", "ac")]
+    everything = Summary("", 0, EMPTY).fact()
+    peer_adverts(max_partition_summaries=2).take_advertise(
+        [*facts[:2], *facts[:2], everything], 2, {}
+    )
+    monkeypatch.setattr(reconcile, "parse_summary", pytest.fail)
+    with pytest.raises(LimitExceeded) as caught:
+        peer_adverts(max_partition_summaries=2).take_advertise(facts, 2, {})
+    assert (caught.value.limit, caught.value.observed) == ("max_partition_summaries", 3)
