@@ -73,17 +73,15 @@ class Deferral:
     """So many advertisements may be put off at a time, as both sides agreed; 0 for none."""
     began: Phase | None = None
     """The phase that all parts belong to; None if nothing is put off."""
-    facts: int = 0
-    """How many facts wait here."""
     _left: int = 0
     """So many were put off, as the peer said last."""
     _facts: list[Fact] = field(default_factory=list)
     _listing: Listing = field(default_factory=dict)
 
     def take(
-        self, phase: Phase, facts: list[Fact], listing: Listing, count: int
+        self, phase: Phase, facts: list[Fact], listing: Listing
     ) -> tuple[list[Fact], Listing] | None:
-        """Take a phase of so many facts; return it with the parts before, or None if more is due.
+        """Take a phase; return it with the parts before, or None if more is due.
 
         Whatever is put off has to become less: each part but the first lists some, and no part says
         that more is left than follows from that. So parts come to an end, are no more than were
@@ -101,7 +99,6 @@ class Deferral:
                 raise ProtocolError("a record listed twice", code=Code.INTERLACE_LISTING)
             self._facts += told
             self._listing |= listing
-        self.facts += count
         if not counts:
             return self._facts, self._listing
         number = decimal(counts.pop()[1])

@@ -511,7 +511,7 @@ class InterlaceMachine:
 
     def _take_adverts(self, facts: list[Fact]) -> list[Fact]:
         """Take what the peer says of its advertisements; return what to ask."""
-        whole = self._deferral.take(self.phase, facts, self._hearing.listed, len(facts))
+        whole = self._deferral.take(self.phase, facts, self._hearing.listed)
         if whole is None:
             self._put_off += self._hearing.memory
             return [GO_ON]
