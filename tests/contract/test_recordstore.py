@@ -346,6 +346,16 @@ def test_a_snapshot_knows_what_was_present(store: RecordStore, count: int) -> No
         assert snapshot.present(asked) == {blob.hash for blob in blobs[1:]}
 
 
+def test_a_record_is_found_by_the_id_it_was_stored_under(store: RecordStore) -> None:
+    records = [plex(second=i) for i in range(1, 8)]
+    store.save(records)
+    first = store.read(StoreRecordId(0), 1)[0].id
+    store.forget([records[2].hash])
+    ids = [first - 1, first, first + 2, first + 6, first + 7]
+    assert store.stored_under(ids) == {first: records[0].hash, first + 6: records[6].hash}
+    assert store.stored_under([]) == {}
+
+
 @pytest.mark.parametrize("count", [0, 3, 200])
 def test_a_snapshot_yields_what_came_after_a_record(store: RecordStore, count: int) -> None:
     blobs = [build_blob(b"%d" % i) for i in range(count)]
@@ -562,6 +572,9 @@ def test_what_was_forgotten_is_told_in_order(
     assert told is not None
     assert (set(told[:2]), told[2:]) == (set(hashes[:2]), [hashes[2]])
     assert store.forgotten(start + 1) == [hashes[2]]
+    assert store.forgotten_then(start) is None
+    assert store.forgotten_then(start + 1) == min(hashes[:2])
+    assert store.forgotten_then(start + 2) == hashes[2]
     store.save(records[:1])
     store.forget([hashes[0]])
     assert store.forgotten(start + 2) == [hashes[0]]

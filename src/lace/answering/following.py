@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from lace.datalog.source import Fact, MemorySource
 from lace.record.model import Record
 from lace.recordstore.base import RecordStore, Snapshot, StoreRecordId
 from lace.vocabulary import HAVE, RECORD_FACTS
+
+_DENSE: Final = 4  # the larger, the more records are a witness
+_BEGINNING: Final = 14  # letters of a hash: its type, and 72 bits of the digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,54 @@ class Position:
     @classmethod
     def of(cls, store: RecordStore) -> Position:
         return cls(*store.standing())
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """What a store said of itself at a position, so that it can be known again.
+
+    Two stores may have come equally far by other ways, as when one was restored to an earlier state
+    and went on from there. They differ in what is told here.
+    """
+
+    records: tuple[str, ...] = ()
+    """Beginnings of the names of some records, the newest first; empty where there was none."""
+    forgotten: str = ""
+    """The same of what was forgotten last."""
+
+    @classmethod
+    def of(cls, store: RecordStore, at: Position) -> Witness:
+        """Return what a store says of a position that it had come to, as far as it still knows."""
+        ids = [at.high_water - back for back in _steps_back(at.high_water)]
+        found = store.stored_under(ids)
+        records = tuple(_beginning(found.get(id)) for id in ids)
+        return cls(records, _beginning(store.forgotten_then(at.forgets)))
+
+    def is_borne_out(self, store: RecordStore, at: Position) -> bool:
+        """Whether a store has come from this position, by all that it says now."""
+        now = Position.of(store)
+        if at.high_water > now.high_water or at.forgets > now.forgets:
+            return False
+        said = Witness.of(store, at)
+        if said.forgotten not in {"", self.forgotten} or len(said.records) != len(self.records):
+            return False
+        differ = {pair for pair in zip(self.records, said.records, strict=True) if len({*pair}) > 1}
+        if any(here for _, here in differ):
+            return False
+        lost = store.forgotten(at.forgets) if differ else ()
+        return lost is not None and {then for then, _ in differ} <= set(map(_beginning, lost))
+
+
+def _steps_back(most: int) -> Iterator[int]:
+    """Yield how far before the newest record to look: at each of the last ones, then at fewer."""
+    back = 0
+    while back < most:
+        yield back
+        back += max(1, back // _DENSE)
+
+
+def _beginning(record: str | None) -> str:
+    return "" if record is None else record[:_BEGINNING]
 
 
 def look(store: RecordStore) -> tuple[Snapshot, Position]:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from lace.answering.following import Position
+from lace.answering.following import Position, Witness
 from lace.answering.memory import Known, change_of, changed_texts, read_known
 from lace.datalog.source import Fact
 from lace.errors import StoreError
@@ -74,10 +74,8 @@ class Link:
         return state
 
     def _is_of_here(self, known: Known) -> bool:
-        """Whether a value is of this link and this store: of none that had come further."""
-        then, now = known.position, Position.of(self.store)
-        is_behind = (then.forgets, then.high_water) <= (now.forgets, now.high_water)
-        return is_behind and known.basis == self.basis
+        """Whether a value is of this link and this store, and not of one that went another way."""
+        return known.basis == self.basis and known.witness.is_borne_out(self.store, known.position)
 
     def _find_gone(self, known: Known) -> set[str]:
         """Find what followed from records of ours, and does not any more when they are gone."""
@@ -169,7 +167,9 @@ class Link:
         texts = changed_texts({} if before is None else before.texts, changed)
         state.peers.remove(lost)
         self._unkept = lost
-        new, change = change_of(Known(self.basis, position, runtime, state, texts), before)
+        witness = Witness.of(self.store, position)
+        made = Known(self.basis, position, runtime, state, texts, witness=witness)
+        new, change = change_of(made, before)
         self.store.keep_link(name, change)
         self.known, self.touched, self.told_first = new, set(), Packed()
         return new

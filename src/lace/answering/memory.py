@@ -16,7 +16,7 @@ from typing import Final
 
 from lace import b64a
 from lace._version import __version__
-from lace.answering.following import Position
+from lace.answering.following import Position, Witness
 from lace.answering.parts import (
     Layout,
     Part,
@@ -62,6 +62,8 @@ class Known:
     """In which parts its tables are kept."""
     texts_digest: bytes = b""
     """By which the texts are known to be whole."""
+    witness: Witness = field(default_factory=Witness)
+    """What the store said of the position."""
 
 
 def basis_of(
@@ -113,6 +115,7 @@ def change_of(known: Known, before: Known | None) -> tuple[Known, LinkChange]:
     head = json.dumps({
         "basis": b64a.encode(known.basis),
         "position": [known.position.high_water, known.position.forgets],
+        "witness": [known.witness.records, known.witness.forgotten],
         "runtime": b64a.encode(known.runtime),
         "own": head_of(state.own),
         "peers": head_of(state.peers),
@@ -151,6 +154,7 @@ def read_known(memory: LinkMemory, standard: int) -> Known | None:
             memory,
             layout,
             texts_digest,
+            Witness(tuple(map(str, head["witness"][0])), str(head["witness"][1])),
         )
     except (ValueError, struct.error, KeyError, TypeError, IndexError, EncodingError):
         return None

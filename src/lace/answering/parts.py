@@ -27,7 +27,7 @@ _OWN: Final = b"o"
 _PEERS: Final = b"p"
 _RUN: Final = b"r"
 _GROUP: Final = b"g"
-_FORM: Final = b"lace-link/4"
+_FORM: Final = b"lace-link/5"
 """The form in which this engine keeps a link; what is kept in another one is not read."""
 _CHECK: Final = 8
 _CONTENT: Final = struct.Struct(">I32s")

@@ -225,6 +225,9 @@ class RecordStore(Protocol):
     def high_water(self) -> StoreRecordId:
         """Return the id of the newest record; 0 if there never was one."""
 
+    def stored_under(self, ids: Sequence[int]) -> dict[int, RecordHash]:
+        """Return the records that have some ids, by id; those that no record has are left out."""
+
     def count(self) -> int:
         """Return how many records are here."""
 
@@ -263,6 +266,12 @@ class RecordStore(Protocol):
 
     def forgotten(self, after: int) -> list[RecordHash] | None:
         """Return what was forgotten since ``forgets`` was this; None if that is too long ago."""
+
+    def forgotten_then(self, times: int) -> RecordHash | None:
+        """Return the first, by name, of what was forgotten when ``forgets`` became this.
+
+        None if nothing was, or if that is too long ago.
+        """
 
     def link(self, key: bytes) -> LinkMemory | None:
         """Return what is kept for a link, as one value; None if nothing is.

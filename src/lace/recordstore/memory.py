@@ -165,6 +165,14 @@ class MemoryStore(Closes):
     def high_water(self) -> StoreRecordId:
         return self._last
 
+    def stored_under(self, ids: Sequence[int]) -> dict[int, RecordHash]:
+        found: dict[int, RecordHash] = {}
+        for id in ids:
+            for stored in self._order[_position_after(self._order, id - 1) :][:1]:
+                if stored.id == id:
+                    found[id] = stored.hash
+        return found
+
     def count(self) -> int:
         return len(self._records)
 
@@ -229,6 +237,9 @@ class MemoryStore(Closes):
             return None
         return [hash for time in times for hash in self._forgotten[time]]
 
+    def forgotten_then(self, times: int) -> RecordHash | None:
+        return min(self._forgotten.get(times, []), default=None)
+
     def link(self, key: bytes) -> LinkMemory | None:
         return self._links.get(key)
 
@@ -251,7 +262,7 @@ class MemoryStore(Closes):
         self._listeners.clear()
 
 
-def _position_after(order: list[StoredRecord], id: StoreRecordId) -> int:
+def _position_after(order: list[StoredRecord], id: int) -> int:
     return bisect_right(order, id, key=lambda stored: stored.id)
 
 

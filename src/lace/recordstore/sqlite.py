@@ -176,6 +176,9 @@ class SqliteStore(Closes):
         row = self._glance(_HIGH_WATER)
         return StoreRecordId(row[0] if row else 0)
 
+    def stored_under(self, ids: Sequence[int]) -> dict[int, RecordHash]:
+        return {id: RecordHash(hash) for id, hash in self._chosen("id, hash", "id", ids)}
+
     def count(self) -> int:
         row = self._one("SELECT count(*) FROM record", ())
         assert row is not None
@@ -316,6 +319,11 @@ class SqliteStore(Closes):
         if len(found) != times - after:
             return None
         return [RecordHash(hash) for _, hash in rows]
+
+    def forgotten_then(self, times: int) -> RecordHash | None:
+        query = "SELECT hash FROM forgotten_record WHERE times = ? ORDER BY hash LIMIT 1"
+        row = None if self._version < _WITH_MEMORY else self._one(query, (times,))
+        return None if row is None else RecordHash(row[0])
 
     def link(self, key: bytes) -> LinkMemory | None:
         if self._version < _WITH_MEMORY:

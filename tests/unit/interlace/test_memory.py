@@ -513,6 +513,38 @@ def test_what_a_store_kept_that_had_come_further_is_not_believed(forgets: bool) 
     assert left_over((early, stores[1]), (EVERYTHING, EVERYTHING)) == [(), ()]
 
 
+@pytest.mark.parametrize("way", ["others", "forgotten", "forgotten as often", "others in part"])
+def test_what_was_kept_beside_other_records_is_not_believed(stores: Stores, way: str) -> None:
+    """Records of an earlier moment beside what was kept later; then it goes as far another way."""
+    here, there = stores
+    here.save([note(i) for i in range(20)])
+    Meeting(stores).end()
+    early = MemoryStore()
+    early.save([note(i) for i in range(20)])
+    if way == "forgotten as often":
+        here.forget([note(3).hash], for_good=True)
+    here.save([note(i) for i in range(20, 25)])
+    first = Meeting(stores).end()
+    link = next(e.link for e in first.asked_by[0] if isinstance(e, m.Remember) and e.link)
+    early.keep_link(link, LinkChange(*kept_of(here, link)))
+    match way:
+        case "others":
+            early.save([note(i) for i in range(50, 55)])
+        case "forgotten":
+            early.forget([note(0).hash])
+            early.save([note(50), note(51)])
+        case "forgotten as often":
+            early.forget([note(4).hash], for_good=True)
+            early.save([note(i) for i in range(20, 25)])
+        case "others in part":
+            early.save([note(50), *(note(i) for i in range(21, 25)), note(60)])
+    forgotten = early.all_kept_out()
+    met = Meeting((early, there)).end()
+    assert [type(side.ended) for side in met.pair.sides] == [m.Closed, m.Closed]
+    assert held(early) == held(there) - set(forgotten)
+    assert met.advertised(0) == held(early)
+
+
 def flipped(data: bytes, place: int) -> bytes:
     """Return data with one bit that is another one."""
     place %= 8 * len(data)
