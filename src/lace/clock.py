@@ -15,6 +15,11 @@ def unix_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def unix_ns() -> int:
+    """Return nanoseconds since the Unix epoch, as far as the clock can tell them apart."""
+    return time.time_ns()
+
+
 def tai_now() -> tai.Tai:
     """Return the present instant, from the system's idea of Unix time."""
     return tai.from_unix_ns(time.time_ns())

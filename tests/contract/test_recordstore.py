@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_limits import hold_to
 
+from lace.clock import unix_ns
 from lace.crypto import SigningKey
 from lace.datalog.ast import Predicate
 from lace.datalog.evaluate import evaluate
@@ -544,15 +545,29 @@ def test_parts_of_a_link_are_read_together_as_they_are_one_by_one(store: RecordS
 
 
 @pytest.mark.req("050-CUR-01")
-def test_a_change_that_begins_from_something_else_leaves_nothing(store: RecordStore) -> None:
+def test_a_change_that_begins_from_something_else_is_not_made(store: RecordStore) -> None:
     """Two processes that know different things of a link do not mix them."""
-    store.keep_link(b"link", LinkChange(b"one", {b"a": b"1"}))
-    store.keep_link(b"link", LinkChange(b"two", {b"b": b"2"}, base=b"another"))
-    assert store.link(b"link") is None
-    store.keep_link(b"link", LinkChange(b"three", {b"c": b"3"}, base=b"one"))
-    assert store.link(b"link") is None
-    store.keep_link(b"link", LinkChange(b"four", {b"d": b"4"}))
+    assert store.keep_link(b"link", LinkChange(b"one", {b"a": b"1"}))
+    assert not store.keep_link(b"link", LinkChange(b"two", {b"b": b"2"}, base=b"another"))
+    assert store.link(b"link") == LinkMemory(b"one", {b"a": b"1"})
+    assert not store.keep_link(b"none", LinkChange(b"three", {b"c": b"3"}, base=b"one"))
+    assert store.link(b"none") is None
+    assert store.keep_link(b"link", LinkChange(b"four", {b"d": b"4"}))
     assert store.link(b"link") == LinkMemory(b"four", {b"d": b"4"})
+
+
+@pytest.mark.req("050-CUR-01")
+def test_what_is_kept_for_a_link_is_dropped_if_it_is_still_the_same(store: RecordStore) -> None:
+    store.keep_link(b"link", LinkChange(b"one", {b"a": b"1"}))
+    store.keep_link(b"other", LinkChange(b"one", {b"b": b"2"}))
+    store.drop_link(b"link", b"another")
+    assert store.link(b"link") == LinkMemory(b"one", {b"a": b"1"})
+    store.drop_link(b"link", b"one")
+    store.drop_link(b"none", b"one")
+    assert store.link(b"link") is None
+    assert store.link(b"other") == LinkMemory(b"one", {b"b": b"2"})
+    store.keep_link(b"link", LinkChange(b"one", {}))
+    assert store.link(b"link") == LinkMemory(b"one", {})
 
 
 @pytest.mark.req("050-STA-06")
@@ -602,3 +617,20 @@ def test_what_is_remembered_of_links_has_a_limit(
     assert store.link(b"d") is None  # more than there is room for
     store.keep_link(b"d", LinkChange(b"less", {b"y": b"x"}))
     assert store.link(b"d") == LinkMemory(b"less", {b"y": b"x"})
+
+
+def test_a_link_that_is_looked_at_is_used(
+    store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if nothing new is kept of it, as of a friend who comes each day."""
+    hold_to(monkeypatch, links=3)
+    links = (b"a", b"b", b"c", b"d")
+    for link in links[:3]:
+        store.keep_link(link, LinkChange(b"head", {}))
+    a_day_later = unix_ns() + 24 * 3600 * 10**9
+    monkeypatch.setattr("lace.recordstore.sqlite_links.unix_ns", lambda: a_day_later)
+    kept = store.link(b"a")
+    assert kept is not None
+    kept.close()
+    store.keep_link(b"d", LinkChange(b"head", {}))
+    assert [link for link in links if store.link(link)] == [b"a", b"c", b"d"]

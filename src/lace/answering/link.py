@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from lace.answering.following import Position, Witness
-from lace.answering.memory import Known, change_of, changed_texts, read_known
+from lace.answering.memory import Known, change_of, changed_texts, is_whole, read_known
 from lace.datalog.source import Fact
 from lace.errors import StoreError
 from lace.ids import RecordHash
@@ -21,7 +21,7 @@ from lace.interlace.facts import read_block
 from lace.interlace.partition import Partitions
 from lace.interlace.runs import Packed
 from lace.policy.origin import SourceLabel
-from lace.recordstore.base import LinkChange, LinkMemory, RecordStore
+from lace.recordstore.base import LinkMemory, RecordStore
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Link:
         What is not wanted any more is left out, and so is what followed from records of ours that
         are gone.
         """
-        kept = None if self.name is None else self.store.link(self.name)
+        kept = None if self.name is None else self._readable(self.name, standard)
         known = None if kept is None else read_known(kept, standard)
         if kept is None or known is None or not self._is_of_here(known):
             if kept is not None:
@@ -72,6 +72,20 @@ class Link:
             state = replace(state, peers=state.peers.copy())
             state.peers.remove(self._gone_with_ours)
         return state
+
+    def _readable(self, name: bytes, standard: int) -> LinkMemory | None:
+        """Return what the store keeps; where damage would stay, only if there is none."""
+        kept = self.store.link(name)
+        if kept is not None and kept.lasts and not is_whole(kept, standard):
+            self._drop(name, kept)
+            return None
+        return kept
+
+    def _drop(self, name: bytes, memory: LinkMemory) -> None:
+        """Keep no longer what has turned out to be damaged."""
+        memory.close()
+        with suppress(StoreError):  # then the store ignores it
+            self.store.drop_link(name, memory.head)
 
     def _is_of_here(self, known: Known) -> bool:
         """Whether a value is of this link and this store, and not of one that went another way."""
@@ -170,8 +184,28 @@ class Link:
         witness = Witness.of(self.store, position)
         made = Known(self.basis, position, runtime, state, texts, witness=witness)
         new, change = change_of(made, before)
-        self.store.keep_link(name, change)
+        if not self.store.keep_link(name, change):
+            new = self._keep_after_another(name, made)
         self.known, self.touched, self.told_first = new, set(), Packed()
+        return new
+
+    def _keep_after_another(self, name: bytes, made: Known) -> Known:
+        """Keep a value where another exchange over the link has kept one meanwhile.
+
+        What differs from that one is written, and all of it if it is of no use. If yet another one
+        is quicker, that one stays.
+        """
+        kept = self.store.link(name)
+        other = None if kept is None else read_known(kept, made.state.own.standard)
+        try:
+            is_like = other is not None and other.basis == made.basis
+            new, change = change_of(made, other if is_like else None)
+            self.store.keep_link(name, change)
+        finally:
+            if kept is not None and kept.damaged:
+                self._drop(name, kept)
+            elif kept is not None:
+                kept.close()
         return new
 
     @property
@@ -191,8 +225,8 @@ class Link:
         if self._memory is None:
             return
         memory, self._memory = self._memory, None
-        memory.close()
         assert self.name is not None
         if memory.damaged:
-            with suppress(StoreError):  # what failed was told already
-                self.store.keep_link(self.name, LinkChange(b"", {}))
+            self._drop(self.name, memory)
+        else:
+            memory.close()

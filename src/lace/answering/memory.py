@@ -30,7 +30,7 @@ from lace.answering.parts import (
 )
 from lace.crypto.native import digest
 from lace.datalog.source import Fact
-from lace.errors import EncodingError
+from lace.errors import EncodingError, StoreError
 from lace.interlace.groups import GROUP
 from lace.interlace.messages import LinkState
 from lace.limits import Limits
@@ -158,6 +158,20 @@ def read_known(memory: LinkMemory, standard: int) -> Known | None:
         )
     except (ValueError, struct.error, KeyError, TypeError, IndexError, EncodingError):
         return None
+
+
+def is_whole(memory: LinkMemory, standard: int) -> bool:
+    """Whether all that is kept can be read: nothing of it is held afterwards."""
+    known = read_known(memory, standard)
+    try:
+        if known is not None:
+            known.texts.items()
+            for table in (known.state.own, known.state.peers):
+                for start in range(0, 64**standard, GROUP):
+                    table.runs(range(start, start + GROUP))
+    except StoreError:
+        return False
+    return known is not None
 
 
 class _Texts(Mapping[str, bytes]):

@@ -88,6 +88,8 @@ class LinkMemory:
     parts: Mapping[bytes, bytes]
     damaged: bool = False
     """Set by a reader that could make nothing of it."""
+    lasts: bool = field(default=False, compare=False)
+    """Whether it stays where it is also if it is damaged: the file is only read."""
     _release: Callable[[], None] = field(default=lambda: None, compare=False)
 
     def some(self, names: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -279,11 +281,16 @@ class RecordStore(Protocol):
         It is kept while there is room for it: links that were not used for longest are forgotten.
         """
 
-    def keep_link(self, key: bytes, change: LinkChange) -> None:
-        """Change what is kept for a link, all of it at once.
+    def keep_link(self, key: bytes, change: LinkChange) -> bool:
+        """Change what is kept for a link, all of it at once; return whether that was done.
 
-        A change that begins from something else than what is kept now is not made: then nothing is
-        kept for the link any more.
+        A change that begins from something else than what is kept now is not made.
+        """
+
+    def drop_link(self, key: bytes, head: bytes) -> None:
+        """Keep nothing for a link any more, if it is still what has this head.
+
+        This store does not return it again, also where it cannot be removed.
         """
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:

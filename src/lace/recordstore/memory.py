@@ -241,19 +241,29 @@ class MemoryStore(Closes):
         return min(self._forgotten.get(times, []), default=None)
 
     def link(self, key: bytes) -> LinkMemory | None:
-        return self._links.get(key)
+        kept = self._links.pop(key, None)
+        if kept is not None:
+            self._links[key] = kept  # the one that was used last is last
+        return kept
 
-    def keep_link(self, key: bytes, change: LinkChange) -> None:
-        before = self._links.pop(key, None)
+    def keep_link(self, key: bytes, change: LinkChange) -> bool:
+        before = self._links.get(key)
         parts: dict[bytes, bytes] = {}
         if change.base is not None:
             if before is None or before.head != change.base:
-                return
+                return False
             parts = {n: data for n, data in before.parts.items() if n not in change.gone}
-        self._links[key] = LinkMemory(change.head, parts | dict(change.put))  # the latest is last
+        self._links.pop(key, None)
+        self._links[key] = LinkMemory(change.head, parts | dict(change.put))
         size = sum(kept.size for kept in self._links.values())
         while len(self._links) > FIXED.links or size > FIXED.link_bytes:
             size -= self._links.pop(next(iter(self._links))).size
+        return True
+
+    def drop_link(self, key: bytes, head: bytes) -> None:
+        kept = self._links.get(key)
+        if kept is not None and kept.head == head:
+            del self._links[key]
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         return self._listeners.add(listener)

@@ -7,7 +7,7 @@ values that need no knowledge of records: a table, a key, and a value or None wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 
 from lace.errors import Outcome, Status
@@ -115,9 +115,25 @@ class MirroredStore(MemoryStore):
             self._tell([*back, Change("numbers", (_FORGETS,), self._forgets)])
         return count
 
-    def keep_link(self, key: bytes, change: LinkChange) -> None:
+    def keep_link(self, key: bytes, change: LinkChange) -> bool:
         before = dict(self._links)
-        super().keep_link(key, change)
+        is_kept = super().keep_link(key, change)
+        told = self._gone_since(before)
+        if is_kept and (kept := self._links.get(key)) is not None:
+            told += [Change("links", (key, name), kept.parts[name]) for name in change.put]
+            told.append(Change("links", (key,), kept.head))
+        if told:
+            self._tell(told)
+        return is_kept
+
+    def drop_link(self, key: bytes, head: bytes) -> None:
+        before = dict(self._links)
+        super().drop_link(key, head)
+        if told := self._gone_since(before):
+            self._tell(told)
+
+    def _gone_since(self, before: Mapping[bytes, LinkMemory]) -> list[Change]:
+        """Return what has to be told of links and parts that are not kept any more."""
         told: list[Change] = []
         for other, memory in before.items():
             new = self._links.get(other)
@@ -129,11 +145,7 @@ class MirroredStore(MemoryStore):
             told += [
                 Change("links", (other, name), None) for name in memory.parts if name not in left
             ]
-        if (kept := self._links.get(key)) is not None:
-            told += [Change("links", (key, name), kept.parts[name]) for name in change.put]
-            told.append(Change("links", (key,), kept.head))
-        if told:
-            self._tell(told)
+        return told
 
     def snapshot(self) -> MemorySnapshot:
         """Return the facts as they are now; of an unchanged store they are made once."""

@@ -41,7 +41,7 @@ from lace.recordstore.sqlite_file import (
     identity_of,
     statements,
 )
-from lace.recordstore.sqlite_links import keep_link
+from lace.recordstore.sqlite_links import drop_link, is_long_ago, keep_link, note_used
 from lace.recordstore.sqlite_rows import (
     Names,
     delete,
@@ -82,6 +82,8 @@ class SqliteStore(Closes):
         self._reading = RLock()
         self._glancing = RLock()
         self._listeners = Listeners()
+        self._dropped: dict[bytes, bytes] = {}
+        """The heads of links that are damaged, and could not be let go of."""
         self.on_quarantine: Callable[[RecordHash], None] = lambda _hash: None
         """Told of each record that was found changed; comes from whichever thread loaded it."""
         self._copy = copy_to_read(self.path)
@@ -328,12 +330,53 @@ class SqliteStore(Closes):
     def link(self, key: bytes) -> LinkMemory | None:
         if self._version < _WITH_MEMORY:
             return None
-        row = self._one("SELECT 1 FROM link_memory WHERE key = ?", (key,))
-        return None if row is None else kept_link(self._file, key)
+        row = self._one("SELECT used FROM link_memory WHERE key = ?", (key,))
+        if row is None:
+            return None
+        if is_long_ago(row[0]):
+            self._note_used(key)
+        kept = kept_link(self._file, key)
+        if kept is not None and kept.head == self._dropped.get(key):
+            kept.close()
+            return None
+        if kept is not None:
+            kept.lasts = self._read_only
+        return kept
 
-    def keep_link(self, key: bytes, change: LinkChange) -> None:
+    def keep_link(self, key: bytes, change: LinkChange) -> bool:
         with self._lock, errors(self.path), self._writing() as connection:
-            keep_link(connection, key, change)
+            return keep_link(connection, key, change)
+
+    def drop_link(self, key: bytes, head: bytes) -> None:
+        self._dropped[key] = head
+        with self._lock, errors(self.path), self._writing() as connection:
+            drop_link(connection, key, head)
+            del self._dropped[key]
+
+    def _note_used(self, key: bytes) -> None:
+        """Note that a link is used, unless that would mean to wait for whoever writes."""
+        if self._read_only or not self._lock.acquire(blocking=False):
+            return
+        try:
+            with (
+                suppress(StoreError),
+                errors(self.path),
+                self._not_waiting(),
+                self._writing() as connection,
+            ):
+                note_used(connection, key)
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def _not_waiting(self) -> Iterator[None]:
+        """Give up at once where another process writes."""
+        before = self._connection.execute("PRAGMA busy_timeout").fetchone()[0]
+        self._connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            yield
+        finally:
+            self._connection.execute(f"PRAGMA busy_timeout = {before}")
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         return self._listeners.add(listener)

@@ -6,22 +6,30 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from lace.clock import unix_ns
 from lace.limits import FIXED
 from lace.recordstore.base import LinkChange
 from lace.recordstore.sqlite_rows import Values, insert_by_size
 
 _VARIABLES: Final = 500  # in one query
+_SECOND: Final = 10**9
+_RARELY: Final = 3600 * _SECOND
+"""How often it is noted that a link was used while nothing new is kept of it."""
+_AHEAD: Final = _SECOND
+"""By how much the time of a use may be ahead of the clock."""
+_BYTES: Final = f"min(max(bytes, 0), {1 << 40})"
+"""A size that is no size is damaged; it must not stand in the way of others."""
 
 
-def keep_link(connection: sqlite3.Connection, key: bytes, change: LinkChange) -> None:
-    """Bring what is kept of a link up to date, or let go of it if it is not what was changed."""
+def keep_link(connection: sqlite3.Connection, key: bytes, change: LinkChange) -> bool:
+    """Bring what is kept of a link up to date; return False if it is not what was changed."""
     query = "SELECT id, head FROM link_memory WHERE key = ?"
     row = connection.execute(query, (key,)).fetchone()
     if row is None or row[1] != change.base:
+        if change.base is not None:
+            return False
         if row is not None:
             _forget_link(connection, row[0])
-        if change.base is not None:
-            return
         made = "INSERT INTO link_memory (key, head, used, bytes) VALUES (?, ?, 0, 0)"
         row = connection.execute(made, (key, b"")).lastrowid, b""
         # An earlier version that still has the file open leaves parts behind.
@@ -45,11 +53,37 @@ def keep_link(connection: sqlite3.Connection, key: bytes, change: LinkChange) ->
     rest = "ON CONFLICT (link, name) DO UPDATE SET data = excluded.data"
     insert_by_size(connection, "link_part (link, name, data)", rows(), rest)
     connection.execute(
-        "UPDATE link_memory SET head = ?, bytes = bytes + ?,"
-        " used = (SELECT max(used) + 1 FROM link_memory) WHERE id = ?",
-        (change.head, after - before, id),
+        f"UPDATE link_memory SET head = ?, bytes = {_BYTES} + ?, used = ? WHERE id = ?",  # noqa: S608 (ours)
+        (change.head, after - before, _now(connection), id),
     )
     _make_room(connection)
+    return True
+
+
+def drop_link(connection: sqlite3.Connection, key: bytes, head: bytes) -> None:
+    """Forget what is kept of a link, if it has this head."""
+    query = "SELECT id FROM link_memory WHERE key = ? AND head = ?"
+    row = connection.execute(query, (key, head)).fetchone()
+    if row is not None:
+        _forget_link(connection, row[0])
+
+
+def is_long_ago(used: int) -> bool:
+    """Whether it is to be noted that a link is used now, if it was noted last at this time."""
+    return not -_AHEAD <= unix_ns() - used < _RARELY
+
+
+def note_used(connection: sqlite3.Connection, key: bytes) -> None:
+    """Note that a link is used now."""
+    used = _now(connection)
+    connection.execute("UPDATE link_memory SET used = ? WHERE key = ?", (used, key))
+
+
+def _now(connection: sqlite3.Connection) -> int:
+    """Return the time; if the clock stood still since the last use, a little more."""
+    now = unix_ns()
+    query = "SELECT ifnull(max(used), 0) + 1 FROM link_memory WHERE used < ?"
+    return max(now, int(connection.execute(query, (now + _AHEAD,)).fetchone()[0]))
 
 
 def _parts_size(connection: sqlite3.Connection, link: int, names: Sequence[bytes]) -> int:
@@ -68,12 +102,13 @@ def _parts_size(connection: sqlite3.Connection, link: int, names: Sequence[bytes
 
 def _make_room(connection: sqlite3.Connection) -> None:
     """Forget the links that were not used for longest while there is too much."""
-    query = "SELECT count(*), ifnull(sum(bytes), 0) FROM link_memory"
+    query = f"SELECT count(*), ifnull(sum({_BYTES}), 0) FROM link_memory"  # noqa: S608 (ours)
+    # A time that is to come is none: the clock went wrong, or the row is damaged.
+    oldest = f"SELECT id FROM link_memory ORDER BY used < {unix_ns() + _AHEAD}, used LIMIT 1"  # noqa: S608 (ours)
     while True:
         links, size = connection.execute(query).fetchone()
         if links <= FIXED.links and size <= FIXED.link_bytes:
             return
-        oldest = "SELECT id FROM link_memory ORDER BY used LIMIT 1"
         _forget_link(connection, connection.execute(oldest).fetchone()[0])
 
 

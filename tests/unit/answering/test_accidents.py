@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from exchanges import NOTES, note
+from exchanges import NOTES, by_partitions, note
 from links import EVERYTHING, GRANTED, KEYS, SELECTED, TAG, Meeting, held, left_over
 from small_limits import hold_to
 
 from lace.answering.warm import WarmLinks
 from lace.errors import Code, StoreError
 from lace.interlace import messages as m
+from lace.limits import DEFAULT_LIMITS
 from lace.policy.module import Facet, module_from_text
 from lace.policy.view import Exposure
 from lace.recordstore import MemoryStore, SqliteStore
@@ -22,6 +25,7 @@ from lace.recordstore.base import LinkChange, RecordStore
 OFFERED = note(1, extras=TAG)
 GRANT = note(2, app="grant", extras=TAG)
 MODULES = GRANTED, EVERYTHING
+ALL = EVERYTHING, EVERYTHING
 
 
 class Busy(MemoryStore):
@@ -29,10 +33,10 @@ class Busy(MemoryStore):
 
     is_busy = False
 
-    def keep_link(self, key: bytes, change: LinkChange) -> None:
+    def keep_link(self, key: bytes, change: LinkChange) -> bool:
         if self.is_busy:
             raise StoreError("another process holds the file", code=Code.STORE_LOCKED)
-        super().keep_link(key, change)
+        return super().keep_link(key, change)
 
 
 def meet(
@@ -120,6 +124,77 @@ def test_two_peers_may_share_a_key(is_warm: bool) -> None:
     meet(here, second, warm).end()
     assert held(here) == {OFFERED.hash, GRANT.hash, other.hash}
     assert left_over((here, second), MODULES) == [(), ()]
+
+
+def contents(path: Path) -> list[tuple[bytes, ...]]:
+    """Return what a file keeps of links."""
+    with closing(sqlite3.connect(path)) as file:
+        return [
+            *file.execute("SELECT key, head FROM link_memory ORDER BY key"),
+            *file.execute("SELECT name, data FROM link_part ORDER BY link, name"),
+        ]
+
+
+@pytest.mark.req("050-CUR-01", "050-COR-08")
+@pytest.mark.parametrize("basis", ["the same", "another"])
+def test_what_another_exchange_has_kept_meanwhile_is_not_lost(basis: str, tmp_path: Path) -> None:
+    """Two devices of one key: one stays, the other one comes again and again."""
+    here, first, second = SqliteStore(tmp_path / "s"), MemoryStore(), MemoryStore()
+    limits = DEFAULT_LIMITS if basis == "the same" else by_partitions(DEFAULT_LIMITS)
+    with here:
+        for store in (here, first, second):
+            store.save([note(i) for i in range(300)])
+        Meeting((here, second), ALL, limits=limits).end()
+        stays = Meeting((here, first), ALL, stays=True)
+        for i in range(3):
+            here.save([note(1000 + i)])
+            before = contents(tmp_path / "s")
+            stays.wake()
+            assert stays.believed(0) == held(first) == held(here)
+            kept = contents(tmp_path / "s")
+            assert kept[0] != before[0]  # what was kept last is how the link stands
+            again = Meeting((here, second), ALL, limits=limits).end()
+            assert held(second) == held(here)
+            if basis == "the same":
+                assert len(set(kept) - set(before)) < 10  # and little of it was written
+                for question in ("ListAdvertisementPartition", "NarrowAdvertisementPartition"):
+                    assert again.facts(0, question) == []
+        stays.end()
+        assert contents(tmp_path / "s")
+    assert left_over((first, second), ALL) == [(), ()]
+
+
+@pytest.mark.req("050-CUR-01", "050-COR-08")
+@pytest.mark.parametrize("what", ["parts", "some part", "heads"])
+def test_what_is_damaged_where_nothing_can_be_written_ends_no_exchange(
+    what: str, tmp_path: Path
+) -> None:
+    """It stays as it is, so it would end each exchange with whoever opens the file."""
+    there, path = MemoryStore(), tmp_path / "s"
+    with SqliteStore(path) as here:
+        here.save([note(i) for i in range(50)])
+        Meeting((here, there), ALL).end()
+        here.save([note(60)])
+    spoil = {
+        "parts": "UPDATE link_part SET data = CAST(data || x'00' AS BLOB)",
+        "some part": "UPDATE link_part SET data = x'00' WHERE name = (SELECT max(name) FROM link_part)",
+        "heads": "UPDATE link_memory SET head = x'7b7d'",
+    }
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute(spoil[what]).rowcount
+        file.commit()
+    for _ in range(2):
+        with SqliteStore(path, read_only=True) as here:
+            Meeting((here, there), ALL).end()
+            Meeting((here, there), ALL).end()
+            assert held(there) == held(here)
+        there.forget([note(3).hash, note(60).hash])
+    with SqliteStore(path) as here:
+        for _ in range(2):
+            last = Meeting((here, there), ALL).pair.sides[0].ended
+            assert not isinstance(last, m.Aborted) or last.code == Code.STORE_LINK
+        Meeting((here, there), ALL).end()
+        assert held(there) == held(here)
 
 
 @pytest.mark.req("050-CUR-01", "050-COR-08")

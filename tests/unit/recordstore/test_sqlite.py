@@ -22,6 +22,7 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_limits import hold_to
 
 from lace.errors import Code, Status, StoreError
 from lace.record import build_blob, build_plex, seal
@@ -29,7 +30,7 @@ from lace.record.facts import facts, fields, links
 from lace.record.model import Record
 from lace.recordstore import MemoryStore, SqliteStore, StoreRecordId
 from lace.recordstore import sqlite_file as module
-from lace.recordstore.base import LinkChange, StoredRecord
+from lace.recordstore.base import LinkChange, LinkMemory, StoredRecord
 from lace.vocabulary import FIELD, HAVE, RECORD_FACTS
 
 RECORD_FACTS_BY_NAME = {predicate.name: predicate for predicate in RECORD_FACTS}
@@ -733,7 +734,7 @@ def test_how_parts_of_a_link_are_read_and_written_does_not_show(
                 assert len(found.parts) == len(expected)
                 found.close()
             assert list(store.check()) == []
-            store.keep_link(b"x", LinkChange(b"new", {}, frozenset(), b"another"))
+            store.drop_link(b"x", base or b"")
             assert store.link(b"x") is None
             assert store._one("SELECT count(*) FROM link_part", ()) == (0,)
 
@@ -774,3 +775,76 @@ def test_a_part_of_no_link_is_found(path: Path) -> None:
         assert list(store.check()) == []
         store._connection.execute("INSERT INTO link_part VALUES (99, x'03', x'04')")
         assert list(store.check()) == ["file: a row of link_part belongs to nothing"]
+
+
+def used_of(path: Path) -> list[int]:
+    with closing(sqlite3.connect(path)) as file:
+        return [used for (used,) in file.execute("SELECT used FROM link_memory ORDER BY key")]
+
+
+def test_that_a_link_is_used_is_noted_rarely_and_waits_for_nobody(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SqliteStore(path) as store:
+        for key in (b"a", b"b"):
+            store.keep_link(key, LinkChange(b"head", {}))
+        first = used_of(path)
+        assert first[0] < first[1]
+        assert store.link(b"a") == LinkMemory(b"head", {})
+        assert used_of(path) == first
+        later = first[1] + 2 * 3600 * 10**9
+        monkeypatch.setattr("lace.recordstore.sqlite_links.unix_ns", lambda: later)
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert store.link(b"a") == LinkMemory(b"head", {})
+            other.execute("ROLLBACK")
+        assert used_of(path) == first
+        assert store.link(b"a") == LinkMemory(b"head", {})
+        assert used_of(path) == [later, first[1]]
+        store.save([build_blob(b"1")])  # it can wait as before
+
+
+@pytest.mark.parametrize("column", ["used", "bytes"])
+@pytest.mark.parametrize("value", [2**63 - 1, -(2**63)])
+def test_a_link_with_a_number_that_is_none_stands_in_nobodys_way(
+    path: Path, column: str, value: int
+) -> None:
+    with SqliteStore(path) as store:
+        for key in (b"a", b"b"):
+            store.keep_link(key, LinkChange(b"head", {b"x": b"text"}))
+        with closing(sqlite3.connect(path)) as other:
+            other.execute(f"UPDATE link_memory SET {column} = ? WHERE key = x'61'", (value,))
+            other.commit()
+        assert store.keep_link(b"b", LinkChange(b"new", {b"x": b"texts"}, base=b"head"))
+        store.drop_link(b"b", b"new")
+        assert store.link(b"b") is None
+        assert store.keep_link(b"c", LinkChange(b"head", {}))
+        assert store.keep_link(b"a", LinkChange(b"new", {}))
+        assert store.link(b"a") == LinkMemory(b"new", {})
+
+
+def test_a_time_of_use_that_is_to_come_is_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a link whose row is damaged would be kept for ever."""
+    hold_to(monkeypatch, links=2)
+    with SqliteStore(path) as store:
+        for key in (b"a", b"b"):
+            store.keep_link(key, LinkChange(b"head", {}))
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("UPDATE link_memory SET used = ? WHERE key = x'62'", (2**62,))
+            other.commit()
+        store.keep_link(b"c", LinkChange(b"head", {}))
+        assert [key for key in (b"a", b"b", b"c") if store.link(key)] == [b"a", b"c"]
+
+
+def test_what_is_dropped_where_it_cannot_be_removed_is_not_returned_again(path: Path) -> None:
+    with SqliteStore(path) as store:
+        store.keep_link(b"a", LinkChange(b"head", {}))
+        with SqliteStore(path, read_only=True) as reads:
+            kept = reads.link(b"a")
+            assert kept is not None
+            assert kept.lasts
+            kept.close()
+            assert code_of(lambda: reads.drop_link(b"a", b"head")) == Code.STORE_READ_ONLY
+            assert reads.link(b"a") is None
+            store.keep_link(b"a", LinkChange(b"another", {}))
+            assert reads.link(b"a") == LinkMemory(b"another", {})
