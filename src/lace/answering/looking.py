@@ -198,5 +198,9 @@ class Looking:
         left = [hash for hash in hashes if hash not in noted]
         at_hand = filter(None, map(self._fresh.get, left))
         others = [hash for hash in left if hash not in self._fresh]
+        missing = set(others)
         for record in chain(at_hand, self.snapshot.records(others)):
+            missing.discard(record.hash)
             yield record.hash, tuple(sorted(fields(record, self.schema)))
+        # They may have been told of already. Whoever asks for them hears that they are gone.
+        yield from self.snapshot.beside(sorted(missing), self.schema)

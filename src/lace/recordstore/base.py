@@ -196,6 +196,13 @@ class Snapshot(FactSource, AbstractContextManager["Snapshot"], Protocol):
         Fields come by name and index. In which order two records come does not depend on others.
         """
 
+    def beside(self, hashes: Sequence[str], names: frozenset[str] | None) -> Iterator[FieldsOf]:
+        """Yield those of some records that were there, but whose bytes have changed since.
+
+        They come with their fields of these names, as far as all of these are kept beside the bytes
+        too: what was said of such a record can be said once more.
+        """
+
     def close(self) -> None:
         """Let go of the moment."""
 
@@ -249,7 +256,10 @@ class RecordStore(Protocol):
         """
 
     def kept_out(self, hashes: Collection[str]) -> set[str]:
-        """Return those of some hashes that were forgotten for good."""
+        """Return those of some hashes that are not to be had: they were forgotten for good.
+
+        Where nothing can be stored, also those of records whose bytes have changed.
+        """
 
     def all_kept_out(self) -> list[RecordHash]:
         """Return the hashes of everything that was forgotten for good, sorted."""

@@ -82,6 +82,13 @@ class MemorySnapshot(Closes):
     def fields(self, names: frozenset[str] | None, at_once: int) -> Iterator[list[FieldsOf]]:
         return in_batches(((r.hash, tuple(sorted(fields(r, names)))) for r in self._all()), at_once)
 
+    def beside(
+        self,
+        hashes: Sequence[str],  # noqa: ARG002 (bytes in memory do not change)
+        names: frozenset[str] | None,  # noqa: ARG002
+    ) -> Iterator[FieldsOf]:
+        return iter(())
+
     @cached_property
     def _facts(self) -> LocalFacts:
         source = LocalFacts(limits=self._limits)

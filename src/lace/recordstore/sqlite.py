@@ -54,6 +54,7 @@ from lace.recordstore.sqlite_snapshot import (
     STANDING,
     STANDING_BEFORE_FORGETS,
     SqliteSnapshot,
+    hide,
     kept_link,
 )
 from lace.tai import Tai
@@ -82,6 +83,8 @@ class SqliteStore(Closes):
         self._reading = RLock()
         self._glancing = RLock()
         self._listeners = Listeners()
+        self._hidden: dict[int, RecordHash] = {}
+        """Records that were found changed, and could not be put aside, by id."""
         self._dropped: dict[bytes, bytes] = {}
         """The heads of links that are damaged, and could not be let go of."""
         self.on_quarantine: Callable[[RecordHash], None] = lambda _hash: None
@@ -111,6 +114,8 @@ class SqliteStore(Closes):
     def save(self, records: Iterable[Record]) -> list[Outcome[Record]]:
         given = list(records)
         outcomes: list[Outcome[Record]] = []
+        for hash in {r.hash for r in given}.intersection(self._hidden.values()):
+            self._put_aside(hash)  # else what is hidden would stand in the way
         with self._lock, errors(self.path), self._writing() as connection:
             guarded = connection.execute("SELECT 1 FROM kept_out LIMIT 1").fetchone() is not None
             refused = {r.hash for r in given if is_kept_out(connection, r.hash)} if guarded else ()
@@ -216,7 +221,7 @@ class SqliteStore(Closes):
     def snapshot(self) -> SqliteSnapshot:
         self.check_identity()
         with errors(self.path):
-            return SqliteSnapshot(self._file, self._quarantine, self._standing)
+            return SqliteSnapshot(self._file, self._quarantine, self._standing, [*self._hidden])
 
     def back_up(self, target: Path, listen: Callable[[int, int], None] | None = None) -> int:
         """Write the store of this moment into a new file, whoever writes meanwhile; return how
@@ -275,11 +280,15 @@ class SqliteStore(Closes):
         return gone
 
     def kept_out(self, hashes: Collection[str]) -> set[str]:
+        # Where nothing can be stored, nobody is asked for what is hidden either.
+        out: set[str] = set(self._hidden.values()) if self._read_only else set()
+        out.intersection_update(hashes)
         if self._version < _WITH_KEPT_OUT or not hashes:
-            return set()
+            return out
         if self._one("SELECT 1 FROM kept_out LIMIT 1", ()) is None:
-            return set()
-        return {hash for (hash,) in self._chosen("hash", "hash", list(hashes), "kept_out")}
+            return out
+        found = self._chosen("hash", "hash", list(hashes), "kept_out")
+        return out.union(hash for (hash,) in found)
 
     def all_kept_out(self) -> list[RecordHash]:
         if self._version < _WITH_KEPT_OUT:
@@ -296,14 +305,11 @@ class SqliteStore(Closes):
         return len(back)
 
     def forgets(self) -> int:
-        if self._version < _WITH_FORGETS:
-            return 0
-        row = self._glance("SELECT times FROM forgotten")
-        return 0 if row is None else int(row[0])
+        return self.standing()[1]
 
     def standing(self) -> tuple[StoreRecordId, int]:
         high_water, forgets = self._glance(self._standing)
-        return StoreRecordId(high_water or 0), forgets or 0
+        return StoreRecordId(high_water or 0), (forgets or 0) + len(self._hidden)
 
     @property
     def _standing(self) -> str:
@@ -314,6 +320,8 @@ class SqliteStore(Closes):
         times = self.forgets()
         if times == after:
             return []
+        if self._hidden:
+            return None  # what is hidden has no place among what the file says
         rows = self._all(
             "SELECT times, hash FROM forgotten_record WHERE times > ? ORDER BY times", (after,)
         )
@@ -534,16 +542,32 @@ class SqliteStore(Closes):
     def _quarantine(self, hash: RecordHash) -> None:
         """Put a record aside that is not what was stored; for everybody else it is forgotten.
 
-        Where the file cannot be written the record stays, and is given to nobody all the same.
+        Where the file cannot be written the record stays, and this store goes on without it.
         """
-        with suppress(StoreError), self._lock, errors(self.path), self._writing() as connection:
+        with suppress(StoreError):
+            stored = self._one("SELECT id, raw FROM record WHERE hash = ?", (hash,))
+            if stored is None or reread_intact(stored[1], hash) is not None:
+                return  # somebody else was quicker
+            try:
+                self._put_aside(hash)
+            except StoreError:
+                self._hide(stored[0], hash)
+            self.on_quarantine(hash)
+
+    def _put_aside(self, hash: RecordHash) -> None:
+        with self._lock, errors(self.path), self._writing() as connection:
             found = connection.execute("SELECT raw FROM record WHERE hash = ?", (hash,)).fetchone()
             if found is None or reread_intact(found[0], hash) is not None:
-                return  # somebody else was quicker
+                return
             connection.execute("INSERT OR REPLACE INTO quarantine VALUES (?, ?)", (hash, found[0]))
             delete(connection, self._names, hash)
             note_forgotten(connection, [(hash,)])
-        self.on_quarantine(hash)
+
+    def _hide(self, id: int, hash: RecordHash) -> None:
+        """Go on without a record, as if it were forgotten; under another id it may come back."""
+        with self._reading, errors(self.path):
+            hide(self._reader, [id])
+            self._hidden[id] = hash
 
     # --- reading ---
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, repeat
 from operator import itemgetter
 from pathlib import Path
@@ -140,6 +140,21 @@ def kept_link(path: Path, key: bytes) -> LinkMemory | None:
         return LinkMemory(row[1], _Parts(path, connection, row[0]), _release=connection.close)
 
 
+def hide(connection: sqlite3.Connection, ids: Iterable[int]) -> None:
+    """Have some records be nowhere, for one connection: what it reads by a name is these views."""
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("CREATE TEMP TABLE IF NOT EXISTS hidden (id INTEGER PRIMARY KEY)")
+    connection.executemany("INSERT OR IGNORE INTO hidden VALUES (?)", ((id,) for id in ids))
+    connection.execute(
+        "CREATE TEMP VIEW IF NOT EXISTS record AS"
+        " SELECT * FROM main.record WHERE id NOT IN (SELECT id FROM temp.hidden)"
+    )
+    connection.execute(
+        "CREATE TEMP VIEW IF NOT EXISTS place AS SELECT * FROM main.place WHERE hash NOT IN"
+        " (SELECT hash FROM main.record WHERE id IN (SELECT id FROM temp.hidden))"
+    )
+
+
 class SqliteSnapshot(Closes):
     """The record facts of one moment, read from a transaction of its own."""
 
@@ -148,19 +163,26 @@ class SqliteSnapshot(Closes):
         path: Path,
         on_changed: Callable[[RecordHash], None] = lambda _hash: None,
         standing: str = STANDING,
+        hidden: Collection[int] = (),
     ) -> None:
-        """``standing`` asks for the newest id, and how often anything was forgotten."""
+        """``standing`` asks for the newest id, and how often anything was forgotten.
+
+        Records with ``hidden`` ids are nowhere, and each of them counts as forgotten once.
+        """
         self._path = path
         self._on_changed = on_changed  # told of a record whose bytes are not those that were stored
         self._connection = connect(path, "ro")
         try:
+            if hidden:
+                hide(self._connection, hidden)
             # The first read fixes what all later ones see.
             self._connection.execute("BEGIN")
             high_water, forgets = self._connection.execute(standing).fetchone()
         except BaseException:
             self._connection.close()
             raise
-        self.high_water, self.forgets = StoreRecordId(high_water or 0), int(forgets or 0)
+        self.high_water = StoreRecordId(high_water or 0)
+        self.forgets = int(forgets or 0) + len(hidden)
 
     def predicates(self) -> Iterable[Predicate]:
         return [p for p in (*_TABLES, FIELD) if next(self.iterate(p), None) is not None]
@@ -257,6 +279,25 @@ class SqliteSnapshot(Closes):
         else:
             found = chain(self._of_places(names), self._of_blobs(names))
         return in_batches(found, at_once)
+
+    def beside(self, hashes: Sequence[str], names: frozenset[str] | None) -> Iterator[FieldsOf]:
+        if names is None or not names.isdisjoint(_IN_THE_BYTES):
+            return
+        for hash in hashes:
+            with errors(self._path):
+                row = self._connection.execute(
+                    "SELECT raw FROM record WHERE hash = ?", (hash,)
+                ).fetchone()
+            if row is None or reread_intact(row[0], hash) is not None:
+                continue
+            found = [("Type", 0, hash[0])]
+            for name, (column, table) in _COLUMNS.items():
+                if table != "record":
+                    rows = self._rows(("hash", column), table, {_RECORD: hash})
+                    found += [(name, 0, value) for _, value in rows]
+            extras = self._rows(*_EXTRAS, {_RECORD: hash})
+            found += [(name, int(position), value) for _, name, position, value in extras]
+            yield hash, tuple(sorted(field for field in found if field[0] in names))
 
     def raw_records(self) -> Iterator[tuple[str, bytes]]:
         """Yield hash and bytes of every record, in the order they came."""

@@ -16,6 +16,7 @@ from small_limits import hold_to
 from lace.answering.warm import WarmLinks
 from lace.errors import Code, StoreError
 from lace.interlace import messages as m
+from lace.interlace.parameters import Parameters
 from lace.limits import DEFAULT_LIMITS
 from lace.policy.module import Facet, module_from_text
 from lace.policy.view import Exposure
@@ -26,6 +27,15 @@ OFFERED = note(1, extras=TAG)
 GRANT = note(2, app="grant", extras=TAG)
 MODULES = GRANTED, EVERYTHING
 ALL = EVERYTHING, EVERYTHING
+TAGGED = module_from_text(
+    "SelectHave(P) :- Have(P), Field(P,'Tag',_,'t0').\n"
+    "SelectAdvertised(P,S) :- AdvertisedField(P,S,'Tag',_,'t0').\n"
+)
+#: Looks at all records together.
+FEW = module_from_text(
+    "SelectHave(P) :- Have(P), Field(P,'Tag',_,'t0'), Cardinality(Have(_),'<','1000').\n"
+    "SelectAdvertised(P,S) :- AdvertisedField(P,S,'Tag',_,'t0').\n"
+)
 
 
 class Busy(MemoryStore):
@@ -162,6 +172,42 @@ def test_what_another_exchange_has_kept_meanwhile_is_not_lost(basis: str, tmp_pa
         stays.end()
         assert contents(tmp_path / "s")
     assert left_over((first, second), ALL) == [(), ()]
+
+
+@pytest.mark.req("050-COR-08", "050-REQ-01")
+@pytest.mark.parametrize("reads", [False, True], ids=["written", "only read"])
+@pytest.mark.parametrize("told", ["what is remembered", "columns", "all at once"])
+def test_a_record_that_has_changed_on_the_disk_ends_no_exchange(
+    told: str, reads: bool, tmp_path: Path
+) -> None:
+    """It was told of before anybody read its bytes. So it is listed; then it is gone."""
+    there, path = MemoryStore(), tmp_path / "s"
+    records = [note(i, extras=TAG) for i in range(30)]
+    spoilt = records[-1].hash
+    modules = {"all at once": (FEW, FEW)}.get(told, (TAGGED, TAGGED))
+    with SqliteStore(path) as here:
+        here.save(records)
+        if told == "what is remembered":
+            Meeting((here, there), modules).end()
+            there = MemoryStore()  # the peer has lost everything
+    with closing(sqlite3.connect(path)) as file:
+        bad = "CAST(replace(CAST(raw AS TEXT), 'Tag: t0', 'Tag: t1') AS BLOB)"
+        file.execute(f"UPDATE record SET raw = {bad} WHERE hash = ?", (spoilt,))
+        file.commit()
+    small = Parameters(note_up_to=10)  # stands for 20,000 records, as large stores have
+    with SqliteStore(path, read_only=reads) as here:
+        for missing in ((spoilt,), (), ()):
+            last = Meeting((here, there), modules, parameters=small).end()
+            assert last.results(1)[-1].not_available == missing
+            assert held(there) == held(here) == {r.hash for r in records} - {spoilt}
+        if not reads:
+            assert here.quarantined() == [spoilt]
+    if reads:
+        there.save(records)
+        with SqliteStore(path, read_only=True) as here:
+            here.load(records[-1].hash)
+            for _ in range(2):  # it cannot be stored, so it is not asked for
+                Meeting((here, there), modules, parameters=small).end()
 
 
 @pytest.mark.req("050-CUR-01", "050-COR-08")

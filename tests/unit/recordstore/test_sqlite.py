@@ -31,6 +31,7 @@ from lace.record.model import Record
 from lace.recordstore import MemoryStore, SqliteStore, StoreRecordId
 from lace.recordstore import sqlite_file as module
 from lace.recordstore.base import LinkChange, LinkMemory, StoredRecord
+from lace.urc import Coordinate, parse_urc
 from lace.vocabulary import FIELD, HAVE, RECORD_FACTS
 
 RECORD_FACTS_BY_NAME = {predicate.name: predicate for predicate in RECORD_FACTS}
@@ -376,6 +377,94 @@ def test_a_record_whose_bytes_have_changed_is_put_aside_and_given_to_nobody(path
         assert [outcome.status for outcome in store.save([sealed])] == [Status.ACCEPTED]
         assert store.load(sealed.hash) == sealed
         assert store.quarantined() == [other.hash]
+
+
+def spoil(path: Path, hash: str) -> None:
+    """Change the bytes of a record, as a bad disk does."""
+    with closing(sqlite3.connect(path)) as file:
+        raw = file.execute("SELECT raw FROM record WHERE hash = ?", (hash,)).fetchone()[0]
+        bad = raw[:-1] + bytes([raw[-1] ^ 1])
+        file.execute("UPDATE record SET raw = ? WHERE hash = ?", (bad, hash))
+        file.commit()
+
+
+def test_a_store_that_is_only_read_goes_on_without_a_record_that_has_changed(path: Path) -> None:
+    """As if it were forgotten; whoever can write the file puts it aside, and it may come back."""
+    records: list[Record] = [
+        build_plex(group="g", app="a", name="n", tai=f"{i:010d}:{0:09d}", extras=[("K", "v")])
+        for i in range(1, 4)
+    ]
+    records.append(build_blob(b"data"))
+    hashes = [record.hash for record in records]
+    place = parse_urc("//g//a//n")
+    assert isinstance(place, Coordinate)
+    with SqliteStore(path) as writes, SqliteStore(path, read_only=True) as store:
+        writes.save(records)
+        spoil(path, hashes[2])
+        spoil(path, hashes[3])
+        before = store.standing()
+        quarantined: list[str] = []
+        store.on_quarantine = quarantined.append
+        assert store.load_all(hashes, 10**6) == [*records[:2], None, None]
+        assert store.load(hashes[2]) is None
+        assert quarantined == hashes[2:]
+        left = set(hashes[:2])
+        assert [store.has(hash) for hash in hashes] == [True, True, False, False]
+        assert (store.count(), {one.hash for one in store.read(StoreRecordId(0), 9)}) == (2, left)
+        assert store.versions(place, 9) == [hashes[1], hashes[0]]
+        assert [hash for _, hash in store.tips(None)] == [hashes[1]]
+        with store.snapshot() as snapshot:
+            assert (snapshot.high_water, snapshot.forgets) == store.standing()
+            assert snapshot.present(hashes) == left
+            for names in (None, frozenset(("App",)), frozenset(("K",)), frozenset(("Type",))):
+                assert {hash for batch in snapshot.fields(names, 9) for hash, _ in batch} == left
+            assert {row[0] for row in snapshot.iterate(HAVE)} == left
+            for bound in ({}, {1: "App"}, {1: "K"}, {1: "Type"}):
+                assert {row[0] for row in snapshot.select(FIELD, bound)} == left
+            assert {record.hash for record in snapshot.after(StoreRecordId(0), {})} == left
+        assert store.standing() == (before[0], before[1] + 2)
+        assert store.forgotten(before[1]) is None  # look at everything
+        assert store.forgotten(before[1] + 2) == []
+        assert store.kept_out(hashes) == set(hashes[2:])  # it could not be stored
+        assert writes.load(hashes[2]) is None  # so that it is put aside
+        writes.save([records[2]])
+        assert store.load(hashes[2]) == records[2]
+        assert store.has(hashes[2])
+        assert store.versions(place, 9) == [hashes[2], hashes[1], hashes[0]]
+
+
+def test_a_record_that_could_not_be_put_aside_is_replaced_when_it_comes_back(path: Path) -> None:
+    record = build_blob(b"data")
+    with SqliteStore(path) as store:
+        store.save([record])
+        spoil(path, record.hash)
+        store._read_only = True  # as on a disk that is full
+        assert store.load(record.hash) is None
+        assert not store.has(record.hash)
+        store._read_only = False
+        assert store.kept_out([record.hash]) == set()
+        assert store.save([record])[0].status is Status.ACCEPTED
+        assert store.load(record.hash) == record
+
+
+def test_what_stands_beside_bytes_that_have_changed_is_said_of_a_record(path: Path) -> None:
+    signed = seal(
+        build_plex(group="g", app="a", name="n", tai=f"{1:010d}:{0:09d}", extras=[("K", "v")] * 2),
+        forge.KEY,
+    )
+    blob, sound = build_blob(b"data"), build_blob(b"sound")
+    hashes = [signed.hash, blob.hash, sound.hash, build_blob(b"not here").hash]
+    with SqliteStore(path) as store:
+        store.save([signed, blob, sound])
+        spoil(path, signed.hash)
+        spoil(path, blob.hash)
+        for names in ((), ("Type",), ("App", "Name", "Signed-By", "TAI"), ("K", "Type", "None")):
+            with store.snapshot() as snapshot:
+                found = dict(snapshot.beside(hashes, frozenset(names)))
+            assert found == {r.hash: tuple(sorted(fields(r, names))) for r in (signed, blob)}
+        with store.snapshot() as snapshot:
+            assert list(snapshot.beside(hashes, frozenset(("App", "Signature")))) == []
+            assert list(snapshot.beside(hashes, None)) == []
 
 
 def test_a_record_whose_bytes_have_changed_can_be_forgotten(path: Path) -> None:
