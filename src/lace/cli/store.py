@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import click
 from click.core import ParameterSource
 
+from lace.answering.checking import link_faults
 from lace.cli.arguments import lace_option
 from lace.cli.exitcodes import Exit
 from lace.cli.output import echo
@@ -24,7 +26,7 @@ from lace.cli.render import (
     print_summary,
 )
 from lace.cli.shape import hash_among, short_hashes
-from lace.errors import Code, UsageError
+from lace.errors import Code, StoreError, UsageError
 from lace.ids import RECORD_TYPES, RecordHash
 from lace.policy.own import evaluate_own
 from lace.recordstore.sqlite import SqliteStore
@@ -98,8 +100,11 @@ def info(file: str | None, form: str | None, where: str | None) -> None:
 def check(file: str | None, form: str | None, where: str | None) -> int:
     """Check every page, every record and every fact in LACE; print what is wrong.
 
-    In a pipe each problem is a JSON object, and the last object says how many records were checked
-    and how many problems there are.
+    What is kept of links between exchanges is checked too. If anything is wrong, all of that is
+    let go: the next exchanges find out anew what each side has, and may bring back what is lost.
+
+    In a pipe each problem is a JSON object. The last object says how many records were checked, how
+    many problems there are, and of how many links anything was let go.
 
     Without LACE it is that of --lace, else the one you are in.
 
@@ -108,16 +113,18 @@ def check(file: str | None, form: str | None, where: str | None) -> int:
       lace store check
       lace store check notes.lace
     """
-    problems = 0
+    problems = let_go = 0
+    path = _meant(file, where)
     with (
-        SqliteStore(_meant(file, where), read_only=True) as opened,
+        SqliteStore(path, read_only=True) as opened,
         ProgressLine("records checked") as line,
     ):
         count = opened.count()
 
         def found() -> Iterator[str]:
             nonlocal problems
-            for problem in opened.check(lambda number: line.tell(number, number / count)):
+            told = opened.check(lambda number: line.tell(number, number / count))
+            for problem in chain(told, link_faults(opened)):
                 problems += 1
                 yield problem
 
@@ -126,10 +133,24 @@ def check(file: str | None, form: str | None, where: str | None) -> int:
                 echo(problem)
         else:
             print_entries(form, ("problem",), ({"problem": problem} for problem in found()))
-            if chosen_form(form) == "json":
-                print_json({"checked": opened.count(), "problems": problems})
+        if problems and opened.links():
+            let_go = _let_go_of_links(path)
+        if chosen_form(form) == "json":
+            print_json({"checked": opened.count(), "links_let_go": let_go, "problems": problems})
         echo(f"{opened.count()} records checked, {problems} problems", err=True)
     return Exit.SOME_REJECTED if problems else Exit.OK
+
+
+def _let_go_of_links(path: Path) -> int:
+    """Keep nothing of links any more, and say so; return of how many links that was."""
+    try:
+        with SqliteStore(path, create=False) as opened:
+            count = opened.drop_links()
+    except StoreError as error:
+        echo(f"what is kept of links stays: {error}", err=True)
+        return 0
+    echo(f"what was kept of {count} links is let go: exchange again", err=True)
+    return count
 
 
 @store.command()

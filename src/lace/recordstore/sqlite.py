@@ -443,6 +443,18 @@ class SqliteStore(Closes):
             with self.snapshot() as snapshot:
                 yield from snapshot.faults(listen)
 
+    def links(self) -> list[bytes]:
+        """Return the links of which anything is kept."""
+        if self._version < _WITH_MEMORY:
+            return []
+        return [bytes(key) for (key,) in self._all("SELECT key FROM link_memory ORDER BY id", ())]
+
+    def drop_links(self) -> int:
+        """Keep nothing of any link any more; return of how many anything was kept."""
+        with self._lock, errors(self.path), self._writing() as connection:
+            connection.execute("DELETE FROM link_part")
+            return connection.execute("DELETE FROM link_memory").rowcount
+
     def taken(self) -> list[tuple[str, int, int, int]]:
         """Return what was taken from whom: a name, the day (-1: before), bytes and records."""
         return self._all("SELECT who, day, bytes, records FROM taken", ())

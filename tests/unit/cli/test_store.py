@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from command import lace
+from exchanges import note
+from links import EVERYTHING, Meeting
 
 from lace.record import build_plex
-from lace.recordstore import SqliteStore
+from lace.recordstore import MemoryStore, SqliteStore
 from lace.recordstore.base import StoreRecordId
 
 
@@ -31,7 +33,7 @@ def test_info_and_check(path: Path) -> None:
     assert b"records,6\n" in lace("store", "info", path, "--csv").stdout
     done = lace("store", "check", path)
     assert done.returncode == 0
-    assert json.loads(done.stdout) == {"checked": 6, "problems": 0}
+    assert json.loads(done.stdout) == {"checked": 6, "links_let_go": 0, "problems": 0}
     with SqliteStore(path) as store:
         store._connection.execute("UPDATE place SET app = 'x' WHERE app = 'drafts'")
     done = lace("store", "check", path)
@@ -39,9 +41,42 @@ def test_info_and_check(path: Path) -> None:
     assert done.stdout.count(b"its facts are not those of its bytes") == 3
     *told, last = map(json.loads, done.stdout.splitlines())
     assert all("problem" in one for one in told)
-    assert last == {"checked": 6, "problems": len(told)}
+    assert last == {"checked": 6, "links_let_go": 0, "problems": len(told)}
     words = lace("store", "check", path, "--table").stdout.splitlines()
     assert all(line.startswith(b"record ") for line in words)
+
+
+@pytest.mark.parametrize("form", [[], ["--table"], ["--csv"]])
+def test_check_lets_go_of_what_is_kept_of_links_if_anything_is_wrong(
+    path: Path, form: list[str]
+) -> None:
+    """Then the next exchange brings back what the other side still has."""
+    there = MemoryStore()
+    with SqliteStore(path) as store:
+        store.save([note(i) for i in range(54)])
+        Meeting((store, there), (EVERYTHING, EVERYTHING)).end()
+        assert len(store.links()) == 1
+    done = lace("store", "check", path, *form)
+    assert (done.returncode, b"let go" in done.stderr) == (0, False)
+    with SqliteStore(path) as store:
+        assert len(store.links()) == 1
+        lost = store.read(StoreRecordId(48), 1)[0].hash
+        for table in ("place", "record"):
+            store._connection.execute(f"DELETE FROM {table} WHERE hash = ?", (lost,))
+        Meeting((store, there), (EVERYTHING, EVERYTHING)).end()
+        assert store.count() == 59  # nobody knows that it is gone
+    done = lace("store", "check", path, *form)
+    assert done.returncode == 3
+    assert b"1 of its records are gone" in done.stdout
+    assert b"what was kept of 1 links is let go" in done.stderr
+    if not form:
+        last = json.loads(done.stdout.splitlines()[-1])
+        assert last == {"checked": 59, "links_let_go": 1, "problems": 1}
+    assert lace("store", "check", path, *form).returncode == 0
+    with SqliteStore(path) as store:
+        assert store.links() == []
+        Meeting((store, there), (EVERYTHING, EVERYTHING)).end()
+        assert store.count() == 60
 
 
 def test_forget_asks_before_it_does(path: Path) -> None:
