@@ -186,7 +186,10 @@ class _Texts(Mapping[str, bytes]):
         self._digest = digest
 
     def __getitem__(self, record: str) -> bytes:
-        return self._memory.parts[_TEXT + record.encode()]
+        text = self._memory.part(_TEXT + record.encode())
+        if text is None:
+            raise KeyError(record)
+        return text
 
     def some(self, records: Iterable[str]) -> Mapping[str, bytes]:
         """Return those of some records, read together."""
@@ -249,8 +252,9 @@ class _Put(Mapping[bytes, bytes]):
 def _text_parts(texts: Mapping[str, bytes], before: Mapping[str, bytes]) -> Parts:
     if texts is before:
         return
-    for record in before.keys() - texts.keys():
+    had = dict(before.items())  # at one go
+    for record in had.keys() - texts.keys():
         yield _TEXT + record.encode(), None
     for record, text in texts.items():
-        if before.get(record) != text:
+        if had.get(record) != text:
             yield _TEXT + record.encode(), text

@@ -238,13 +238,13 @@ class _KeptTable:
             return b""
         data = self._ahead.pop(number, None)
         if data is None:
-            data = self.memory.parts.get(self.places.run(number), b"")
+            data = self.memory.part(self.places.run(number)) or b""
         return self._checked(data, self.places.told_of_run(number, contents[place]))
 
     def _group(self, number: int) -> _KeptGroup:
         found = self._read.get(number)
         if found is None:
-            data = self.memory.parts.get(self.places.group(number), b"")
+            data = self.memory.part(self.places.group(number)) or b""
             found = self._read[number] = self._parsed(number, data)
         return found
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from types import TracebackType
 from typing import NewType, Protocol, Self
 
 from lace.datalog.source import FactSource
-from lace.errors import Code, Outcome, Status
+from lace.errors import Code, Outcome, Status, StoreError
 from lace.ids import RecordHash
 from lace.record.facts import fields
 from lace.record.model import Record, Seal, Versioned
@@ -87,30 +87,47 @@ class LinkMemory:
     head: bytes
     parts: Mapping[bytes, bytes]
     damaged: bool = False
-    """Set by a reader that could make nothing of it."""
+    """Whether a reader could make nothing of it, or could not read it."""
     lasts: bool = field(default=False, compare=False)
     """Whether it stays where it is also if it is damaged: the file is only read."""
     _release: Callable[[], None] = field(default=lambda: None, compare=False)
 
+    def part(self, name: bytes) -> bytes | None:
+        """Return a part, or None if there is none of this name."""
+        with self._reading():
+            return self.parts.get(name)
+
     def some(self, names: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return those parts of some names that there are, read together."""
         parts = self.parts
-        if isinstance(parts, Parts):
-            return parts.some(names)
-        return {name: parts[name] for name in names if name in parts}
+        with self._reading():
+            if isinstance(parts, Parts):
+                return parts.some(names)
+            return {name: parts[name] for name in names if name in parts}
 
     def beginning(self, with_: bytes) -> dict[bytes, bytes]:
         """Return the parts whose names begin alike."""
         parts = self.parts
-        if isinstance(parts, Parts):
-            return parts.beginning(with_)
-        return {name: data for name, data in parts.items() if name.startswith(with_)}
+        with self._reading():
+            if isinstance(parts, Parts):
+                return parts.beginning(with_)
+            return {name: data for name, data in parts.items() if name.startswith(with_)}
 
     def hold(self) -> None:
         """Read all of it, and let go of the store."""
         if not isinstance(self.parts, dict):
-            self.parts = dict(self.parts.items())  # at one go
+            with self._reading():
+                self.parts = dict(self.parts.items())  # at one go
         self.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Note what cannot be read as damaged."""
+        try:
+            yield
+        except StoreError:
+            self.damaged = True
+            raise
 
     def close(self) -> None:
         """Let go of the store; what was not read by then cannot be read any more."""

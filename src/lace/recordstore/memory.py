@@ -175,9 +175,9 @@ class MemoryStore(Closes):
     def stored_under(self, ids: Sequence[int]) -> dict[int, RecordHash]:
         found: dict[int, RecordHash] = {}
         for id in ids:
-            for stored in self._order[_position_after(self._order, id - 1) :][:1]:
-                if stored.id == id:
-                    found[id] = stored.hash
+            at = _position_after(self._order, id - 1)
+            if at < len(self._order) and self._order[at].id == id:
+                found[id] = self._order[at].hash
         return found
 
     def count(self) -> int:

@@ -41,7 +41,13 @@ from lace.recordstore.sqlite_file import (
     identity_of,
     statements,
 )
-from lace.recordstore.sqlite_links import drop_link, is_long_ago, keep_link, note_used
+from lace.recordstore.sqlite_links import (
+    drop_link,
+    is_long_ago,
+    keep_link,
+    note_used,
+    spoil_link,
+)
 from lace.recordstore.sqlite_rows import (
     Names,
     delete,
@@ -67,6 +73,8 @@ _WITH_FORGETS: Final = 2  # the versions of the file that brought these
 _WITH_MEMORY: Final = 4
 _WITH_QUARANTINE: Final = 5
 _WITH_KEPT_OUT: Final = 7
+#: What SQLite says of pages that cannot be read; they cannot be freed either.
+_UNREADABLE: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR))
 _HIGH_WATER: Final = "SELECT seq FROM sqlite_sequence WHERE name = 'record'"
 _PARTS_OF_NO_LINK: Final = (
     "SELECT 1 FROM link_part WHERE link NOT IN (SELECT id FROM link_memory) LIMIT 1"
@@ -357,9 +365,16 @@ class SqliteStore(Closes):
 
     def drop_link(self, key: bytes, head: bytes) -> None:
         self._dropped[key] = head
-        with self._lock, errors(self.path), self._writing() as connection:
-            drop_link(connection, key, head)
-            del self._dropped[key]
+        with self._lock, errors(self.path):
+            try:
+                with self._writing() as connection:
+                    drop_link(connection, key, head)
+            except sqlite3.Error as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _UNREADABLE:
+                    raise
+                with self._writing() as connection:
+                    spoil_link(connection, key, head)
+            self._dropped.pop(key, None)
 
     def _note_used(self, key: bytes) -> None:
         """Note that a link is used, unless that would mean to wait for whoever writes."""

@@ -68,6 +68,12 @@ def drop_link(connection: sqlite3.Connection, key: bytes, head: bytes) -> None:
         _forget_link(connection, row[0])
 
 
+def spoil_link(connection: sqlite3.Connection, key: bytes, head: bytes) -> None:
+    """Have nobody read what is kept of a link, if it has this head; its parts are not touched."""
+    query = "UPDATE link_memory SET head = x'' WHERE key = ? AND head = ?"
+    connection.execute(query, (key, head))
+
+
 def is_long_ago(used: int) -> bool:
     """Whether it is to be noted that a link is used now, if it was noted last at this time."""
     return not -_AHEAD <= unix_ns() - used < _RARELY

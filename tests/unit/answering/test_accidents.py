@@ -174,6 +174,32 @@ def test_what_another_exchange_has_kept_meanwhile_is_not_lost(basis: str, tmp_pa
     assert left_over((first, second), ALL) == [(), ()]
 
 
+@pytest.mark.req("050-CUR-01", "050-COR-08")
+def test_what_is_kept_in_pages_that_cannot_be_read_ends_one_exchange(tmp_path: Path) -> None:
+    """They cannot be freed either. Whoever opens the file next begins from nothing."""
+    there, path = MemoryStore(), tmp_path / "s"
+    with SqliteStore(path) as here:
+        here.save([note(i) for i in range(50)])
+        Meeting((here, there), ALL).end()
+        here.save([note(60)])
+        (root,) = here._one("SELECT rootpage FROM sqlite_schema WHERE name = 'link_part'", ())
+        (size,) = here._one("PRAGMA page_size", ())
+    with path.open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xff" * size)
+    with SqliteStore(path, read_only=True) as here:
+        Meeting((here, there), ALL).end()
+    there.forget([note(3).hash])
+    with SqliteStore(path) as here:
+        last = Meeting((here, there), ALL).pair.sides[0].ended
+        assert isinstance(last, m.Aborted)
+        assert last.code == Code.STORE_CORRUPT
+    for _ in range(2):
+        with SqliteStore(path) as here:
+            Meeting((here, there), ALL).end()
+            assert held(here) == held(there) == {note(i).hash for i in (*range(50), 60)}
+
+
 @pytest.mark.req("050-COR-08", "050-REQ-01")
 @pytest.mark.parametrize("reads", [False, True], ids=["written", "only read"])
 @pytest.mark.parametrize("told", ["what is remembered", "columns", "all at once"])
