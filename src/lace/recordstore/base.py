@@ -216,8 +216,9 @@ class Snapshot(FactSource, AbstractContextManager["Snapshot"], Protocol):
     def beside(self, hashes: Sequence[str], names: frozenset[str] | None) -> Iterator[FieldsOf]:
         """Yield those of some records that were there, but whose bytes have changed since.
 
-        They come with their fields of these names, as far as all of these are kept beside the bytes
-        too: what was said of such a record can be said once more.
+        They come with their fields of these names (None: all), by what is kept beside the bytes;
+        those that are kept nowhere else, as the bytes are now. So what was said of such a record
+        can be said once more.
         """
 
     def close(self) -> None:

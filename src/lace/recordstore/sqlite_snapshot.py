@@ -11,11 +11,11 @@ from typing import Final
 
 from lace.datalog.ast import Predicate
 from lace.datalog.source import Row
-from lace.errors import Code, UsageError
+from lace.errors import Code, RecordError, UsageError
 from lace.ids import RecordHash
 from lace.record.facts import RecordLink, fields, links, numbered
 from lace.record.model import Plex, Record, Seal, Versioned
-from lace.record.validate import reread_intact, validate_record
+from lace.record.validate import reread, reread_intact, validate_record
 from lace.recordstore.base import (
     Closes,
     FieldsOf,
@@ -67,8 +67,8 @@ _OF_A_PLACE: Final = {  # in order
 }
 _MADE_ONCE: Final = 1000
 _INDEXED: Final = frozenset(("Group", "App", "Name"))  # together, in this order
-_IN_THE_BYTES: Final = ("Signature", "Data-Length")
-_IS_EXTRA: Final = f"n.id = f.name AND n.text NOT IN {(*_COLUMNS, *_IN_THE_BYTES)}"
+_IN_THE_BYTES: Final = frozenset(("Signature", "Data-Length"))
+_IS_EXTRA: Final = f"n.id = f.name AND n.text NOT IN {(*_COLUMNS, *sorted(_IN_THE_BYTES))}"
 _EXTRAS: Final = (  # before version 3, all fields had rows
     ("r.hash", "n.text", "CAST(f.position AS TEXT)", "f.value"),
     f"field AS f JOIN record AS r ON r.id = f.record JOIN name AS n ON {_IS_EXTRA}",
@@ -281,8 +281,7 @@ class SqliteSnapshot(Closes):
         return in_batches(found, at_once)
 
     def beside(self, hashes: Sequence[str], names: frozenset[str] | None) -> Iterator[FieldsOf]:
-        if names is None or not names.isdisjoint(_IN_THE_BYTES):
-            return
+        wanted = _IN_THE_BYTES if names is None else _IN_THE_BYTES & names
         for hash in hashes:
             with errors(self._path):
                 row = self._connection.execute(
@@ -297,7 +296,12 @@ class SqliteSnapshot(Closes):
                     found += [(name, 0, value) for _, value in rows]
             extras = self._rows(*_EXTRAS, {_RECORD: hash})
             found += [(name, int(position), value) for _, name, position, value in extras]
-            yield hash, tuple(sorted(field for field in found if field[0] in names))
+            if wanted:
+                try:
+                    found += fields(reread(row[0]), wanted)
+                except (RecordError, ValueError):
+                    continue  # the bytes are none of a record any more
+            yield hash, tuple(sorted(f for f in found if names is None or f[0] in names))
 
     def raw_records(self) -> Iterator[tuple[str, bytes]]:
         """Yield hash and bytes of every record, in the order they came."""

@@ -31,6 +31,10 @@ TAGGED = module_from_text(
     "SelectHave(P) :- Have(P), Field(P,'Tag',_,'t0').\n"
     "SelectAdvertised(P,S) :- AdvertisedField(P,S,'Tag',_,'t0').\n"
 )
+ANY_FIELD = module_from_text(
+    "SelectHave(P) :- Have(P), Field(P,'Tag',_,'t0').\n"
+    "SelectAdvertised(P,S) :- AdvertisedField(P,S,_,_,'t0').\n"
+)
 #: Looks at all records together.
 FEW = module_from_text(
     "SelectHave(P) :- Have(P), Field(P,'Tag',_,'t0'), Cardinality(Have(_),'<','1000').\n"
@@ -202,7 +206,7 @@ def test_what_is_kept_in_pages_that_cannot_be_read_ends_one_exchange(tmp_path: P
 
 @pytest.mark.req("050-COR-08", "050-REQ-01")
 @pytest.mark.parametrize("reads", [False, True], ids=["written", "only read"])
-@pytest.mark.parametrize("told", ["what is remembered", "columns", "all at once"])
+@pytest.mark.parametrize("told", ["what is remembered", "all fields", "columns", "all at once"])
 def test_a_record_that_has_changed_on_the_disk_ends_no_exchange(
     told: str, reads: bool, tmp_path: Path
 ) -> None:
@@ -210,10 +214,11 @@ def test_a_record_that_has_changed_on_the_disk_ends_no_exchange(
     there, path = MemoryStore(), tmp_path / "s"
     records = [note(i, extras=TAG) for i in range(30)]
     spoilt = records[-1].hash
-    modules = {"all at once": (FEW, FEW)}.get(told, (TAGGED, TAGGED))
+    module = {"all at once": FEW, "all fields": ANY_FIELD}.get(told, TAGGED)
+    modules = module, module
     with SqliteStore(path) as here:
         here.save(records)
-        if told == "what is remembered":
+        if told in {"what is remembered", "all fields"}:
             Meeting((here, there), modules).end()
             there = MemoryStore()  # the peer has lost everything
     with closing(sqlite3.connect(path)) as file:

@@ -449,7 +449,14 @@ def test_a_record_that_could_not_be_put_aside_is_replaced_when_it_comes_back(pat
 
 def test_what_stands_beside_bytes_that_have_changed_is_said_of_a_record(path: Path) -> None:
     signed = seal(
-        build_plex(group="g", app="a", name="n", tai=f"{1:010d}:{0:09d}", extras=[("K", "v")] * 2),
+        build_plex(
+            group="g",
+            app="a",
+            name="n",
+            tai=f"{1:010d}:{0:09d}",
+            extras=[("K", "v")] * 2,
+            data=b"d",
+        ),
         forge.KEY,
     )
     blob, sound = build_blob(b"data"), build_blob(b"sound")
@@ -458,13 +465,17 @@ def test_what_stands_beside_bytes_that_have_changed_is_said_of_a_record(path: Pa
         store.save([signed, blob, sound])
         spoil(path, signed.hash)
         spoil(path, blob.hash)
-        for names in ((), ("Type",), ("App", "Name", "Signed-By", "TAI"), ("K", "Type", "None")):
+        for names in (
+            (), ("Type",), ("App", "Name", "Signed-By", "TAI"), ("K", "Type", "None"),
+            ("App", "Signature"), ("Data-Length", "K"), None,
+        ):  # fmt: skip
             with store.snapshot() as snapshot:
-                found = dict(snapshot.beside(hashes, frozenset(names)))
+                found = dict(snapshot.beside(hashes, None if names is None else frozenset(names)))
             assert found == {r.hash: tuple(sorted(fields(r, names))) for r in (signed, blob)}
+        store._connection.execute("UPDATE record SET raw = x'00' WHERE hash = ?", (signed.hash,))
         with store.snapshot() as snapshot:
-            assert list(snapshot.beside(hashes, frozenset(("App", "Signature")))) == []
-            assert list(snapshot.beside(hashes, None)) == []
+            assert list(snapshot.beside([signed.hash], frozenset(("App",))))
+            assert list(snapshot.beside([signed.hash], frozenset(("App", "Signature")))) == []
 
 
 def test_a_record_whose_bytes_have_changed_can_be_forgotten(path: Path) -> None:
