@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import tracemalloc
 from collections.abc import Iterator
@@ -543,6 +544,53 @@ def test_what_was_kept_beside_other_records_is_not_believed(stores: Stores, way:
     assert [type(side.ended) for side in met.pair.sides] == [m.Closed, m.Closed]
     assert held(early) == held(there) - set(forgotten)
     assert met.advertised(0) == held(early)
+
+
+_OF_RECORDS = ("_records", "_order", "_places", "_last", "_forgets", "_forgotten", "_kept_out")
+
+
+def records_of(store: MemoryStore) -> dict[str, object]:
+    """Return all that a store has but what it keeps of links."""
+    return {name: copy.deepcopy(getattr(store, name)) for name in _OF_RECORDS}
+
+
+RECORDS = st.lists(st.tuples(st.booleans(), st.integers(0, 40)), min_size=1, max_size=6)
+
+
+@pytest.mark.req("050-COR-01", "050-CUR-03")
+@settings(max_examples=examples(40), deadline=None)
+@given(rounds=st.lists(st.tuples(RECORDS, RECORDS), min_size=1, max_size=4), side=st.integers(0, 1))
+def test_records_may_be_restored_alone_at_any_time(
+    rounds: list[tuple[list[tuple[bool, int]], list[tuple[bool, int]]]], side: int
+) -> None:
+    """What is kept of links is then of a later time, or of another course of things."""
+    met, plain = (MemoryStore(), MemoryStore()), (MemoryStore(), MemoryStore())
+
+    def change(store: MemoryStore, edits: list[tuple[bool, int]]) -> None:
+        for adds, number in edits:
+            if adds:
+                store.save([note(number)])
+            else:
+                store.forget([note(number % 10).hash])
+
+    def meet() -> None:
+        Meeting(met, (NOTES, NOTES)).end()
+        Meeting(plain, (NOTES, NOTES), remembers=False).end()
+        assert [held(store) for store in met] == [held(store) for store in plain]
+
+    for stores in (met, plain):
+        stores[side].save([note(i) for i in range(20)])
+    meet()
+    for before, after in rounds:
+        noted = [records_of(stores[side]) for stores in (met, plain)]
+        for stores in (met, plain):
+            change(stores[side], before)
+        meet()
+        for stores, records in zip((met, plain), noted, strict=True):
+            for name, value in records.items():
+                setattr(stores[side], name, value)
+            change(stores[side], after)
+        meet()
 
 
 def flipped(data: bytes, place: int) -> bytes:
