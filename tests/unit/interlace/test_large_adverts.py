@@ -382,10 +382,10 @@ def test_what_comes_in_parts_is_listed_once() -> None:
     told = {"a": (Advertisement("a", SourceLabel("s")), b"d")}
     more = {"b": (Advertisement("b", SourceLabel("s")), b"e")}
     deferral = Deferral(10)
-    assert deferral.take(Phase.ADVERTISE, [put_off(3)], told, 2) is None
-    assert deferral.take(Phase.ANSWER, [put_off(2)], more, 2) is None
+    assert deferral.take(Phase.ADVERTISE, [put_off(3)], told) is None
+    assert deferral.take(Phase.ANSWER, [put_off(2)], more) is None
     with pytest.raises(ProtocolError) as caught:
-        deferral.take(Phase.ANSWER, [], told, 1)
+        deferral.take(Phase.ANSWER, [], told)
     assert caught.value.code is Code.INTERLACE_LISTING
 
 
