@@ -42,17 +42,17 @@ PACKAGE = {
 # A page has no commands, no Spark, no server and no files; the workbench's parts come on demand.
 LEFT_OUT = frozenset((
     "__main__.py", "__pycache__", "api/rooms.py", "api/rows.py", "backups.py", "blocking.py",
-    "bulk.py", "cli", "crypto/sealing.py", "currents.py", "differences.py", "drawing.py",
-    "exporting.py", "extras.py", "importing.py", "invitations.py", "keyring.py", "kit", "lake",
-    "live.py", "picture.py", "projection.py", "raster.py", "reference.py", "retold.py",
-    "rulefiles.py", "server.py", "serving", "serving.py", "settings.py", "shapes.py",
-    "sqlite_file.py", "sqlite_links.py", "sqlite_rows.py", "sqlite_snapshot.py", "static",
-    "unison.py", "waiting.py",
+    "bulk.py", "checking.py", "cli", "crypto/sealing.py", "currents.py", "differences.py",
+    "drawing.py", "exporting.py", "extras.py", "importing.py", "invitations.py", "keyring.py",
+    "kit", "lake", "live.py", "picture.py", "projection.py", "raster.py", "recordstore/files.py",
+    "reference.py", "repeats.py", "retold.py", "rulefiles.py", "server.py", "serving",
+    "serving.py", "settings.py", "shapes.py", "sqlite_file.py", "sqlite_links.py",
+    "sqlite_rows.py", "sqlite_snapshot.py", "static", "unison.py", "waiting.py",
 ))  # fmt: skip
 LEFT_OUT_TRANSPORTS = frozenset(
     ("sockets.py", "stdio.py", "tcp.py", "tls.py", "unix.py", "websocket.py")
 )
-ON_DEMAND = frozenset(("scenario", "workbench"))
+ON_DEMAND = frozenset(("audit.py", "scenario", "workbench"))
 OURS = {
     "lace/crypto/native.py": "native.py", "lace/transport/dial.py": "dial.py",
     "blake3.py": "blake3.py", "lace_browser.py": "lace_browser.py", "lace_made.py": "made.py",
@@ -69,7 +69,7 @@ def sources() -> dict[str, dict[str, Path]]:
         inner = path.relative_to(SOURCE)
         left_out = LEFT_OUT | LEFT_OUT_TRANSPORTS if inner.parts[0] == "transport" else LEFT_OUT
         if path.suffix == ".py" and not left_out & {*inner.parts, inner.as_posix()}:
-            part = workbench if inner.parts[0] in ON_DEMAND else engine
+            part = workbench if ON_DEMAND & {*inner.parts} else engine
             part[f"lace/{inner.as_posix()}"] = path
     for path in sorted((ROOT / "scenarios").glob("*.toml")):
         workbench[f"lace/scenario/files/{path.name}"] = path

@@ -213,6 +213,8 @@ class FixedLimits:
     # What peers say, beside what `Limits` says
     hello_bytes: int = MIB
     """Longest hello that a proof is bound to."""
+    unadvertised_requests: int = 1000
+    """Most records that a peer may request at a time beyond those that are advertised."""
     packed_bytes: int = MIB
     """Most bytes of one block of packed lines, packed or unpacked."""
     websocket_message_bytes: int = 4 * MIB

@@ -305,6 +305,8 @@ class Telling:
             self.laces[who] = Lace(story.keys[who], store)
         for number, deed in enumerate(story.deeds):
             self._hide(number)
+            if self.hidden and number % 3 == 0:  # more is forgotten than can be told
+                self.laces["a"].store._forgotten.clear()
             if isinstance(deed, Meet):
                 self._meet(deed)
                 self.ends.append({who: set(held(lace.store)) for who, lace in self.laces.items()})

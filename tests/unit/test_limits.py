@@ -19,6 +19,7 @@ GIVEN = {
     "interlace/facts.py": {"_LONGEST_DECIMAL"},
     "interlace/summary.py": {"LONGEST_PREFIX"},
     "interlace/sketch.py": {"MOST_CELLS"},
+    "interlace/sketching.py": {"_NAME_BYTES"},
     "lake/dialect.py": {"_BIGINT", "_INT"},
     "record/split.py": {"_LONGEST_DIGITS"},
     "stream/items.py": {"_LONGEST_HEAD"},

@@ -63,7 +63,9 @@ class Witness:
         if any(here for _, here in differ):
             return False
         lost = store.forgotten(at.forgets) if differ else ()
-        return lost is not None and {then for then, _ in differ} <= set(map(_beginning, lost))
+        # Where much was forgotten since, the store cannot say what. Then whatever is gone is right:
+        # that much that is hidden was forgotten must not be seen by what is not believed any more.
+        return lost is None or {then for then, _ in differ} <= set(map(_beginning, lost))
 
 
 def _steps_back(most: int) -> Iterator[int]:

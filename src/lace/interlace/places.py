@@ -15,9 +15,8 @@ from lace.codes import Code
 from lace.datalog.source import Fact
 from lace.errors import ProtocolError
 from lace.interlace.facts import decimal
+from lace.limits import FIXED
 
-MORE_REQUESTS: Final = 1000
-"""What is not advertised may be requested all the same: so much of it is not available."""
 _NAME_BYTES: Final = 120  # as Python holds one in a set, beside its characters
 
 
@@ -27,7 +26,7 @@ def check_requests(facts: Iterable[Fact], advertised: int) -> None:
     Each costs an answer, and work to decide on it.
     """
     requests = {fact for fact in facts if fact[0] == "MayRequest"}
-    if len(requests) > advertised + MORE_REQUESTS:
+    if len(requests) > advertised + FIXED.unadvertised_requests:
         raise ProtocolError(
             f"{len(requests)} requests, and {advertised} records are advertised",
             code=Code.INTERLACE_REQUEST,

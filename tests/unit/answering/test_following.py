@@ -51,13 +51,21 @@ def test_a_store_that_has_forgotten_something_else_is_not() -> None:
     assert not Witness.of(store, at).is_borne_out(other, at)
 
 
-def test_a_store_that_lost_records_without_a_word_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_lost_records_without_a_word_is_not() -> None:
     store, other = store_of(30), store_of(30)
     at = Position.of(store)
     said = Witness.of(store, at)
     other._order = [stored for stored in other._order if stored.hash != note(29).hash]
     assert not said.is_borne_out(other, at)
-    hold_to(monkeypatch, forgotten=1)  # what it has forgotten is too long ago to say
+
+
+def test_a_store_that_has_forgotten_much_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has forgotten is too long ago to say; a peer must not see that in what is told."""
+    hold_to(monkeypatch, forgotten=1)
+    store = store_of(30)
+    at = Position.of(store)
+    said = Witness.of(store, at)
     store.forget([note(29).hash, note(28).hash])
     store.forget([note(1).hash])
-    assert not said.is_borne_out(store, at)
+    assert store.forgotten(at.forgets) is None
+    assert said.is_borne_out(store, at)

@@ -21,8 +21,8 @@ from lace.driving.pair import interlace
 from lace.errors import ProtocolError
 from lace.interlace import messages as m
 from lace.interlace.parameters import Parameters
-from lace.interlace.places import MORE_REQUESTS, Listed
-from lace.limits import Limits
+from lace.interlace.places import Listed
+from lace.limits import FIXED, Limits
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.record import Record
@@ -390,7 +390,7 @@ def test_more_listed_than_agreed_has_no_places() -> None:
     assert spans(honest, 1) == []
 
 
-@pytest.mark.parametrize("others", [MORE_REQUESTS, MORE_REQUESTS + 1])
+@pytest.mark.parametrize("others", [FIXED.unadvertised_requests, FIXED.unadvertised_requests + 1])
 def test_no_more_is_requested_than_is_advertised_and_a_thousand_others(others: int) -> None:
     """What there is not is not available; beyond that nobody is asked whether it is there."""
     records = [note(n) for n in range(20)]
@@ -406,7 +406,7 @@ def test_no_more_is_requested_than_is_advertised_and_a_thousand_others(others: i
     tap = Tap(change)
     interlace(left, right, NOW, tap)
     answered = len(tap.facts("NotAvailable", 0))
-    if others > MORE_REQUESTS:
+    if others > FIXED.unadvertised_requests:
         assert aborted(left) is Code.INTERLACE_REQUEST
         assert (answered, tap.records(0)) == (0, [])
     else:
