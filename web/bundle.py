@@ -52,7 +52,7 @@ LEFT_OUT = frozenset((
 LEFT_OUT_TRANSPORTS = frozenset(
     ("sockets.py", "stdio.py", "tcp.py", "tls.py", "unix.py", "websocket.py")
 )
-ON_DEMAND = frozenset(("audit.py", "scenario", "workbench"))
+ON_DEMAND = frozenset(("scenario", "workbench"))
 OURS = {
     "lace/crypto/native.py": "native.py", "lace/transport/dial.py": "dial.py",
     "blake3.py": "blake3.py", "lace_browser.py": "lace_browser.py", "lace_made.py": "made.py",
@@ -69,7 +69,7 @@ def sources() -> dict[str, dict[str, Path]]:
         inner = path.relative_to(SOURCE)
         left_out = LEFT_OUT | LEFT_OUT_TRANSPORTS if inner.parts[0] == "transport" else LEFT_OUT
         if path.suffix == ".py" and not left_out & {*inner.parts, inner.as_posix()}:
-            part = workbench if ON_DEMAND & {*inner.parts} else engine
+            part = workbench if inner.parts[0] in ON_DEMAND else engine
             part[f"lace/{inner.as_posix()}"] = path
     for path in sorted((ROOT / "scenarios").glob("*.toml")):
         workbench[f"lace/scenario/files/{path.name}"] = path
