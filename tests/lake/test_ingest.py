@@ -826,12 +826,12 @@ class Finder(importlib.abc.MetaPathFinder):
             from lace.b64a import decode_trusted
             from lace.crypto import native
             run(module)
-            real, fatal = native._prepare, decode_trusted(os.environ["FATAL"].encode())
-            def prepare(x, digest, signature, place):
+            real, fatal = native._read, decode_trusted(os.environ["FATAL"].encode())
+            def read(x, digest, signature):
                 if signature == fatal:
                     os.abort()
-                return real(x, digest, signature, place)
-            native._prepare = prepare
+                return real(x, digest, signature)
+            native._read = read
 
         spec.loader.exec_module = patched
         return spec
