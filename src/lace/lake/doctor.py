@@ -17,7 +17,7 @@ from uuid import uuid4
 from lace.clock import unix_ms
 from lace.codes import install_line
 from lace.errors import Code, LaceError
-from lace.extras import PACKAGES
+from lace.extras import PACKAGES, left_out
 from lace.lake.java import find_java
 from lace.lake.session import (
     WORKER_BYTES,
@@ -62,7 +62,7 @@ def examine(options: SparkOptions, lake: str | None = None) -> Iterator[Finding]
     for name in PACKAGES["lake"]:
         version = package_version(name)
         missing = missing or version is None
-        fix = "" if version else install_line("lake")
+        fix = "" if version else left_out("lake") or install_line("lake")
         yield Finding(name, ok=version is not None, detail=version or "not installed", fix=fix)
     java_ok = True
     try:

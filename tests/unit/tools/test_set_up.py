@@ -112,6 +112,43 @@ def test_every_target_names_steps_that_exist() -> None:
             assert set(line[len("\t$(call set-up,") : -1].split()) <= set(set_up.TARGETS), line
 
 
+def test_an_extra_that_this_python_cannot_have_is_left_out_with_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = "It needs a wheel; Python 3.11 can have it."
+    monkeypatch.setattr(set_up, "left_out", lambda extra: why if extra == "lake" else None)
+    out = io.StringIO()
+    environment = set_up.Environment(tmp_path, out)
+    done: list[str] = []
+    monkeypatch.setattr(environment, "_make", lambda: None)
+    monkeypatch.setattr(environment, "_run", lambda step, **_: done.append(step.title))
+    monkeypatch.setattr(environment, "_keep", lambda _: None)
+    environment.prepare(["lake", "site"])
+    assert done == [set_up.STEPS[name].title for name in ("environment", "base", "site")]
+    first, second = out.getvalue().splitlines()
+    assert first.startswith("The lake is left out: It needs a wheel; Python 3.11 can have it (make")
+    assert (
+        f"about {sum(set_up.STEPS[name].download for name in ('environment', 'base', 'site'))} MB"
+        in second
+    )
+
+
+@pytest.mark.parametrize(("why", "code"), [(None, 0), ("No wheel.", 1)])
+def test_a_makefile_can_ask_whether_an_extra_is_supported(
+    why: str | None, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(set_up, "left_out", lambda _: why)
+    assert set_up.main(["--supports", "lake"]) == code
+    assert capsys.readouterr().out.startswith("The lake is left out: No wheel (make") == (code == 1)
+
+
+def test_a_target_that_is_missing_or_unknown_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["nonsense"]):
+        with pytest.raises(SystemExit):
+            set_up.main(arguments)
+        assert "name some of these: base, lake" in capsys.readouterr().err
+
+
 class _Index(BaseHTTPRequestHandler):
     """An index with one file that breaks off in the middle."""
 
