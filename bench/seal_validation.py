@@ -6,8 +6,8 @@ import random
 from typing import Final
 
 from blake3 import blake3
-from coincurve import PrivateKey, PublicKeyXOnly
 
+from bip340 import SecretKey, VerifyingKey
 from lace.ids import digest_of
 from lace.interlace.parameters import DEFAULT_PARAMETERS
 from lace.record.model import Seal
@@ -16,7 +16,7 @@ from measure import Effort, Result, Target, race
 from records import SIGNERS, make_seals, payload, raw_of, size_note
 
 _TOGETHER: Final = DEFAULT_PARAMETERS.validate_at_once
-Work = tuple[bytes, bytes, bytes, PublicKeyXOnly, bytes, bytes]
+Work = tuple[bytes, bytes, bytes, VerifyingKey, bytes, bytes]
 """Seal, Plex and Blob payload; key, signature and digest of a BIP340 verification."""
 
 
@@ -76,13 +76,13 @@ def floor_work(seals: list[Seal]) -> list[Work]:
     the same digests and by as many signers.
     """
     chance = random.Random(SIGNERS)
-    signers = [PrivateKey(chance.randbytes(32)) for _ in range(SIGNERS)]
+    signers = [SecretKey(chance.randbytes(32)) for _ in range(SIGNERS)]
     work: list[Work] = []
     for number, seal in enumerate(seals):
         signer = signers[number % SIGNERS]
-        key = signer.public_key_xonly
+        key = signer.public
         digest = digest_of(seal.plex_hash)
-        signature = signer.sign_schnorr(digest, chance.randbytes(32))
+        signature = signer.sign(digest, chance.randbytes(32))
         if not key.verify(signature, digest):
             raise RuntimeError("the floor verifies a signature that does not hold")
         payloads = (payload(seal), payload(seal.plex), payload(seal.blob))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 
-from coincurve import PrivateKey
-
+from bip340 import SecretKey
 from lace import SigningKey, seal
 from lace.ids import digest_of
 from measure import Effort, Result, race
@@ -15,7 +15,7 @@ from records import make_plexes
 def run(effort: Effort) -> list[Result]:
     chance = random.Random(effort.records)
     secret = chance.randbytes(32)
-    key, floor_key = SigningKey(secret), PrivateKey(secret)
+    key, floor_key = SigningKey(secret), SecretKey(secret)
     plexes = make_plexes(effort.records)
     digests = [digest_of(plex.hash) for plex in plexes]
 
@@ -25,7 +25,7 @@ def run(effort: Effort) -> list[Result]:
 
     def sign_all() -> None:
         for digest in digests:
-            floor_key.sign_schnorr(digest)
+            floor_key.sign(digest, os.urandom(32))
 
     seconds, floor_seconds = race(seal_all, sign_all, rounds=effort.rounds)
     return [

@@ -209,7 +209,7 @@ TOPICS: Final = {
     "Rooms": ("lace.api.rooms", "lace.rooms"),
     "Reasons": ("lace.api.reasons", "lace.datalog.explain"),
     "In and out": ("lace.api.importing", "lace.api.rows", "lace.api.exporting"),
-    "Keys": ("lace.crypto.keys", "lace.keyring", "lace.ids"),
+    "Keys": ("lace.crypto.keys", "lace.crypto.provider", "lace.keyring", "lace.ids"),
     "Records as bytes": (
         "lace.record.build", "lace.record.model", "lace.record.validate", "lace.record.bulk",
         "lace.record.split", "lace.record.inspect", "lace.record.facts",

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from lace.api.serving import ServerEvent, Serving, serve
     from lace.clock import tai_now
     from lace.crypto.keys import SigningKey
+    from lace.crypto.provider import PlainPythonWarning
     from lace.datalog.evaluate import Evaluation, evaluate
     from lace.datalog.explain import (
         Explainer,
@@ -194,6 +195,7 @@ _HOMES = {
     "lace.api.rows": ("RowMap",),
     "lace.api.serving": ("ServerEvent", "Serving", "serve"),
     "lace.crypto.keys": ("SigningKey",),
+    "lace.crypto.provider": ("PlainPythonWarning",),
     "lace.datalog.evaluate": ("Evaluation", "evaluate"),
     "lace.datalog.explain": ("Explainer", "FailedRule", "Proof"),
     "lace.datalog.maintain": ("Maintained",),
@@ -308,6 +310,7 @@ __all__ = [
     "Outcome",
     "Party",
     "Peer",
+    "PlainPythonWarning",
     "Plex",
     "PolicyError",
     "PolicyModule",

@@ -143,6 +143,11 @@ class Code(StrEnum):
         "The keyring is sealed, and could not be opened or sealed.",
         "Give the passphrase when asked, or in the environment variable LACE_PASSPHRASE.",
     )
+    KEY_LIBRARY = (
+        "key.library",
+        "Keys need a compiled libsecp256k1: the time of plain Python would give them away.",
+        "Run: pip install btclib_libsecp256k1, or install libsecp256k1 of your system.",
+    )
     KEY_UNKNOWN = (
         "key.unknown",
         "No key of this name is in the keyring.",

@@ -824,14 +824,14 @@ class Finder(importlib.abc.MetaPathFinder):
         def patched(module):
             import os
             from lace.b64a import decode_trusted
-            from lace.crypto import native
+            from lace.crypto import curve
             run(module)
-            real, fatal = native._read, decode_trusted(os.environ["FATAL"].encode())
+            real, fatal = curve._read, decode_trusted(os.environ["FATAL"].encode())
             def read(x, digest, signature):
                 if signature == fatal:
                     os.abort()
                 return real(x, digest, signature)
-            native._read = read
+            curve._read = read
 
         spec.loader.exec_module = patched
         return spec

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import warnings
 from difflib import get_close_matches
 from errno import ENOSPC
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import click
 import click.shell_completion
@@ -14,6 +15,7 @@ import click.shell_completion
 from lace._version import __version__
 from lace.cli.exitcodes import Exit
 from lace.cli.loudness import loudness, with_loudness
+from lace.cli.output import echo
 from lace.errors import (
     Code,
     EncodingError,
@@ -24,6 +26,8 @@ from lace.errors import (
     UsageError,
 )
 from lace.text import redact, safe
+
+_show_as_python_does: Final = warnings.showwarning
 
 # Loaded when used: a command pays for its own imports only. Module, attribute, one line of help.
 _COMMANDS: Final = {
@@ -122,15 +126,32 @@ with_loudness(root, hidden=False)
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; every error is one line and a hint."""
     loudness.begin()
+    shown, warnings.showwarning = warnings.showwarning, _show_warning
     try:
         return _run(arguments)
     finally:
+        warnings.showwarning = shown
         loudness.end()
 
 
 def run_within(arguments: list[str]) -> int:
     """Run one command for another that goes on after it, as loud as that one is."""
     return _run(arguments)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Show a warning of Lace as a note, and one of a library as Python does."""
+    if category.__module__.startswith("lace."):
+        echo(f"note: {message}", err=True)
+    else:
+        _show_as_python_does(message, category, filename, lineno, file, line)
 
 
 def _run(arguments: list[str] | None) -> int:

@@ -23,6 +23,10 @@ Claim = tuple[bytes, bytes, bytes]
 """The x-coordinate of a verifier, the digest of a message, and what is said to sign it."""
 
 
+class PlainPythonWarning(UserWarning):
+    """Compiled cryptography is missing: plain Python does its work, slowly, and signs nothing."""
+
+
 class CryptoProvider(Protocol):
     """The part of cryptography that validation needs; every provider gives the same answers."""
 

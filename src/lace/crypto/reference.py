@@ -1,13 +1,14 @@
 """BLAKE3 and signature verification in plain Python, written from their definitions.
 
-Slow and not hardened; it never holds a secret. It exists so that tests can compare the native
-provider with something that shares no code with it.
+Slow and not hardened; it never holds a secret. Tests compare the native provider with it, because
+it shares no code with it, and it stands in where no compiled code is installed.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Final
+from copy import copy
+from typing import Final, Self
 
 from lace.crypto.provider import CHALLENGE, G, N, P
 
@@ -18,7 +19,7 @@ _IV: Final = (
 )  # fmt: skip
 _PERMUTATION: Final = (2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8)
 _CHUNK_START, _CHUNK_END, _PARENT, _ROOT = 1, 2, 4, 8
-_DERIVE_CONTEXT, _DERIVE_MATERIAL = 32, 64
+_KEYED, _DERIVE_CONTEXT, _DERIVE_MATERIAL = 16, 32, 64
 _BLOCK, _CHUNK = 64, 1024
 _MASK: Final = 0xFFFFFFFF
 
@@ -99,16 +100,60 @@ def _tree(key: Words, data: bytes, counter: int, flags: int) -> _Node:
     return _Node(key, struct.pack("<16I", *children), 0, flags | _PARENT)
 
 
+class Hasher:
+    """BLAKE3 of what it is given, with the methods of the package ``blake3`` that Lace uses.
+
+    It keeps all of it until a digest is asked for: records are small.
+    """
+
+    def __init__(
+        self,
+        data: bytes = b"",
+        /,
+        *,
+        key: bytes | None = None,
+        derive_key_context: str | None = None,
+    ) -> None:
+        self._data = bytes(data)
+        self._start: tuple[Words, int] = _IV, 0
+        if key is not None:
+            self._start = struct.unpack("<8I", key), _KEYED
+        elif derive_key_context is not None:
+            root = _tree(_IV, derive_key_context.encode("utf-8"), 0, _DERIVE_CONTEXT).root(32)
+            self._start = struct.unpack("<8I", root), _DERIVE_MATERIAL
+
+    def update(self, data: bytes, /) -> Self:
+        """Add bytes to what is hashed."""
+        self._data += data
+        return self
+
+    def reset(self) -> Self:
+        """Forget the bytes, but not the key."""
+        self._data = b""
+        return self
+
+    def copy(self) -> Self:
+        """Return another one that goes on from here."""
+        return copy(self)
+
+    def digest(self, length: int = 32) -> bytes:
+        """Return so many bytes of the output."""
+        key, flags = self._start
+        return _tree(key, self._data, 0, flags).root(length)
+
+    def hexdigest(self, length: int = 32) -> str:
+        """Return the same as hexadecimal digits."""
+        return self.digest(length).hex()
+
+
 def digest(data: bytes, /) -> bytes:
     """Return BLAKE3-256 of ``data``."""
-    return _tree(_IV, data, 0, 0).root(32)
+    return Hasher(data).digest()
 
 
 def derive(context: str, data: bytes, length: int = 32, /) -> bytes:
     """Return the first ``length`` bytes of BLAKE3 derive-key output."""
-    context_key = _tree(_IV, context.encode("utf-8"), 0, _DERIVE_CONTEXT).root(32)
-    key = struct.unpack("<8I", context_key)
-    return _tree(key, data, 0, _DERIVE_MATERIAL).root(length)
+    return Hasher(data, derive_key_context=context).digest(length)
 
 
 # --- secp256k1 ----------------------------------------------------------------------------------

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from blake3 import blake3
-
 from lace import text
 from lace.b64a import decode_trusted, encode_digest
+from lace.crypto.hashing import blake3
 from lace.crypto.native import verify, verify_all
 from lace.crypto.provider import Claim
 from lace.errors import Code, Outcome, RecordError, Status, wrong_type
