@@ -72,7 +72,7 @@ KNOWN_GAPS: Final = frozenset({
     ("duckdb", "Linux aarch64, musl"),
     ("duckdb", "Linux x86_64, musl"),
 })  # fmt: skip
-"""Packages without a wheel for a system; docs/reference/systems.md says what follows."""
+"""Packages without a wheel for a system; docs/howto/install.md says what follows."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -18,8 +18,9 @@ from pathlib import Path
 DOCS = Path(__file__).parents[2] / "docs"
 PORT = "4790"
 _BLOCK = re.compile(r"^```(\w+)(?: exit=(\d+))?\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
-# Commands and files for another machine; tests/docs/test_deploy.py reads what it does not run.
+# Commands and files for another machine: test_deploy.py and test_install.py read them instead.
 _ELSEWHERE = frozenset(("console", "ini", "nginx", "yaml"))
+_FOR_OTHERS = frozenset(("deploy.md", "install.md"))
 _SECONDS = 120
 _MARK = "<<block {} ended with {}>>"
 
@@ -116,7 +117,7 @@ def run_page(page: Path, folder: Path) -> int:
         for block in blocks(page, port):
             place = f"{page.name}, line {block.line}"
             if block.language in _ELSEWHERE:
-                assert page.name == "deploy.md", f"{place}: {block.language} is not run"
+                assert page.name in _FOR_OTHERS, f"{place}: {block.language} is not run"
                 continue
             if block.language == "text":
                 assert matches(block.text, shown), f"{place}: shown was\n{shown}"
