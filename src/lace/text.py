@@ -1,8 +1,8 @@
 """The text rule: NFC under one pinned Unicode version, and the quoting of fact constants.
 
 Names and values that enter Lace must mean the same on every machine. Python's own tables change
-with its version, so the rule is judged under Unicode 16.0 by the pinned ``unicodedata2`` (decision
-"Unicode pin"): a code point unassigned there is refused, because a later version may give it a
+with its version, so the rule is judged under Unicode 16.0 (``lace.unicode``, decision "Unicode
+pin"): a code point unassigned there is refused, because a later version may give it a
 decomposition. Private use is allowed.
 """
 
@@ -14,8 +14,6 @@ from collections.abc import Iterable
 
 from lace.errors import Code, EncodingError
 
-UNICODE_VERSION = "16.0.0"
-
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _SECRET = re.compile(r"&\.[0-9A-Z_a-z~]{16,}(?:\.H3)?")
 
@@ -24,7 +22,7 @@ def fault(text: str) -> Code | None:
     """Return why ``text`` breaks the text rule, or None; control characters are not judged here."""
     if text.isascii():
         return None
-    from unicodedata2 import category, normalize  # ASCII, by far the most text, needs no tables
+    from lace.unicode import category, normalize  # ASCII, by far the most text, needs no tables
 
     categories = set(map(category, set(text)))
     if "Cs" in categories:
@@ -42,7 +40,7 @@ def _disorder(text: str) -> int | None:
     To put a run of marks in order takes time that grows with the square of its length. In NFC each
     run is in order, and no character stands that decomposes by itself. So this is looked at first.
     """
-    from unicodedata2 import combining, normalize
+    from lace.unicode import combining, normalize
 
     classes: dict[str, int] = {}
     never: set[str] = set()
@@ -68,7 +66,7 @@ def fault_at(text: str) -> tuple[Code, int] | None:
     code = fault(text)
     if code is None:
         return None
-    from unicodedata2 import normalize
+    from lace.unicode import normalize
 
     if code is Code.TEXT_NFC:
         disorder = _disorder(text)

@@ -11,9 +11,7 @@ export async function load(base, { modules = {}, parts = [] } = {}) {
   const given = { lace_noble: noble, lace_socket: socket, ...modules };
   for (const [name, module] of Object.entries(given)) python.registerJsModule(name, module);
   python.runPython(`
-import dataclasses, lace_made, sys, unicodedata
-assert unicodedata.unidata_version == "16.0.0", "the engine is held to Unicode 16.0"
-sys.modules["unicodedata2"] = unicodedata
+import dataclasses, lace_made
 lace_made.use("engine")
 dataclasses.exec = lace_made.run
 `);

@@ -13,7 +13,6 @@ import importlib
 import importlib.util
 import marshal
 import sys
-import unicodedata
 import zipfile
 from importlib.machinery import FrozenImporter
 from pathlib import Path
@@ -143,7 +142,6 @@ def made_of(texts: set[str]) -> str:
 
 
 def main() -> None:
-    sys.modules["unicodedata2"] = unicodedata
     standard = standard_modules()
     packed: set[str] = set()
     texts: set[str] = set()
