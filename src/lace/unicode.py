@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_right
+from functools import lru_cache
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Any, Final
 
 VERSION: Final = "16.0.0"
+_CACHED: Final = 4096
 
 
 def _find() -> Any:
@@ -23,7 +25,9 @@ def _find() -> Any:
     import unicodedata2
 
     if _is_early(unicodedata2):
-        raise ImportError(f"lace needs unicodedata2 {VERSION}, not {unicodedata2.unidata_version}")
+        raise ImportError(
+            f"lace needs unicodedata2 {VERSION} or later, not {unicodedata2.unidata_version}"
+        )
     return unicodedata2
 
 
@@ -88,6 +92,7 @@ def _look_up() -> Callable[[str], str]:
         return tables.category  # type: ignore[no-any-return]
     known, later_too = edges(), tables.category
 
+    @lru_cache(maxsize=_CACHED)
     def category(character: str) -> str:
         return later_too(character) if bisect_right(known, ord(character)) % 2 else "Cn"
 
