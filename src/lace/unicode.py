@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_right
-from functools import lru_cache
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final
 
