@@ -259,6 +259,9 @@ def _start(options: SparkOptions) -> SparkSession:
         conf.set(name, value)
     conf.setMaster(master_of(options)).setAppName("lace lake")
     os.environ["JAVA_HOME"] = str(java.home)
+    if _LOCAL.match(master_of(options)):
+        # Otherwise Java looks up the name of this machine, which not every network knows.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Workers must run the very interpreter that runs this.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     log = options.log or Path(tempfile.mkstemp(prefix="lace-spark-", suffix=".log")[1])
