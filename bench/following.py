@@ -7,10 +7,15 @@ in a room, also at the grants.
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
+
+from small_room import room
 
 from lace.answering.store import StoreAnswers
 from lace.crypto import SigningKey
@@ -27,7 +32,7 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record import Record, build_plex, seal
 from lace.recordstore import SqliteStore
-from lace.selectors import room, selector
+from lace.selectors import selector
 from lace.tai import Tai
 from measure import Effort, Result, Target, race
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,10 @@ from multiprocessing import Process
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
+
 import pyarrow as pa
+from small_room import room
 
 from lace import collector
 from lace.datalog.evaluate import evaluate
@@ -37,7 +41,6 @@ from lace.lake.tables import Lake
 from lace.record.split import Frame, split_records
 from lace.record.validate import validate_record
 from lace.rules import MemorySource, check_lacegram, compile_program
-from lace.selectors import room
 from lake_opening import command, snapshot, tables, warm
 from lake_room import AUTHORITY, make_room
 from records import make_seals

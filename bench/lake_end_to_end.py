@@ -21,6 +21,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
+
+from small_room import room
+
 from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
 from lace.datalog.evaluate import evaluate
@@ -47,7 +51,6 @@ from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
 from lace.rules import MemorySource
 from lace.scenario.link import Watched
-from lace.selectors import room
 from lace.tai import from_ns
 from lace.transport.address import parse_address
 from lace.vocabulary import SELECT_HAVE

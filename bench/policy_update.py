@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
+
+from small_room import room
 
 from lace import b64a
 from lace.crypto.keys import SigningKey
@@ -13,7 +19,6 @@ from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.rules import LocalFacts
-from lace.selectors import room
 from measure import Effort, Result, Target, race
 
 _AUTHORITY = SigningKey(b"a" * 32).verifier

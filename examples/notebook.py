@@ -32,7 +32,7 @@ import lace
 GROUP, BOOK = "notebook", "pages"
 PREFIX = f"//{GROUP}//{BOOK}//"
 NOTE = lace.RecordKind(group=GROUP, app=f"{BOOK}/note", fields=("Title",), types={"Data": "text"})
-MEMBER = lace.RecordKind(group=GROUP, app=f"{BOOK}/member", fields=("Member", "Called"))
+MEMBER = lace.RecordKind(group=GROUP, app=f"{BOOK}/member", fields=("Member", "Role", "Called"))
 PAGE = Path(__file__).parent / "notebook_page"
 MOST_BYTES, MOST_NAME, MOST_WRONG, WAIT_SECONDS = 4096, 40, 20, 60.0
 
@@ -66,9 +66,9 @@ class Notebook:
     address: str = ""
 
     @property
-    def rules(self) -> lace.PolicyModule:
+    def rules(self) -> lace.Room:
         """What belongs: notes of members, and the grants that make them members."""
-        return lace.room(PREFIX, authority=self.authority.verifier)
+        return lace.Room(prefix=PREFIX, authority=self.authority.verifier, reads="anyone")
 
     async def join(self, asked: Any) -> tuple[int, str]:
         """Admit who knows the word; return a status and what is wrong."""
@@ -83,10 +83,10 @@ class Notebook:
             return 400, f"A name has 1 to {MOST_NAME} characters."
         if not self.door.opens(asked["word"]):
             return 403, "That is not the word."
-        fields = {"Member": asked["verifier"], "Called": name}
+        fields = {"Member": asked["verifier"], "Role": "writer", "Called": name}
         try:
             # Asks for the verifier's form first: it becomes part of a place.
-            lace.room(PREFIX, authority=asked["verifier"])
+            lace.Room(prefix=PREFIX, authority=asked["verifier"])
             grant = MEMBER.build(asked["verifier"], "", fields, key=self.authority)
         except lace.LaceError as error:
             return 400, error.message

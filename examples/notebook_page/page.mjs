@@ -3,7 +3,7 @@ import { IndexedDbLace, Lace, for_each, open_interlace, room } from "./lace/lace
 
 const settings = await (await fetch("settings.json")).json();
 const { address, authority, prefix, group, note, member } = settings;
-const belongs = room(prefix, { authority });
+const belongs = room(prefix, { authority, reads: "anyone" });
 const secret = localStorage.getItem("notebook-secret") ?? (await Lace.new_secret());
 localStorage.setItem("notebook-secret", secret);
 const local = await IndexedDbLace.open("notebook", { secret });

@@ -158,12 +158,12 @@ if TYPE_CHECKING:
         split_records,
     )
     from lace.record.validate import validate_record
-    from lace.rooms import Room
+    from lace.rooms import Room, room
     from lace.rulefiles import (
         module_from_file,
     )
     from lace.rules import LocalFacts, MemorySource, check_lacegram, compile_program
-    from lace.selectors import all_of, any_of, hashes, room, selector, with_support
+    from lace.selectors import all_of, any_of, hashes, selector, with_support
     from lace.serving.grants import Grant, Quota, ServerLimits
     from lace.tai import Tai
     from lace.transport.address import (
@@ -228,11 +228,11 @@ _HOMES = {
     "lace.record.model": ("Blob", "Plex", "Record", "Seal"),
     "lace.record.split": ("BrokenFrame", "Frame", "RecordSplitter", "split_records"),
     "lace.record.validate": ("validate_record",),
-    "lace.rooms": ("Room",),
+    "lace.rooms": ("Room", "room"),
     "lace.rules": ("LocalFacts", "MemorySource", "check_lacegram", "compile_program"),
     "lace.record.bulk": ("validate_frames",),
     "lace.clock": ("tai_now",),
-    "lace.selectors": ("all_of", "any_of", "hashes", "room", "selector", "with_support"),
+    "lace.selectors": ("all_of", "any_of", "hashes", "selector", "with_support"),
     "lace.serving.grants": ("Grant", "Quota", "ServerLimits"),
     "lace.tai": ("Tai",),
     "lace.transport.address": ("Address", "Scheme"),

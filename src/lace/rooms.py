@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn
 
 from lace.datalog.ast import (
     Anonymous,
@@ -33,7 +33,7 @@ from lace.ids import is_verifier
 from lace.limits import FIXED
 from lace.policy.module import Facet, PolicyModule, module_from_rules
 from lace.policy.view import Exposure
-from lace.selectors import MEMBER_APP, MEMBER_FIELD, Filter
+from lace.selectors import Filter
 from lace.text import shown
 from lace.urc import Prefix, parse_urc, path_fault
 from lace.vocabulary import ALLOW_QUERY_RECORD, PEER, SELECT_ADVERTISED, SELECT_HAVE
@@ -48,6 +48,10 @@ READS: Final[tuple[Reads, ...]] = ("members", "anyone")
 EVERYWHERE: Final = "*"
 ROLES: Final[Mapping[str, tuple[str, ...]]] = {"writer": (EVERYWHERE,), "reader": ()}
 """Who writes where, unless a room says it otherwise."""
+
+MEMBER_APP: Final = "member"
+MEMBER_FIELD: Final = "Member"
+"""Where a room's grants are, and which field of them names the member."""
 
 ROLE_FIELD: Final = "Role"
 ENDED_FIELD: Final = "Ended"
@@ -297,6 +301,11 @@ class Room:
         if self.removed == "stays":
             before = (GRANT(_V, role, _G), ENDS(_G, _U), *own)
             yield from _both(content, *before, then=Filter((("TAI", _C),), (_lex(_C, "<", _U),)))
+
+
+def room(prefix: str, *, authority: str, **choices: Any) -> PolicyModule:
+    """Return the selector of a ``Room`` with these choices, which brings the view of that room."""
+    return Room(prefix=prefix, authority=authority, **choices).module
 
 
 def _both(filter: Filter, *conditions: BodyAtom, then: Filter | None = None) -> Iterator[Rule]:

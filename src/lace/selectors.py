@@ -17,14 +17,12 @@ from lace.datalog.ast import (
     BodyAtom,
     Constant,
     Negated,
-    NotEqual,
     Rule,
     Term,
     TextShape,
     Variable,
 )
 from lace.errors import Code, EncodingError, PolicyError
-from lace.ids import is_verifier
 from lace.policy.module import (
     PolicyModule,
     combine,
@@ -43,10 +41,6 @@ from lace.vocabulary import (
     SELECT_ADVERTISED,
     SELECT_HAVE,
 )
-
-MEMBER_APP: Final = "member"
-MEMBER_FIELD: Final = "Member"
-"""Where a room's grants are, and which field of them names the member, unless it is said."""
 
 _ANY: Final = Anonymous()
 _P: Final = Variable("P")
@@ -156,75 +150,6 @@ def all_of(*modules: PolicyModule) -> PolicyModule:
     return combine(modules)
 
 
-def room(
-    prefix: str,
-    *,
-    authority: str,
-    member_app: str = MEMBER_APP,
-    member_field: str = MEMBER_FIELD,
-    delegation: bool = False,
-    revocation_app: str | None = None,
-) -> PolicyModule:
-    """Return the selector of a room: what its members signed, with the evidence for it.
-
-    ``prefix`` is a whole app, ``//group//app//``. Grants are records of the sub-app ``member_app``
-    that name a verifier in ``member_field`` and are signed by the authority or, with
-    ``delegation``, by any member. With ``revocation_app``, records of that sub-app signed by the
-    authority end a membership. Grants and revocations are selected too: they are the evidence
-    without which nobody could tell who may write.
-
-    It says who writes. Who reads is up to ``expose``, by default whoever connects; a ``Room`` says
-    both.
-    """
-    place = parse_urc(prefix)
-    if not isinstance(place, Prefix) or place.name:
-        raise PolicyError(
-            f"{shown(prefix)} is not a whole app", code=Code.POLICY_SELECTOR,
-            hint="Write //group//app//.",
-        )  # fmt: skip
-    if not is_verifier(authority):
-        # A name would match no signature, and the room would be empty without a word.
-        raise PolicyError(
-            f"authority: {shown(authority)} is not a verifier",
-            code=Code.POLICY_SELECTOR,
-            hint='Give a verifier, V.….H3: lace.Keyring().get("alice").verifier.',
-        )
-    verifier, signer = Variable("V"), Variable("W")
-    owner = Constant(authority)
-    in_group = Filter((("Group", Constant(place.group)),))
-    grants = in_group.and_also(App=Constant(f"{place.app}/{member_app}"))
-    member = Atom("Member", (verifier,))
-    rules: list[Rule] = []
-    names = grants.and_also(**{member_field: verifier})
-    rules.append(Rule(member, names.and_also(Signed_By=owner).here(Variable("G"))))
-    rules += _select(grants.and_also(Signed_By=owner))
-    excluded = [member_app]
-    standing: tuple[BodyAtom, ...] = (member,)
-    if revocation_app is not None:
-        ends = in_group.and_also(App=Constant(f"{place.app}/{revocation_app}"), Signed_By=owner)
-        revoked = Atom("Revoked", (verifier,))
-        rules.append(Rule(revoked, ends.and_also(**{member_field: verifier}).here(Variable("G"))))
-        rules += _select(ends)
-        excluded.append(revocation_app)
-        standing = (member, Negated(revoked))
-    if delegation:
-        by_member = names.and_also(Signed_By=signer).here(Variable("G"))
-        conditions = tuple(_with_variable(part, signer) for part in standing)
-        rules.append(Rule(member, (*by_member, *conditions)))
-        rules += _select(grants.and_also(Signed_By=verifier), *standing)
-    content = in_group.and_also(App=Variable("A"), Signed_By=verifier)
-    prefixes = (TextShape(Variable("A"), Constant(f"{place.app}/"), "", Constant("")),)
-    apps = [
-        Filter((("Group", Constant(place.group)), ("App", Constant(place.app)))).and_also(
-            Signed_By=verifier
-        ),
-        Filter(content.fields, (*prefixes, *_not_apps(place.app, excluded))),
-    ]
-    for filter in apps:
-        rules += _select(filter, *standing)
-    return module_from_rules(tuple(rules))
-
-
 def with_support(module: PolicyModule, tag: str = "evidence") -> PolicyModule:
     """Return a selector that also selects what its records link to, link by link.
 
@@ -270,14 +195,3 @@ def _filters(address: Coordinate | Prefix) -> list[Filter]:
         wanted = {"Type": letter, "Signed-By": version.verifier, "TAI": version.tai}
         fields += [(name, Constant(value)) for name, value in wanted.items() if value is not None]
     return [Filter(tuple(fields))]
-
-
-def _not_apps(app: str, excluded: list[str]) -> tuple[BodyAtom, ...]:
-    return tuple(NotEqual(Variable("A"), Constant(f"{app}/{name}")) for name in excluded)
-
-
-def _with_variable(part: BodyAtom, variable: Variable) -> BodyAtom:
-    if isinstance(part, Negated):
-        return Negated(Atom(part.atom.name, (variable,)))
-    assert isinstance(part, Atom)
-    return Atom(part.name, (variable,))

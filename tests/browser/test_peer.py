@@ -228,6 +228,8 @@ def test_mistakes_of_callers_are_errors_with_a_code_and_a_hint(page: Page, site:
         "L.sync(local, 5, '//g//a//')",
         "L.sync(local, 'tcp:127.0.0.1:1', '//g//a//')",
         "L.room('//g//a//', {})",
+        "L.room('//g//a//', { authority: 'V.x', remove: 'stays' })",
+        "L.list(local, L.room('//g//a//', { authority: 'V.x' }))",
         "L.subscribe(local, '//g//a//', 5)",
         "closed.list('//g//a//')",
     ]
@@ -435,29 +437,41 @@ def test_the_policy_that_the_documents_name_is_enough(
 
 
 def test_rooms_and_rules_select_in_a_page(page: Page, site: str) -> None:
-    authority, bob = demo_key("authority"), demo_key("bob")
+    authority, bob, carol, dan = map(demo_key, ("authority", "bob", "carol", "dan"))
     grant = lace.RecordKind(group="g", app="notes/member", fields=("Member", "Role"))
+    end = lace.RecordKind(group="g", app="notes/member", fields=("Member", "Ended"))
     note = lace.RecordKind(group="g", app="notes/message")
     records = [
         grant.build("bob", fields={"Member": bob.verifier, "Role": "writer"}, key=authority),
         note.build("1", "belongs", key=bob),
         note.build("2", "does not", key=demo_key("stranger")),
+        # What a member wrote who was removed, and what a reader wrote, belong as little.
+        grant.build("carol", fields={"Member": carol.verifier, "Role": "writer"}, key=authority),
+        note.build("3", "removed", key=carol),
+        end.build("carol", fields={"Member": carol.verifier, "Ended": "yes"}, key=authority),
+        grant.build("dan", fields={"Member": dan.verifier, "Role": "reader"}, key=authority),
+        note.build("4", "only reads", key=dan),
     ]
     found = run(
         blank(page, site),
         """
-        const [raws, authority, rules] = given;
+        const [raws, authority, bob, rules] = given;
         const records = raws.map((raw) => new Uint8Array(raw));
         const local = await IndexedDbLace.open("rooms", { records });
         const room = await local.list(L.room("//g//notes//", { authority }));
+        const roles = { writer: ["message"], reader: ["*"] };
+        const wide = await local.list(L.room("//g//notes//", { authority, roles, removed: "stays" }));
         const ruled = await local.list(rules);
-        return [room.map((one) => one.text), ruled.map((one) => one.text), room[0].fields];
+        const texts = [room, wide, ruled].map((list) => list.map((one) => one.text).filter(Boolean));
+        return [...texts, room.find((one) => one.fields.Member === bob).fields];
         """,
         [list(record.raw) for record in records],
         authority.verifier,
+        bob.verifier,
         f"SelectHave(N) :- Have(N), Field(N,'Signed-By',_,'{bob.verifier}')."
         f"\nSelectAdvertised(N,S) :- AdvertisedField(N,S,'Signed-By',_,'{bob.verifier}').",
     )
-    assert found[0] == ["", "belongs"]
-    assert found[1] == ["belongs"]
-    assert found[2] == {"Member": bob.verifier, "Role": "writer"}
+    assert found[0] == ["belongs"]
+    assert sorted(found[1]) == ["belongs", "only reads", "removed"]
+    assert found[2] == ["belongs"]
+    assert found[3] == {"Member": bob.verifier, "Role": "writer"}

@@ -46,7 +46,7 @@ def asked(**changes: Any) -> dict[str, Any]:
 def write(client: httpx.Client, key: lace.SigningKey, text: str) -> int:
     """Do what the page does: interlace over the WebSocket, with a note of one's own."""
     settings = client.get("/settings.json").json()
-    rules = lace.room(settings["prefix"], authority=settings["authority"])
+    rules = lace.Room(prefix=settings["prefix"], authority=settings["authority"], reads="anyone")
     with lace.open(key=key) as mine:
         note = notebook.NOTE.build("plans", text, {"Title": "Plans"}, key=key)
         blocking.store(mine, [note])

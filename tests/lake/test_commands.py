@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from command import lace
 from rooms import AUTHORITY, PREFIX, room_records, write_bundle
+from small_room import room
 
 from lace.cli.root import run
 from lace.errors import Code, LakeError
@@ -28,7 +29,7 @@ from lace.projection import Projection
 from lace.record.facts import facts
 from lace.record.model import Versioned
 from lace.rules import MemorySource
-from lace.selectors import room, selector
+from lace.selectors import selector
 from lace.vocabulary import SELECT_HAVE
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import over_connect
 import pyspark
 import pytest
 from rooms import AUTHORITY, PREFIX, room_records, write_bundle
+from small_room import room
 
 from lace.datalog.evaluate import evaluate
 from lace.interlace.advertise import advertise
@@ -24,7 +25,7 @@ from lace.lake.java import find_java
 from lace.policy.origin import SourceLabel
 from lace.record.facts import facts, fields
 from lace.rules import MemorySource
-from lace.selectors import room, selector
+from lace.selectors import selector
 from lace.vocabulary import SELECT_HAVE
 
 RECORDS = room_records(120, seed=71)

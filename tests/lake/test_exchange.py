@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from rooms import AUTHORITY, PREFIX, room_records, write_bundle
+from small_room import room
 
 from lace.errors import Code, LakeError
 from lace.lake import ingest as ingest_module
@@ -25,7 +26,7 @@ from lace.record.model import Record
 from lace.record.split import Frame, split_records
 from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
-from lace.selectors import room, selector
+from lace.selectors import selector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,6 +12,7 @@ from exchanges import NOW
 from meeting import client, within
 from rooms import AUTHORITY, PREFIX, room_records, write_bundle
 from sides import Participant
+from small_room import room
 
 from lace.answering.store import StoreAnswers
 from lace.driving.connection import Connection
@@ -34,7 +35,7 @@ from lace.policy.view import Exposure
 from lace.record.model import Record
 from lace.recordstore.memory import MemoryStore
 from lace.recordstore.sqlite import SqliteStore
-from lace.selectors import room, selector, with_support
+from lace.selectors import selector, with_support
 from lace.transport.address import parse_address
 
 if TYPE_CHECKING:

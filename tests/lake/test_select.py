@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lacegrams import run, run_on_spark
 from pyspark.sql import functions as F  # noqa: N812
 from rooms import AUTHORITY, PREFIX, key, room_records, write_bundle
+from small_room import room
 
 from lace.datalog.ast import Predicate
 from lace.datalog.evaluate import evaluate
@@ -36,7 +37,7 @@ from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
 from lace.record.facts import facts
 from lace.rules import MemorySource, check_lacegram, compile_program
-from lace.selectors import hashes, room, selector, with_support
+from lace.selectors import hashes, selector, with_support
 from lace.vocabulary import SELECT_HAVE, TICK_TAI
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from rooms import AUTHORITY, PREFIX, room_records, write_bundle
+from small_room import room
 
 from lace.datalog.evaluate import evaluate
 from lace.errors import LakeError, Outcome, Status
@@ -32,7 +33,6 @@ from lace.policy.origin import SourceLabel
 from lace.record.facts import facts, fields
 from lace.record.model import Record
 from lace.rules import MemorySource
-from lace.selectors import room
 from lace.vocabulary import SELECT_HAVE
 
 if TYPE_CHECKING:

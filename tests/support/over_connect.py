@@ -13,6 +13,7 @@ from typing import Any
 
 from meeting import client, within
 from rooms import AUTHORITY, PREFIX
+from small_room import room
 
 from lace.interlace import messages as m
 from lace.lake import peer
@@ -29,7 +30,7 @@ from lace.lake.tables import Lake
 from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
 from lace.recordstore.sqlite import SqliteStore
-from lace.selectors import room, selector
+from lace.selectors import selector
 from lace.transport.address import parse_address
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import forge
 from sides import Participant
+from small_room import room
 
 from lace import b64a
 from lace.crypto import SigningKey
@@ -37,7 +38,7 @@ from lace.record import Record, build_plex, facts, fields, seal, validate_record
 from lace.recordstore import MemoryStore
 from lace.recordstore.base import RecordStore, StoreRecordId
 from lace.rules import LocalFacts
-from lace.selectors import any_of, room, selector, with_support
+from lace.selectors import any_of, selector, with_support
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 from lace.vocabulary import FIELD, HAVE
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 import forge
 from plain import PlainAnswers
 from simulator import KEYS, MONOTONE, NOW, held, population, small_blocks, small_parameters
+from small_room import room
 
 from lace import b64a
 from lace.answering.store import StoreAnswers
@@ -32,7 +33,6 @@ from lace.policy.module import Facet, PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.record import Record, build_plex, seal
 from lace.recordstore import MemoryStore
-from lace.selectors import room
 from lace.stream.binding import Endpoint
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 

@@ -189,10 +189,24 @@ export class OpenInterlace implements AsyncIterable<InterlaceEvent> {
 
 /** Say what belongs, by //group//app//name, by //group//app//, by a hash address, or by rules. */
 export function selector(rules: string): Selector;
-/** All below a place that members signed, with the grants that make them members. */
-export function room(
-  prefix: string, options: { authority: string; delegation?: boolean },
-): Selector;
+/** The choices of a room; all who meet there make the same ones. */
+export interface RoomChoices {
+  /** The verifier whose word on membership is final. */
+  readonly authority: string;
+  /** Each role with the sub-apps it writes in; "*" is all of them, an empty list is none. */
+  readonly roles?: Readonly<Record<string, readonly string[]>>;
+  /** Whether what a removed member wrote before goes with them, or stays. */
+  readonly removed?: "goes" | "stays";
+  /** Whether members write at any place, or only under names that their grant gives them. */
+  readonly places?: "shared" | "own";
+  /** Whose rules see what belongs here. */
+  readonly reads?: "members" | "anyone";
+  /** How far the right to admit can be handed on; 0 leaves it to the authority alone. */
+  readonly delegation?: number;
+}
+
+/** The rules of a room: what its members signed where their roles let them, and their grants. */
+export function room(prefix: string, choices: RoomChoices): Selector;
 export function store(end: Lace | Peer, records: readonly Storable[]): Promise<Outcome[]>;
 export function list(end: Lace | Peer, selector: Selects): Promise<LaceRecord[]>;
 export function get(end: Lace | Peer, address: string): Promise<LaceRecord | null>;

@@ -143,11 +143,17 @@ export function selector(rules) {
   return new Selector(asText(rules, "a selector as text", 'Write selector("//group//app//").'));
 }
 
-/** Everything below a place that members signed, with the grants that make them members. */
-export function room(prefix, { authority, delegation = false } = {}) {
+/** The rules of a room: what its members signed where their roles let them, and their grants. */
+export function room(prefix, choices = {}) {
+  const { authority, roles, removed, places, reads, delegation, ...more } = choices;
   asText(prefix, "a place such as //group//app//", "Write room(\"//group//app//\", …).");
-  asText(authority, "the verifier of an authority", "Write room(prefix, { authority: \"V.…\" }).");
-  return new Selector({ room: prefix, authority, delegation });
+  const hint = "Write room(prefix, { authority: \"V.…\" }).";
+  asText(authority, "the verifier of an authority", hint);
+  const [unknown] = Object.keys(more);
+  if (unknown !== undefined) {
+    throw new LaceError({ code: "input.type", detail: `a room has no ${unknown}`, hint });
+  }
+  return new Selector({ room: { prefix, authority, roles, removed, places, reads, delegation } });
 }
 
 function chosen(what) {

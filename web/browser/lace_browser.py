@@ -286,11 +286,7 @@ def _target(given: Given) -> Lace | Peer:
 
 
 def _policy(given: Any) -> str | PolicyModule:
-    if isinstance(given, str):
-        return given
-    return lace.room(
-        given["room"], authority=given["authority"], delegation=bool(given.get("delegation"))
-    )
+    return given if isinstance(given, str) else lace.room(**given["room"])
 
 
 def _record(key: SigningKey | None, spec: Given, parts: Parts) -> Record | bytes:

@@ -31,7 +31,7 @@ def as_module(policy: Policy) -> PolicyModule:
         raise UsageError(
             f"a policy is a module, a room or a text, not {type(policy).__name__}",
             code=Code.INPUT_TYPE,
-            hint="Give a place such as //group//app//, rules, or lace.room(…).",
+            hint="Give a place such as //group//app//, rules, or a lace.Room.",
         )
     is_place = policy.startswith("//") or "(" not in policy  # rules have parentheses
     return selector(policy) if is_place else module_from_text(policy)

@@ -21,6 +21,7 @@ from lace.rooms import (
     ENDED_FIELD,
     ENDS,
     GRANT,
+    MEMBER_FIELD,
     MOVED,
     NEXT_FIELD,
     ROLE_FIELD,
@@ -28,7 +29,6 @@ from lace.rooms import (
     Room,
 )
 from lace.rules import LocalFacts
-from lace.selectors import MEMBER_FIELD
 from lace.tai import Tai, add_ns
 from lace.text import shown
 from lace.urc import Coordinate, VersionSelector, path_fault

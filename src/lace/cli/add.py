@@ -24,8 +24,7 @@ from lace.errors import Code, Status, UsageError
 from lace.limits import DEFAULT_LIMITS
 from lace.policy.module import PolicyModule
 from lace.record import Record, build_plex, seal
-from lace.rooms import ENDED_FIELD, NEXT_FIELD, ROLE_FIELD
-from lace.selectors import MEMBER_FIELD
+from lace.rooms import ENDED_FIELD, MEMBER_FIELD, NEXT_FIELD, ROLE_FIELD
 from lace.tai import NS_PER_SECOND, difference_ns
 from lace.urc import Coordinate, parse_urc
 

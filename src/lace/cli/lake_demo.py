@@ -14,7 +14,7 @@ from lace.cli.output import echo
 from lace.clock import tai_now
 from lace.crypto.keys import SigningKey
 from lace.record.build import build_plex, seal
-from lace.selectors import room
+from lace.rooms import Room
 
 _GROUP, _APP = "notes-demo", "notes"
 _NOTES = 300
@@ -43,7 +43,7 @@ def lake_demo(session: Any, say: Callable[[str], None]) -> None:
     from lace.recordstore.sqlite import SqliteStore
 
     authority, member, stranger = (SigningKey.generate() for _ in range(3))
-    program = room(f"//{_GROUP}//{_APP}//", authority=authority.verifier)
+    program = Room(prefix=f"//{_GROUP}//{_APP}//", authority=authority.verifier).module
 
     def note(app: str, name: str, key: SigningKey, extras: list[tuple[str, str]]) -> bytes:
         plex = build_plex(
@@ -53,7 +53,8 @@ def lake_demo(session: Any, say: Callable[[str], None]) -> None:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        raws = [note(f"{_APP}/member", "m", authority, [("Member", member.verifier)])]
+        grant = [("Member", member.verifier), ("Role", "writer")]
+        raws = [note(f"{_APP}/member", "m", authority, grant)]
         for number in range(_NOTES):
             signer = stranger if number % 3 == 0 else member
             raws.append(note(f"{_APP}/message", f"n/{number}", signer, []))

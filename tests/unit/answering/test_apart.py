@@ -9,6 +9,7 @@ import forge
 import pytest
 from exchanges import AUTHORITY, BOB, EVE, NOTES, note
 from links import EVERYTHING, SELECTED, Meeting, Stores, held, later, two_stores
+from small_room import room
 
 from lace.answering.warm import WarmLinks
 from lace.codes import Code
@@ -25,7 +26,7 @@ from lace.policy.view import Exposure
 from lace.record import Record, build_plex, seal
 from lace.recordstore.memory import MemorySnapshot
 from lace.recordstore.sqlite_snapshot import SqliteSnapshot
-from lace.selectors import room, with_support
+from lace.selectors import with_support
 
 BEGUN = module_from_text(
     "SelectHave(P) :- Have(P), Field(P,'TAI',_,T), StartTAI(Now), LexCompare(T,'<=',Now).\n"

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from links import EVERYTHING, copied, held
 from small_limits import hold_to
+from small_room import room
 
 from lace.answering.selection import Selection
 from lace.crypto import SigningKey
@@ -23,7 +24,7 @@ from lace.record import Record, build_plex, seal
 from lace.recordstore import MemoryStore, SqliteStore
 from lace.recordstore.base import RecordStore
 from lace.recordstore.memory import MemorySnapshot
-from lace.selectors import room, selector, with_support
+from lace.selectors import selector, with_support
 
 ROOM = room("//g//notes//", authority=AUTHORITY.verifier, delegation=True, revocation_app="ended")
 LINKED = module_from_text(

@@ -15,6 +15,7 @@ from typing import Any
 import forge
 import pytest
 from exchanges import AUTHORITY, BOB, note
+from small_room import room
 
 import lace
 from lace import blocking
@@ -22,7 +23,6 @@ from lace.api.handles import store_of
 from lace.ids import RecordHash
 from lace.policy.module import module_from_text
 from lace.recordstore.base import RecordStore
-from lace.selectors import room
 
 ROOM = room("//g//notes//", authority=AUTHORITY.verifier)
 UNLESS_BUSY = module_from_text(

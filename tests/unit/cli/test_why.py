@@ -13,6 +13,7 @@ import pytest
 from command import lace_inside as lace
 from hosting import hosting
 from meeting import Host
+from small_room import room
 from terminal import on_a_terminal
 from wires import store_of
 
@@ -20,7 +21,6 @@ import lace as api
 from lace.api.reasons import Question
 from lace.crypto.keys import demo_key
 from lace.keyring import Keyring
-from lace.selectors import room
 
 PREFIX = "//notes-demo//notes//"
 ALICE, BOB, MALLORY = map(demo_key, ("alice", "bob", "mallory"))

@@ -8,6 +8,7 @@ import forge
 import pytest
 from exchanges import AUTHORITY, BOB, EVE, NOTES, NOW, aborted, note, participant, result, stored
 from showing import showing
+from small_room import room
 
 from lace.codes import Code
 from lace.crypto import SigningKey
@@ -20,7 +21,6 @@ from lace.interlace.phases import Phase
 from lace.limits import Limits
 from lace.policy.module import module_from_text
 from lace.record import Record, build_plex, seal
-from lace.selectors import room
 
 
 @pytest.mark.req("050-DRV-01", "050-COR-08", "050-COR-09", "050-SET-08", "000-SYN-03")

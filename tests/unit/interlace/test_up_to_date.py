@@ -9,6 +9,7 @@ import forge
 import pytest
 from exchanges import AUTHORITY, BOB, NOTES, note
 from links import EVERYTHING, Meeting, Stores, held, left_over, two_stores
+from small_room import room
 
 from lace.crypto import SigningKey
 from lace.interlace import messages as m
@@ -17,7 +18,6 @@ from lace.limits import Limits
 from lace.policy.module import module_from_text
 from lace.record import Record, build_plex, seal
 from lace.recordstore.base import RecordStore
-from lace.selectors import room
 
 ROOM = room("//g//notes//", authority=AUTHORITY.verifier, revocation_app="ended")
 #: Asks for whatever a note links to, whether anyone advertises it or not.

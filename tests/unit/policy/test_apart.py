@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from small_room import room
 
 from lace.crypto import SigningKey
 from lace.policy.lowering import Lowering
@@ -10,7 +11,7 @@ from lace.policy.module import Facet, PolicyModule, combine, module_from_text
 from lace.policy.origin import Party, Viewer, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure
-from lace.selectors import any_of, hashes, room, selector, with_support
+from lace.selectors import any_of, hashes, selector, with_support
 
 KEY = SigningKey(b"\x01" * 32)
 RECORD = f"P.{'A' * 42}0.H3"

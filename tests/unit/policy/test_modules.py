@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+import small_room
 
 from lace import b64a, selectors
 from lace.crypto import SigningKey
@@ -93,7 +94,9 @@ def test_a_selector_keeps_away_from_enforcement(rule: str) -> None:
 def test_no_selector_of_the_library_offers_by_what_a_peer_offers() -> None:
     made = selectors.selector("//g//a//")
     authority = SigningKey(b"a" * 32).verifier
-    small = selectors.room("//g//a//", authority=authority, delegation=True, revocation_app="ended")
+    small = small_room.room(
+        "//g//a//", authority=authority, delegation=True, revocation_app="ended"
+    )
     for module in (
         made, selectors.with_support(made), small, Room(prefix="//g//a//", authority=authority).module,
         selectors.any_of(made, small), selectors.all_of(made, small),

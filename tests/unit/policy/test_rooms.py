@@ -80,6 +80,31 @@ def test_members_write_and_nobody_else() -> None:
     assert notes(room(), [grant(BOB, 1), said(BOB, 2, app="talk")])
 
 
+@pytest.mark.req("000-SYN-04")
+def test_a_selector_of_a_room_has_the_rules_of_that_room() -> None:
+    """The authority ends a membership in one way and gives roles in one way, for all selectors."""
+    short = lace.room(PREFIX, authority=OWNER.verifier)
+    assert short == room().module
+    writer, removed, reader, restored = said(BOB, 5), said(CAROL, 5), said(DAN, 5), said(EVE, 5)
+    story = [
+        grant(BOB, 1), grant(CAROL, 1), end(CAROL, 2), grant(DAN, 1, role="reader"),
+        grant(EVE, 1), end(EVE, 2), grant(EVE, 3), writer, removed, reader, restored,
+    ]  # fmt: skip
+    with lace.open(records=story) as local:
+        belongs = [r for r in blocking.list(local, short) if r.fields.get("Member") is None]
+    assert {record.hash for record in belongs} == {writer.hash, restored.hash}
+    choices: dict[str, Any] = {
+        "roles": {"chair": ("*",)}, "removed": "stays", "places": "own", "reads": "anyone",
+        "delegation": 2,
+    }  # fmt: skip
+    given = lace.room(PREFIX, authority=OWNER.verifier, **choices)
+    assert given == room(**choices).module
+    for wrong in ({"delegation": True}, {"reads": "all"}, {"authority": "ann"}):
+        with pytest.raises(lace.PolicyError) as caught:
+            lace.room(**{"prefix": PREFIX, "authority": OWNER.verifier, **wrong})  # type: ignore[arg-type]
+        assert caught.value.code is lace.Code.POLICY_ROOM
+
+
 def test_of_what_the_authority_said_the_newest_counts() -> None:
     note = said(BOB, 5)
     story = [grant(BOB, 1), end(BOB, 10), grant(BOB, 20), end(BOB, 30)]

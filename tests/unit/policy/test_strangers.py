@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from small_room import room
 
 from lace.datalog import join
 from lace.datalog.ast import Predicate
@@ -25,7 +26,7 @@ from lace.policy.origin import Party, label_operands
 from lace.policy.plan import ExchangePlan
 from lace.policy.view import Exposure, _RulesHere
 from lace.rules import LocalFacts, MemorySource
-from lace.selectors import room, selector
+from lace.selectors import selector
 from lace.vocabulary import SELECT_HAVE
 
 REST = "SelectHave(P) :- Have(P).\nSelectAdvertised(P,S) :- Advertised(P,S).\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from meeting import client, within
 from servers import policy, served
+from small_room import room
 from wires import hashes, store_of
 
 from lace.crypto import SigningKey
@@ -15,7 +16,7 @@ from lace.errors import Code, LaceError, UsageError
 from lace.interlace import messages as m
 from lace.policy.module import PolicyModule, module_from_text
 from lace.record import Record, build_plex, seal
-from lace.selectors import any_of, room, selector
+from lace.selectors import any_of, selector
 from lace.selectors import hashes as records
 from lace.serving.grants import load_policy, takes_from_anyone
 
