@@ -120,10 +120,10 @@ def serve(
 
     An address is ``tcp:host:port``, ``unix:/path``, ``ws:host:port`` or ``wss:host:port``, which
     needs a certificate; port 0 is any that is free. Anyone gets what ``policy`` selects, by default
-    the selector of the settings. Rules that look at signers or peers, as a room's do, say from whom
-    they take. A plain place takes whatever anybody signs: it is served for reading, and ``accept``
-    says who may write too, verifiers or ``"anyone"``; whoever holds the lace's own key may. Instead
-    of all that, ``grants`` say who may see and store what.
+    the selector of the settings. Rules that name signers or peers, as a room's do, say from whom
+    they take. A plain place takes records from anyone: it is served for reading, and ``accept``
+    says who may write too, verifiers or ``"anyone"``; a peer with the lace's own key always may.
+    Instead of all that, ``grants`` say who may see and store what.
     ``names`` are other addresses that it is dialled by. ``journals`` is a folder in which each
     connection gets a journal of its own. What it stores, and what the application
     stores through the same lace, reaches all who are connected and may have it.

@@ -95,7 +95,7 @@ def exchange_options(
     "accepted_texts",
     metavar="anyone|NAME|VERIFIER",
     multiple=True,
-    help="Who may also write, where the selector takes whatever anybody signs; repeatable.",
+    help="Who may also write, where the selector takes records from anyone; repeatable.",
 )
 @exchange_options(required=False)
 @spark_options

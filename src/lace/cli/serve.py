@@ -26,6 +26,7 @@ from lace.cli.place import Place, find
 from lace.cli.render import json_line
 from lace.dates import iso_date
 from lace.errors import Code, UsageError
+from lace.policy.admission import takes_from_anyone
 from lace.policy.module import PolicyModule
 from lace.recordstore.sqlite import SqliteStore
 from lace.recordstore.sqlite_file import check_rights
@@ -35,7 +36,6 @@ from lace.serving.grants import (
     ServePolicy,
     load_policy,
     selector_policy,
-    takes_from_anyone,
 )
 from lace.serving.metrics import serve_metrics
 from lace.serving.server import Server
@@ -93,7 +93,7 @@ def _after_the_lace(
     "accepted_texts",
     metavar="anyone|NAME|VERIFIER",
     multiple=True,
-    help="Who may also write, where the selector takes whatever anybody signs; repeatable.",
+    help="Who may also write, where the selector takes records from anyone; repeatable.",
 )
 @expose_option
 @key_option("Prove this key to whoever connects.  [default: the one in lace.toml]")
@@ -186,9 +186,9 @@ def serve(
     and with which key, where no flag does; or it is a store file. Without it, it is that of --lace,
     else the one you are in.
 
-    What anyone may read and write is said at the start. Rules that look at signers or peers, as a
-    room's do, say themselves from whom they take. A plain place takes whatever anybody signs: it is
-    served for reading, and --accept says who may write too. Whoever holds the server's own key may.
+    What anyone may read and write is reported at the start. Rules that name signers or peers, as a
+    room's do, say themselves from whom they take. A plain place takes records from anyone: it is
+    served for reading, and --accept says who may write too. A peer with the server's own key may.
 
     An ADDRESS is tcp:host:port, unix:/path, ws:host:port, wss:host:port, or stdio for one peer on
     standard input and output. What happens is told on standard error, one JSON object a line.

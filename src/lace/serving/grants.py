@@ -20,25 +20,22 @@ from lace.datalog.ast import (
     BodyAtom,
     Constant,
     Negated,
-    Predicate,
     Rule,
     Variable,
 )
 from lace.errors import Code, LaceError, UsageError
 from lace.ids import Verifier, is_verifier
 from lace.limits import DEFAULT_LIMITS, FIXED, Limits
+from lace.policy.admission import takes_from_anyone
 from lace.policy.module import PolicyModule, module_from_rules, module_from_text, renamed
 from lace.policy.view import Exposure
 from lace.selectors import selector
 from lace.text import shown
-from lace.vocabulary import ADVERTISED_FIELD, FIELD, HERE, PEER, SELECT_ADVERTISED
 
 _P, _S, _V, _ANY = Variable("P"), Variable("S"), Variable("V"), Anonymous()
 _ANYONE: Final = "anyone"
 _PROVEN: Final = "proven"
 _SELECTED: Final = Exposure(default="selected")
-_PEOPLE: Final = frozenset((HERE, PEER))
-_FIELDS: Final = {FIELD: 1, ADVERTISED_FIELD: 2}  # where the name of a field stands
 ANYONE: Final = _ANYONE
 
 
@@ -268,10 +265,10 @@ def selector_policy(
     said: tuple[str, ...] = (),
     accepted: Iterable[str] = (),
 ) -> ServePolicy:
-    """Return the policy of one selector: to take whatever anybody signs must be asked for.
+    """Return the policy of one selector, which is for reading where it takes from anyone.
 
-    ``accepted`` are those who may give it: verifiers, or ``anyone``. ``said`` is the selector as it
-    was written. Rules that look at signers or peers say themselves from whom they take.
+    ``accepted`` are those who may write then: verifiers, or ``anyone``. ``said`` is the selector as
+    it was written. Rules that name signers or peers say themselves from whom they take.
     """
     who = frozenset(accepted)
     for name in who:
@@ -283,38 +280,6 @@ def selector_policy(
         _refuse("the selector says itself from whom it takes: name nobody who may write")
     by_rules = tuple(f"what the rules of {text} allow" for text in said)
     return symmetric_policy(module, exposure, said={"see": said, "store": by_rules})
-
-
-def takes_from_anyone(module: PolicyModule) -> bool:
-    """Whether a selector takes whatever anybody signs, as a plain prefix does.
-
-    It does if a rule for what is advertised looks at no signer and at no peer, and names no record.
-    """
-    rules: dict[Predicate, list[Rule]] = {}
-    for rule in module.lacegram.rules:
-        rules.setdefault(rule.head.predicate, []).append(rule)
-    return any(
-        not isinstance(rule.head.terms[0], Constant) and not _looks_at_people(rule, rules, set())
-        for rule in rules.get(SELECT_ADVERTISED, ())
-    )
-
-
-def _looks_at_people(
-    rule: Rule, rules: Mapping[Predicate, list[Rule]], seen: set[Predicate]
-) -> bool:
-    for atom in rule.body:
-        if not isinstance(atom, Atom):
-            continue  # only what must hold keeps anybody out
-        if atom.predicate in _PEOPLE:
-            return True
-        if atom.predicate in _FIELDS and not isinstance(atom.terms[-1], Anonymous):
-            if atom.terms[_FIELDS[atom.predicate]] == Constant("Signed-By"):
-                return True
-        elif atom.predicate in rules and atom.predicate not in seen:
-            made = rules[atom.predicate]
-            if all(_looks_at_people(one, rules, seen | {atom.predicate}) for one in made):
-                return True
-    return False
 
 
 def _module(grants: Iterable[Grant], server: Verifier | None) -> PolicyModule:

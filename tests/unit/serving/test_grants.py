@@ -8,22 +8,17 @@ from pathlib import Path
 import pytest
 from meeting import client, within
 from servers import policy, served
-from small_room import room
 from wires import hashes, store_of
 
 from lace.crypto import SigningKey
 from lace.errors import Code, LaceError, UsageError
 from lace.interlace import messages as m
-from lace.policy.module import PolicyModule, module_from_text
 from lace.record import Record, build_plex, seal
-from lace.selectors import any_of, selector
-from lace.selectors import hashes as records
-from lace.serving.grants import load_policy, takes_from_anyone
+from lace.serving.grants import load_policy
 
 SERVER = SigningKey(b"\x21" * 32)
 ALICE = SigningKey(b"\x22" * 32)
 BOB = SigningKey(b"\x23" * 32)
-HAVE = "SelectHave(P) :- Have(P).\n"
 
 
 def note(app: str, name: str, key: SigningKey) -> Record:
@@ -199,27 +194,6 @@ def test_directions_need_a_server_with_a_key() -> None:
         policy(RULES).check(None)
     assert "--key" in caught.value.message
     policy(RULES).check(SERVER.verifier)
-
-
-@pytest.mark.parametrize(
-    ("module", "open"),
-    [
-        (selector("//g//notes//"), True),
-        (selector("//g//notes//n", {"Role": "x"}), True),
-        (any_of(selector("//g//notes//"), room("//g//rooms//", authority=ALICE.verifier)), True),
-        (room("//g//rooms//", authority=ALICE.verifier), False),
-        (room("//g//rooms//", authority=ALICE.verifier, delegation=True, revocation_app="ended"), False),
-        (records(["S.x"]), False),
-        (module_from_text(f"{HAVE}SelectAdvertised(P,S) :- Advertised(P,S), Peer(V), Friend(V).\n"
-                          "Friend(V) :- Field(_,'Friend',_,V)."), False),
-        (module_from_text(f"{HAVE}SelectAdvertised(P,S) :- AdvertisedField(P,S,'Signed-By',_,_)."), True),
-        (module_from_text(f"{HAVE}SelectAdvertised(P,S) :- Advertised(P,S), not Peer('V.x')."), True),
-        (module_from_text(f"{HAVE}SelectAdvertised(P,S) :- A(P,S).\nA(P,S) :- Advertised(P,S), A(P,S).\n"
-                          "A(P,S) :- Advertised(P,S), Peer('V.x')."), True),
-    ],
-)  # fmt: skip
-def test_what_takes_whatever_anybody_signs(module: PolicyModule, open: bool) -> None:
-    assert takes_from_anyone(module) is open
 
 
 def test_what_a_policy_grants_to_strangers_is_told_as_it_is_written(tmp_path: Path) -> None:
