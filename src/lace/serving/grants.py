@@ -9,8 +9,9 @@ key.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -192,7 +193,12 @@ class ServePolicy:
     """What rules of peers may see: by default, what may be sent may be looked at."""
     accepted: frozenset[str] | None = None
     """Whose records are taken: verifiers, or ``anyone``; None for all whom an entry grants it."""
-    _modules: dict[tuple[int, ...], PolicyModule] = field(default_factory=dict)
+    _module_of: Callable[[tuple[int, ...], Verifier | None], PolicyModule] = field(
+        init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        self._module_of = lru_cache(FIXED.cached_modules)(self._compiled)
 
     def check(self, server: Verifier | None) -> None:
         """Raise unless this server can tell the directions apart where it has to."""
@@ -234,12 +240,10 @@ class ServePolicy:
     def module_for(self, peer: Verifier | None, server: Verifier | None) -> PolicyModule:
         """Return the selector for a peer, whose verifier is None until it is proven."""
         chosen = tuple(number for number, grant in enumerate(self.grants) if grant.speaks_of(peer))
-        if chosen not in self._modules:
-            if len(self._modules) >= FIXED.cached_modules:
-                self._modules.clear()
-            grants = [self.grants[number] for number in chosen]
-            self._modules[chosen] = _module(grants, server)
-        return self._modules[chosen]
+        return self._module_of(chosen, server)
+
+    def _compiled(self, chosen: tuple[int, ...], server: Verifier | None) -> PolicyModule:
+        return _module([self.grants[number] for number in chosen], server)
 
 
 def symmetric_policy(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import cycle, islice
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 from meeting import client, within
@@ -13,7 +18,9 @@ from wires import hashes, store_of
 from lace.crypto import SigningKey
 from lace.errors import Code, LaceError, UsageError
 from lace.interlace import messages as m
+from lace.limits import FIXED
 from lace.record import Record, build_plex, seal
+from lace.serving import grants
 from lace.serving.grants import load_policy
 
 SERVER = SigningKey(b"\x21" * 32)
@@ -205,3 +212,37 @@ def test_what_a_policy_grants_to_strangers_is_told_as_it_is_written(tmp_path: Pa
     )
     assert made.for_strangers() == (["//g//a//"], ["//g//b// (signed by themselves)"])
     assert made.accepts(None, None)
+
+
+def test_threads_share_the_modules_that_a_policy_keeps_however_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(grants, "FIXED", replace(FIXED, cached_modules=2))
+    keys = [SigningKey(bytes([number]) * 32).verifier for number in range(1, 5)]
+    entries = (f'[[allow]]\nwho = ["{who}"]\nsee = ["//g//a{n}//"]\n' for n, who in enumerate(keys))
+    shared = policy("".join(entries))
+    expected = {who: shared.module_for(who, SERVER.verifier).text for who in keys}
+    others = cycle(keys)
+
+    def another_thread_comes_between(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename != grants.__file__:
+            return None
+        if event == "line":  # what is asked in here is not traced
+            for who in islice(others, len(keys)):
+                shared.module_for(who, SERVER.verifier)
+        return another_thread_comes_between
+
+    before = sys.gettrace()
+    sys.settrace(another_thread_comes_between)
+    try:
+        found = {who: shared.module_for(who, SERVER.verifier).text for who in keys * 2}
+    finally:
+        sys.settrace(before)
+    assert found == expected
+
+
+def test_two_servers_with_one_policy_get_each_their_own_module() -> None:
+    shared = policy('[[allow]]\nwho = "anyone"\nsee = ["//g//a//"]\n')
+    texts = [shared.module_for(None, key.verifier).text for key in (SERVER, ALICE)]
+    assert [SERVER.verifier in text for text in texts] == [True, False]
+    assert [ALICE.verifier in text for text in texts] == [False, True]
