@@ -14,7 +14,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Final, NoReturn
 
 from lace.crypto.keys import SigningKey, demo_key
 from lace.crypto.sealing import METHOD, SealedText, open_text, seal_text
+from lace.drafts import write_file
 from lace.errors import Code, EncodingError, UsageError
 from lace.ids import Verifier, is_verifier, parse_verifier
 from lace.limits import FIXED
@@ -42,7 +43,6 @@ _DEMO_WORDS: Final = (
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _CONTACTS: Final = "contacts.toml"
 _SEALED: Final = "sealed"
-_NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 _SEALED_HEAD: Final = (
     "# Signing secrets of Lace, sealed with a passphrase. lace keyring changes it.\n"
 )
@@ -244,11 +244,7 @@ class Keyring:
         entries = self.entries()
         text = _sealed_text(entries, passphrase)
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o600)
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
+            write_file(path, text, overwrite=False, mode=0o600)
         except OSError as error:
             raise UsageError(
                 f"cannot write {path}: {error.strerror}", code=Code.INPUT_FILE
@@ -363,7 +359,8 @@ class Keyring:
                 (words,) = self._new_passphrase
                 known = [self._named(name, entry) for name, entry in entries.items()]
                 text = _text(entries) if words is None else _sealed_text(known, words)
-                _replace(self.path.resolve(), text)  # where a link leads, and not in its place
+                # Where a link leads, and not in its place.
+                write_file(self.path.resolve(), text, overwrite=True, mode=0o600)
                 self._passphrase = words
         except OSError as error:
             self._refuse(f"it cannot be written: {error.strerror}", _UNWRITTEN)
@@ -440,10 +437,9 @@ class Contacts:
                 entries = self.entries()
                 yield entries
                 lines = [f'{name} = "{entries[name]}"\n' for name in sorted(entries)]
-                _replace(
-                    self.path,
-                    "".join(["# Names of other people. lace contact changes it.\n", *lines]),
-                )
+                text = "".join(["# Names of other people. lace contact changes it.\n", *lines])
+                # Where a link leads, as the keyring beside it.
+                write_file(self.path.resolve(), text, overwrite=True, mode=0o600)
         except OSError as error:
             self._refuse(f"it cannot be written: {error.strerror}", _UNWRITTEN)
 
@@ -545,19 +541,6 @@ def _text(entries: Mapping[str, Any]) -> str:
         mark = "demo = true\n" if entry.get("demo") else ""
         parts.append(f'\n[{name}]\nsecret = "{entry["secret"]}"\n{mark}')
     return "".join(parts)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
-    fresh = path.with_name(f".{path.name}.new")
-    with suppress(FileNotFoundError):
-        fresh.unlink()  # left by a process that died; we hold the lock
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
 
 
 @contextmanager

@@ -34,13 +34,4 @@ async def backup(
             hint="Write its records with lace.export_file.",
         )
 
-    def work() -> int:
-        if path.exists() and not overwrite:
-            raise UsageError(
-                f"{path} exists already",
-                code=Code.INPUT_FILE,
-                hint="Choose another name, or overwrite it on purpose (--force).",
-            )
-        return store.back_up(path, listen)
-
-    return await in_worker(local, work)
+    return await in_worker(local, lambda: store.back_up(path, listen, overwrite=overwrite))

@@ -10,7 +10,7 @@ import io
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -19,6 +19,7 @@ from lace.answering.selection import Selection
 from lace.api.handles import Lace, in_steps, in_worker, store_of
 from lace.api.importing import Form
 from lace.api.policies import Policy, policy_of
+from lace.drafts import DraftFile, exists_already
 from lace.errors import Code, UsageError
 from lace.projection import HASH, Projection, entry_of, field_names, repeated_fields
 from lace.record.model import Record
@@ -87,7 +88,7 @@ async def export_file(
     inner, module, limits = store_of(local), policy_of(local, policy), local.limits
     with ExitStack() as stack:
         if isinstance(target, str | Path):
-            file = stack.enter_context(_Draft(Path(target), overwrite))
+            file = stack.enter_context(_new_file(Path(target), overwrite=overwrite))
         else:
             file = target
         chosen = await in_worker(local, lambda: Selection(inner, module, limits).hashes())
@@ -208,45 +209,19 @@ _FORMS: Final[dict[Form, type[_Writer]]] = {
 }
 
 
-class _Draft:
-    """A file that has its name only once it is complete."""
-
-    def __init__(self, path: Path, overwrite: bool) -> None:
-        self._path = path
-        self._draft = path.with_name(f".{path.name}.part")
-        self._overwrite = overwrite
-
-    def __enter__(self) -> BinaryIO:
-        if self._path.exists() and not self._overwrite:
-            raise UsageError(
-                f"{self._path} exists already",
-                code=Code.INPUT_FILE,
-                hint="Choose another name, or overwrite it on purpose (--force).",
-            )
-        keep_store(self._path)
-        try:
-            self._file = self._draft.open("wb")
-        except OSError as error:
-            raise UsageError(
-                f"cannot write {self._path}: {error.strerror}", code=Code.INPUT_FILE
-            ) from None
-        return self._file
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object
-    ) -> None:
-        try:
-            # Closing writes what is left, and may fail as any writing may.
-            self._file.close()
-            if error is None:
-                self._draft.replace(self._path)
-        except OSError as late:
-            error = error or late
-        finally:
-            self._draft.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise UsageError(
-                f"cannot write {self._path}: {error.strerror}",
-                code=Code.INPUT_FILE,
-                hint="Make room, or write it somewhere else.",
-            ) from None
+@contextmanager
+def _new_file(path: Path, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """Give a file that has its name only once it is complete."""
+    if overwrite:
+        keep_store(path)
+    try:
+        with DraftFile(path, overwrite=overwrite) as draft:
+            yield draft.file
+    except FileExistsError:
+        raise exists_already(path) from None
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {path}: {error.strerror}",
+            code=Code.INPUT_FILE,
+            hint="Make room, or write it somewhere else.",
+        ) from None

@@ -18,7 +18,6 @@ from lace.errors import Code, StoreError, UsageError
 from lace.recordstore.sqlite import SqliteStore
 from lace.settings import FILE, load
 
-_BESIDE = ("-wal", "-shm")
 _ANOTHER = (
     "Take an older backup, or another copy of this one; or get the records from a peer: lace sync."
 )
@@ -81,8 +80,6 @@ def restore(file: str, folder: str) -> int:
                         hint=f"Restore into another folder, or bring what belongs into this one: "
                         f"lace sync {shlex.quote(file)} --lace {shlex.quote(folder)}.",
                     )
-        for name in ("", *_BESIDE):
-            store.with_name(store.name + name).unlink(missing_ok=True)
         count = opened.back_up(store)
     echo(f"{count:,} record{'' if count == 1 else 's'} in {store}", err=True)
     return Exit.OK

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import BinaryIO, Final
 
 from lace.cli.output import write_bytes
 from lace.crypto.keys import SigningKey
+from lace.drafts import exists_already, write_file
 from lace.errors import Code, UsageError
 from lace.keyring import key_of_text, read_key_file
 from lace.limits import DEFAULT_LIMITS, FIXED
@@ -94,11 +94,9 @@ def write_output(name: str, content: bytes, *, overwrite: bool) -> None:
     if overwrite:
         keep_store(name)
     try:
-        with Path(name).open("wb" if overwrite else "xb") as file:
-            file.write(content)
+        write_file(Path(name), content, overwrite=overwrite)
     except FileExistsError:
-        hint = "Choose another name, or add --force."
-        raise UsageError(f"{name} exists already", code=Code.INPUT_FILE, hint=hint) from None
+        raise exists_already(name) from None
     except OSError as error:
         raise _file_error("write", name, error) from None
 
@@ -106,7 +104,7 @@ def write_output(name: str, content: bytes, *, overwrite: bool) -> None:
 def write_key(name: str, key: SigningKey) -> None:
     """Write a new key file that only its owner can read; an existing file is never replaced."""
     try:
-        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        write_file(Path(name), key.reveal() + "\n", overwrite=False, mode=0o600)
     except FileExistsError:
         raise UsageError(
             f"{name} exists already",
@@ -114,12 +112,6 @@ def write_key(name: str, key: SigningKey) -> None:
             hint="A key is never overwritten: choose another name.",
         ) from None
     except OSError as error:
-        raise _file_error("write", name, error) from None
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(key.reveal() + "\n")
-    except OSError as error:
-        Path(name).unlink()  # half a key is no key
         raise _file_error("write", name, error) from None
 
 

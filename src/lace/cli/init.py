@@ -19,6 +19,7 @@ from lace.cli.arguments import (
     set_option,
 )
 from lace.cli.output import echo
+from lace.drafts import write_file
 from lace.errors import Code, StoreError, UsageError
 from lace.keyring import is_key_name
 from lace.rulefiles import read_rules
@@ -148,11 +149,10 @@ def _write(folder: Path, text: str, rules: Path | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if rules is not None and copy is not None:
         # The folder can be moved, and brings its rules along, with all that they include.
-        copy.write_text(read_rules(rules).text, encoding="utf-8")
+        write_file(copy, read_rules(rules).text, overwrite=False)
         echo(f"{rules} is copied to {copy}, which counts from now on", err=True)
     open_lace(made.store).close()
-    with (folder / FILE).open("x", encoding="utf-8") as file:
-        file.write(text)
+    write_file(folder / FILE, text, overwrite=False)
 
 
 def _key(text: str, folder: Path) -> str:

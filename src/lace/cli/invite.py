@@ -14,6 +14,7 @@ from lace.cli.names import named
 from lace.cli.output import echo
 from lace.cli.place import find
 from lace.cli.room import room_lines, sentences
+from lace.drafts import write_file
 from lace.errors import Code, UsageError
 from lace.invitations import Invitation, is_invitation
 from lace.keyring import is_key_name
@@ -102,7 +103,7 @@ def join(path: str, invitation: str | None, key_text: str | None, peer: str) -> 
             )
     if not is_place:
         folder.mkdir(parents=True, exist_ok=True)
-        rules.write_text(found.module().text, encoding="utf-8")
+        write_file(rules, found.module().text, overwrite=False)
     make_lace(folder, key_text, found.select if is_place else f"file:{rules}", table)
     who = "whoever answers" if found.expect is None else named(found.expect)
     echo(f"{peer} is {who} at {found.address}", err=True)

@@ -17,6 +17,7 @@ from lace.cli.names import key_names
 from lace.cli.output import echo
 from lace.cli.place import Place, find
 from lace.crypto.keys import SigningKey
+from lace.drafts import write_file
 from lace.errors import Code, LaceError, UsageError
 from lace.keyring import Keyring
 from lace.settings import FILE
@@ -119,6 +120,6 @@ def _name_key(settings: Path, name: str) -> None:
     text = settings.read_text(encoding="utf-8")
     changed, count = re.subn(r"(?m)^key\s*=.*$", f"key = {quoted(name)}", text, count=1)
     if count:
-        settings.write_text(changed, encoding="utf-8")
+        write_file(settings.resolve(), changed, overwrite=True)  # where a link leads
     else:
         echo(f"write key = {quoted(name)} into {settings}", err=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Final
 
 from lace.api.handles import Lace, store_of
 from lace.clock import tai_now
+from lace.drafts import write_file
 from lace.errors import EncodingError
 from lace.interlace.messages import InterlaceResult
 from lace.limits import FIXED
@@ -69,10 +69,4 @@ def note_meeting(settings: Settings, name: str, local: Lace, result: InterlaceRe
     kept = dict([*met.items(), (name, made)][-FIXED.peers_met :])
     text = json.dumps({key: asdict(entry) for key, entry in kept.items()}, indent=1)
     with suppress(OSError):
-        _replace(settings.folder / _NOTES, text)
-
-
-def _replace(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(text + "\n", encoding="utf-8")
-    fresh.replace(path)
+        write_file(settings.folder / _NOTES, text + "\n", overwrite=True)

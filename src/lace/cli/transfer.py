@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count as count_from
 from pathlib import Path
 from typing import BinaryIO, Final, Self, cast
@@ -26,6 +27,7 @@ from lace.cli.output import echo
 from lace.cli.place import find
 from lace.cli.progress import ProgressLine
 from lace.cli.records import EVERYTHING
+from lace.drafts import DraftFile, exists_already
 from lace.errors import Code, UsageError
 from lace.policy.module import PolicyModule
 from lace.recordstore.base import StoreRecordId
@@ -215,17 +217,13 @@ class PutAside:
         self, name: str | None = None, *, replaces: bool = False, read: Collection[str] = ()
     ) -> None:
         if name is not None and not replaces and Path(name).is_file():
-            raise UsageError(
-                f"{name} exists already",
-                code=Code.INPUT_FILE,
-                hint="Choose another name, or add --force.",
-            )
+            raise exists_already(name)
         if name is not None:
             keep_store(name)
             _keep_read(name, read)
         self._name = name
         self._of = ""
-        self._file: BinaryIO | None = None
+        self._draft: DraftFile | None = None
 
     def begin(self, file: str) -> None:
         """Say which file is read from now on."""
@@ -237,30 +235,48 @@ class PutAside:
             self._close()
 
     def take(self, refused: Refused) -> None:
-        if self._file is None:
-            self._file = self._opened()
         line = json.dumps(refused.to_dict() | {"file": self._of}, sort_keys=True)
-        self._file.write(f"{line}\n".encode())
-
-    def _opened(self) -> BinaryIO:
-        for name in [self._name] if self._name is not None else _aside_names(self._of):
-            try:
-                return Path(name).open("xb" if self._name is None else "wb")
-            except FileExistsError:
-                continue
-            except OSError as error:
-                raise UsageError(
-                    f"cannot write {name}: {error.strerror}",
-                    code=Code.INPUT_FILE,
-                    hint="Say with --refused where to put aside what is refused.",
-                ) from None
-        raise AssertionError("there is always another name")
+        with self._errors():
+            if self._draft is None:
+                path = next(self._names())
+                self._draft = DraftFile(path, overwrite=self._name is not None)
+            self._draft.file.write(f"{line}\n".encode())
 
     def _close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            echo(f"what was refused is in {self._file.name}", err=True)
-            self._file = None
+        draft, self._draft = self._draft, None
+        if draft is None:
+            return
+        with self._errors():
+            try:
+                name = self._commit(draft)
+            finally:
+                draft.discard()
+        echo(f"what was refused is in {name}", err=True)
+
+    def _commit(self, draft: DraftFile) -> Path:
+        for path in self._names():
+            with suppress(FileExistsError):  # another import took it meanwhile
+                draft.commit(path)
+                return path
+        raise AssertionError("there is always another name")
+
+    def _names(self) -> Iterator[Path]:
+        """Yield where it may be put aside."""
+        if self._name is not None:
+            yield Path(self._name)
+        else:
+            yield from (Path(n) for n in _aside_names(self._of) if not os.path.lexists(n))
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UsageError(
+                f"cannot write {self._name or next(_aside_names(self._of))}: {error.strerror}",
+                code=Code.INPUT_FILE,
+                hint="Say with --refused where to put aside what is refused.",
+            ) from None
 
     def __enter__(self) -> Self:
         return self

@@ -12,6 +12,7 @@ from typing import Any, Final
 from lace import b64a
 from lace.answering.store import StoreAnswers
 from lace.crypto.keys import SigningKey, demo_key
+from lace.drafts import write_file
 from lace.driving.connection import Connection
 from lace.driving.pair import interlace
 from lace.errors import Code, LaceError, UsageError
@@ -273,18 +274,18 @@ def prepare(case: Case, index: int, folder: Path) -> None:
     part = case.parts[index]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "records.records").write_bytes(b"".join(r.raw for r in part.records))
+        records = b"".join(r.raw for r in part.records)
+        write_file(folder / "records.records", records, overwrite=True)
         for name, module in ((SELECTOR, part.module), (CHANGED, part.changed)):
             (folder / name).unlink(missing_ok=True)
             if module is not None:
-                (folder / name).write_text(module.text, encoding="utf-8", newline="\n")
+                write_file(folder / name, module.text, overwrite=True)
         secret = folder / "secret.key"
         secret.unlink(missing_ok=True)
         if part.key is not None:
-            secret.touch(mode=0o600)
-            secret.write_text(part.key.reveal() + "\n", encoding="utf-8")
+            write_file(secret, part.key.reveal() + "\n", overwrite=True, mode=0o600)
         expected = {"name": case.name, "side": index, "ends_with": sorted(case.stores[index])}
         text = json.dumps(expected, ensure_ascii=False, indent=1) + "\n"
-        (folder / "expected.json").write_text(text, encoding="utf-8", newline="\n")
+        write_file(folder / "expected.json", text, overwrite=True)
     except OSError as error:
         raise UsageError(f"{folder}: {error.strerror}", code=Code.INPUT_FILE) from None

@@ -27,7 +27,7 @@ from pyarrow import fs
 
 from lace.b64a import encode
 from lace.errors import Code, LakeError
-from lace.lake.places import CHUNK, Bytes, file_size, filesystem, read_range
+from lace.lake.places import CHUNK, Bytes, file_size, filesystem, read_range, write_whole
 from lace.lake.salvage import boundaries
 from lace.limits import DEFAULT_LIMITS, LAKE, MIB, Limits
 from lace.record.split import Frame, RecordSplitter
@@ -311,11 +311,9 @@ def write_index(found: Survey) -> str:
             code=Code.LAKE_INPUT,
             hint="Decompress it first; smaller compressed bundles are read side by side.",
         )
-    system, path = filesystem(found.bundle)
     content = found.to_json() | {"format": _FORMAT}
     del content["bundle"]  # an index stays true when both files are moved
-    with system.open_output_stream(path + INDEX_SUFFIX) as file:
-        file.write(json.dumps(content, sort_keys=True).encode())
+    write_whole(found.bundle + INDEX_SUFFIX, json.dumps(content, sort_keys=True).encode())
     return found.bundle + INDEX_SUFFIX
 
 

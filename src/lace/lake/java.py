@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from lace.drafts import write_file
 from lace.errors import Code, LakeError
 
 OLDEST: Final = 17
@@ -95,10 +96,8 @@ def _from_wheel() -> Java | None:
     text = _WRAPPER.format(java=java)
     if not wrapper.exists() or wrapper.read_text("utf-8") != text:
         wrapper.parent.mkdir(parents=True, exist_ok=True)
-        fresh = wrapper.with_name(f"java.{os.getpid()}")
-        fresh.write_text(text, "utf-8")
-        fresh.chmod(0o755)
-        fresh.replace(wrapper)  # in one step: another process may be starting with it
+        # In one step: another process may be starting with it.
+        write_file(wrapper, text, overwrite=True, mode=0o755)
     return Java(home, version, f"the wheel {WHEEL}: {java}")
 
 

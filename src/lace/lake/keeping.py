@@ -17,7 +17,7 @@ from pyarrow import fs
 from lace.clock import unix_ms
 from lace.crypto.native import digest
 from lace.lake.packed import ROW, PackedTable
-from lace.lake.places import filesystem
+from lace.lake.places import filesystem, write_whole
 from lace.limits import LAKE, MIB
 
 if TYPE_CHECKING:
@@ -150,13 +150,8 @@ def save_index(tables: Sequence[PackedTable], place: str, note: Mapping[str, Any
         "note": dict(note),
         "tables": [{"files": t.files, "columns": t.columns, "bytes": len(t.rows)} for t in tables],
     }
-    system, path = filesystem(place)
-    draft = f"{path}.{uuid4().hex}.draft"
     data = b"".join((json.dumps(head).encode(), b"\n", *(table.rows for table in tables)))
-    with system.open_output_stream(draft) as file:
-        file.write(data)
-        file.write(digest(data)[:_CHECK])
-    system.move(draft, path)  # in one step: another process may be reading
+    write_whole(place, data + digest(data)[:_CHECK])
 
 
 def load_index(

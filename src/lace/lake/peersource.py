@@ -8,7 +8,6 @@ order they came; the name of a bundle says which of them it holds. A stream take
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -19,6 +18,7 @@ from threading import Thread
 from typing import Final
 
 from lace.crypto.keys import SigningKey
+from lace.drafts import DraftFile
 from lace.driving.client import Client
 from lace.driving.exchange import Exchange
 from lace.errors import Code, LakeError
@@ -164,23 +164,22 @@ class LiveSource(Closes):
 
     def _write_bundle(self) -> int:
         folder = Path(self.folder)
-        draft = folder / "draft"
         first = last = count = size = 0
-        with draft.open("wb") as file:
+        # Its name will say that these need not be written again.
+        draft = DraftFile(folder / "draft", overwrite=True)
+        try:
             for id, raw in self._received():
-                file.write(raw)
+                draft.file.write(raw)
                 first, last = first or id, id
                 count += 1
                 size += len(raw)
                 if size >= BUNDLE_BYTES:
                     break
-            file.flush()
-            os.fsync(file.fileno())  # the name will say that these need not be written again
-        if count:
-            draft.rename(folder / f"{first:012d}-{last:012d}.records")
-            self._drained = last
-        else:
-            draft.unlink()
+            if count:
+                draft.commit(folder / f"{first:012d}-{last:012d}.records")
+                self._drained = last
+        finally:
+            draft.discard()
         return count
 
     def _received(self) -> Iterator[tuple[int, bytes]]:

@@ -29,7 +29,7 @@ from lace.lake.ingest import ingest
 from lace.lake.jobs import job
 from lace.lake.maintain import RETAIN_HOURS, maintain
 from lace.lake.peersource import LiveSource
-from lace.lake.places import filesystem
+from lace.lake.places import filesystem, write_whole
 from lace.lake.placing import Where, plan
 from lace.lake.reading import read_files
 from lace.lake.select import select
@@ -452,9 +452,8 @@ def _export(lake: Lake, export: Export, tables: Mapping[str, ProjectionTable]) -
                 done = export_bundles(chosen.records(), draft)
             wrote = {"folder": f"{base}/version-{version}", "records": done.records}
     system.move(filesystem(draft)[1], target)
-    with system.open_output_stream(f"{path}/{_LATEST}.new") as file:
-        file.write(json.dumps({"folder": f"version-{version}", "read": read}).encode())
-    system.move(f"{path}/{_LATEST}.new", f"{path}/{_LATEST}")
+    latest = json.dumps({"folder": f"version-{version}", "read": read})
+    write_whole(f"{base}/{_LATEST}", latest.encode())
     found = system.get_file_info(fs.FileSelector(path))
     older = [i for i in found if re.fullmatch(r"version-\d+", i.base_name) and i.path != target]
     older.sort(key=lambda info: int(info.base_name.rpartition("-")[2]))

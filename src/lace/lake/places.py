@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, Self, cast
 from urllib.parse import quote, urlsplit
+from uuid import uuid4
 
 from blake3 import blake3
 from pyarrow import fs
@@ -50,6 +51,15 @@ def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
         return _s3(*_s3_settings()), uri.partition("://")[2]
     found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
     return found
+
+
+def write_whole(uri: str, content: bytes) -> None:
+    """Write a small file in one step: another process may be reading it, or writing it too."""
+    system, path = filesystem(uri)
+    draft = f"{path}.{uuid4().hex}.draft"
+    with system.open_output_stream(draft) as file:
+        file.write(content)
+    system.move(draft, path)
 
 
 def _s3_settings() -> tuple[str | None, str | None]:

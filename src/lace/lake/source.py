@@ -32,7 +32,7 @@ from lace import collector
 from lace.errors import Code, LakeError, Outcome, Status
 from lace.lake.bundle import Segment, cut, expanded, list_bundles, segment_bytes
 from lace.lake.jobs import carried
-from lace.lake.places import Bytes, file_size, filesystem
+from lace.lake.places import Bytes, file_size, filesystem, write_whole
 from lace.lake.rows import SOURCE_SCHEMA, Found, batches
 from lace.lake.salvage import ALLOWANCE, Judge, Judged, Stretch, judge_here, walk
 from lace.limits import MIB
@@ -154,9 +154,7 @@ class LaceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         new = [bundle for bundle in there if bundle not in seen]
         if new:
             known += new
-            with system.open_output_stream(f"{path}.new") as file:
-                file.write(json.dumps(known).encode())
-            system.move(f"{path}.new", path)
+            write_whole(self._log, json.dumps(known).encode())
         return known
 
 

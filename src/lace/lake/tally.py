@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lace.clock import tai_now, unix_ms
 from lace.dates import iso_date
+from lace.drafts import write_file
 from lace.errors import Code, LakeError
 from lace.serving.metrics import Metrics, with_labels
 
@@ -105,9 +106,7 @@ class RunTally:
 
 def write_metrics(text: str, path: Path) -> None:
     """Write numbers into a file in one step: whoever collects them reads all or the ones before."""
-    draft = path.with_name(f"{path.name}.new")
     try:
-        draft.write_text(text, "utf-8")
-        draft.replace(path)
+        write_file(path, text, overwrite=True)
     except OSError as error:
         raise LakeError(f"cannot write {path}: {error.strerror}", code=Code.LAKE_INPUT) from None

@@ -25,7 +25,7 @@ from lace.errors import Code, LakeError
 from lace.lake import prints
 from lace.lake.delta import DATA, DataFile, DeltaLog, Listed
 from lace.lake.jobs import carried
-from lace.lake.places import filesystem
+from lace.lake.places import filesystem, write_whole
 from lace.lake.rows import FORGOTTEN_SCHEMA, QUARANTINE_SCHEMA, RECORDS_SCHEMA, as_records, times
 from lace.lake.staging import FOLDER
 from lace.limits import LAKE, MIB
@@ -371,10 +371,8 @@ def drafts(root: str, stem: str) -> list[str]:
 
 def finish(folder: str, files: Sequence[Written]) -> Draft:
     """Write down what a draft consists of, so that another process can go on with it."""
-    system, path = filesystem(folder)
-    with system.open_output_stream(f"{path}/{_MANIFEST}.new") as file:
-        file.write(json.dumps([asdict(entry) for entry in files]).encode())
-    system.move(f"{path}/{_MANIFEST}.new", f"{path}/{_MANIFEST}")
+    content = json.dumps([asdict(entry) for entry in files])
+    write_whole(f"{folder}/{_MANIFEST}", content.encode())
     return Draft(folder, tuple(files))
 
 

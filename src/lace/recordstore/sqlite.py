@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Final
 
+from lace.drafts import DraftFile, exists_already
 from lace.errors import Code, Outcome, Status, StoreError
 from lace.ids import RecordHash
 from lace.record.model import Record
@@ -32,10 +33,12 @@ from lace.recordstore.base import (
     refused_as_forgotten,
 )
 from lace.recordstore.sqlite_file import (
+    BESIDE,
     MIGRATIONS,
     VERSION,
     check_rights,
     connect,
+    copy_pages,
     copy_to_read,
     errors,
     identity_of,
@@ -68,7 +71,6 @@ from lace.urc import Coordinate, Prefix
 
 _APPLICATION: Final = 0x4C616365  # "Lace"
 _VARIABLES: Final = 500  # in one query
-_BACKUP_PAGES: Final = 1024  # between two looks at how far it is
 _WITH_FORGETS: Final = 2  # the versions of the file that brought these
 _WITH_MEMORY: Final = 4
 _WITH_QUARANTINE: Final = 5
@@ -231,40 +233,50 @@ class SqliteStore(Closes):
         with errors(self.path):
             return SqliteSnapshot(self._file, self._quarantine, self._standing, [*self._hidden])
 
-    def back_up(self, target: Path, listen: Callable[[int, int], None] | None = None) -> int:
+    def back_up(
+        self,
+        target: Path,
+        listen: Callable[[int, int], None] | None = None,
+        *,
+        overwrite: bool = True,
+    ) -> int:
         """Write the store of this moment into a new file, whoever writes meanwhile; return how
         many records it has. The file has its name once it is complete.
         """
-        draft = target.with_name(f".{target.name}.part")
-        draft.unlink(missing_ok=True)
+        if identity_of(target) == self._identity:
+            raise StoreError(f"{target} is the store itself", code=Code.STORE_OPEN)
+        if target.exists() and not target.is_file():
+            raise StoreError(f"{target} is no file", code=Code.STORE_OPEN)
 
         def tell(_status: int, remaining: int, total: int) -> None:
             if listen is not None:
                 listen(total - remaining, total)
 
         try:
-            # A connection of its own holds on to one moment; nobody waits for it.
-            with errors(self.path), closing(connect(self._file, "ro")) as source:
-                source.execute("BEGIN")
-                (count,) = source.execute("SELECT count(*) FROM record").fetchone()
-                # It holds what the store holds: for its owner alone, as a new store is.
-                os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-                try:
-                    with closing(sqlite3.connect(draft)) as copy:
-                        source.backup(copy, pages=_BACKUP_PAGES, progress=tell)
-                except sqlite3.OperationalError:  # a full disk, say: it is about what is written
-                    with errors(target):
-                        raise
-                source.execute("ROLLBACK")
-            with draft.open("rb") as file:
-                os.fsync(file.fileno())
-            draft.replace(target)
+            # It holds what the store holds: for its owner alone, as a new store is.
+            with DraftFile(target, overwrite=overwrite, mode=0o600) as draft:
+                assert draft.path is not None
+                # A connection of its own holds on to one moment; nobody waits for it.
+                with errors(self.path), closing(connect(self._file, "ro")) as source:
+                    source.execute("BEGIN")
+                    (count,) = source.execute("SELECT count(*) FROM record").fetchone()
+                    try:
+                        copied = copy_pages(source, draft.path, tell)
+                    except sqlite3.OperationalError:  # a full disk, say: it is about the target
+                        with errors(target):
+                            raise
+                    source.execute("ROLLBACK")
+                if os.fstat(draft.file.fileno()).st_size != copied:
+                    draft.check()
+                    raise StoreError(f"{target} was not written whole", code=Code.STORE_FAILED)
+                for name in BESIDE:  # what a store of this name left behind is no part of this one
+                    target.with_name(target.name + name).unlink(missing_ok=True)
+        except FileExistsError:
+            raise exists_already(target) from None
         except OSError as error:
             message = f"cannot write {target}: {error.strerror}"
             full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
             raise StoreError(message, code=Code.STORE_FULL if full else Code.STORE_OPEN) from None
-        finally:
-            draft.unlink(missing_ok=True)
         return int(count)
 
     def forget(self, hashes: Iterable[RecordHash], *, for_good: bool = False) -> int:

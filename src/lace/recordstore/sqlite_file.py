@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +17,9 @@ from lace.errors import Code, StoreError
 
 _BUSY_SECONDS: Final = 10.0
 _CREATES: Final = "rwc"
+_PAGES: Final = 1024  # copied between two looks at how far it is
+#: Files that SQLite keeps beside a store, by what their names end in.
+BESIDE: Final = ("-wal", "-shm")
 _COPY_TRIES: Final = 3
 
 #: The scripts that bring a file from version n to n + 1; a new file gets all of them.
@@ -85,6 +88,21 @@ def copy_to_read(path: Path) -> TemporaryDirectory[str] | None:
         ) from None
     made.cleanup()
     return None
+
+
+def copy_pages(
+    source: sqlite3.Connection, target: Path, listen: Callable[[int, int, int], None]
+) -> int:
+    """Copy a database into an empty file, without any file beside it; return how long it is."""
+    with closing(sqlite3.connect(target, isolation_level=None)) as copy:
+        # Nobody else has the file. The caller synchronises it, or removes it if this fails.
+        copy.execute("PRAGMA journal_mode = OFF")
+        copy.execute("PRAGMA synchronous = OFF")
+        source.backup(copy, pages=_PAGES, progress=listen)
+    (size,) = source.execute(
+        "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+    )
+    return int(size[0])
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:

@@ -14,14 +14,15 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-import os
 import re
 import secrets
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from lace.drafts import write_file
 from lace.driving.journal import Journal
 from lace.errors import Code, UsageError
 from lace.limits import FIXED
@@ -175,9 +176,9 @@ def read_token(path: Path, *, make: bool = False) -> str:
     """Return the token in a file; with ``make`` a new one is put there if there is none."""
     try:
         if make and not path.exists():
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(file, "w", encoding="ascii") as opened:
-                opened.write(secrets.token_urlsafe(24) + "\n")
+            made = secrets.token_urlsafe(24) + "\n"
+            with suppress(FileExistsError):  # another server has just made one
+                write_file(path, made, overwrite=False, mode=0o600)
         with path.open("rb") as given:
             token = given.read(FIXED.token_characters + 1).strip().decode("ascii", "replace")
     except OSError as error:

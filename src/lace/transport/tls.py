@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import ssl
 import stat
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Final
 
 from lace import b64a
 from lace.crypto.native import digest
+from lace.drafts import write_file
 from lace.errors import Code, TransportError
 from lace.extras import require
 from lace.limits import FIXED
@@ -100,23 +100,14 @@ def development_certificate(folder: Path) -> Certificate:
         chain, key = _make()
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            _write_new(made.key, key, 0o600)
-            _write_new(made.chain, chain, 0o644)
+            write_file(made.key, key, overwrite=True, mode=0o600)
+            write_file(made.chain, chain, overwrite=True, mode=0o644)
         except OSError as error:
             raise TransportError(
                 f"cannot write into {folder}: {error.strerror}", code=Code.TRANSPORT_TLS
             ) from None
     _check_private(made.key)
     return made
-
-
-def _write_new(path: Path, content: bytes, mode: int) -> None:
-    """Put a new file in the place of whatever is there; what is there is never written to."""
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    fresh.replace(path)
 
 
 def _check_private(key: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import Final
 
 from lace._version import __version__
+from lace.drafts import write_file
 from lace.errors import Code, UsageError
 from lace.scenario.build import load_scenario
 from lace.scenario.library import scenario_text
@@ -43,13 +43,13 @@ def export(
             f"{directory} is not empty", code=Code.INPUT_FILE,
             hint="Name a new directory, or one that was exported before.",
         )  # fmt: skip
-    shutil.copytree(STATIC, directory, dirs_exist_ok=True)
+    _copy(STATIC, directory)
     page = directory / "index.html"
-    text = page.read_text(encoding="utf-8")
+    text = (STATIC / page.name).read_text(encoding="utf-8")
     if engine is None:
         text = text.replace("<html ", "<html data-recorded ", 1)
     else:
-        shutil.copytree(engine, directory / "engine", dirs_exist_ok=True)
+        _copy(engine, directory / "engine")
         text = text.replace("<html ", '<html data-engine="engine/" ', 1)
         # The engine is WebAssembly in a worker; the page's policy has to know of both.
         text = text.replace(
@@ -61,7 +61,7 @@ def export(
     text = text.replace(
         opening, f'{opening} <a href="{SINGLE}">If nothing happens, open the single file.</a>', 1
     )
-    page.write_text(text, encoding="utf-8")
+    write_file(page, text, overwrite=True)
     recordings = directory / "recordings"
     recordings.mkdir(exist_ok=True)
     listed = []
@@ -76,6 +76,14 @@ def export(
     index = {"engine": __version__, "scenarios": listed}
     made["index"] = json.dumps(index, ensure_ascii=False)
     for stem, content in made.items():
-        (recordings / f"{stem}.json").write_text(content, encoding="utf-8")
-    (directory / SINGLE).write_text(single_page(STATIC, made, links), encoding="utf-8")
-    (directory / MARK).write_text(json.dumps({"engine": __version__}), encoding="utf-8")
+        write_file(recordings / f"{stem}.json", content, overwrite=True)
+    write_file(directory / SINGLE, single_page(STATIC, made, links), overwrite=True)
+    write_file(directory / MARK, json.dumps({"engine": __version__}), overwrite=True)
+
+
+def _copy(folder: Path, to: Path) -> None:
+    """Copy the files of a folder, with those in folders of it."""
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        target = to / path.relative_to(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_file(target, path.read_bytes(), overwrite=True)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 from command import lace_inside as lace
@@ -132,3 +137,95 @@ def test_in_python_progress_is_told_and_memory_has_no_backup(tmp_path: Path) -> 
             blocking.backup(local, tmp_path / "no" / "where.lace")
     with api.open() as local, pytest.raises(UsageError, match="in memory"):
         blocking.backup(local, tmp_path / "m.lace")
+
+
+def sound(path: Path) -> int:
+    """Return how many records a store has that has no fault."""
+    with SqliteStore(path, read_only=True) as copy:
+        assert list(copy.check()) == []
+        return copy.count()
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from lace.recordstore.sqlite import SqliteStore
+
+def listen(written, of):
+    print("written", flush=True)
+    sys.stdin.readline()
+
+with SqliteStore(Path(sys.argv[1])) as store:
+    store.back_up(Path(sys.argv[2]), listen)
+"""
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Iterator[Popen[bytes]]:
+    """Return another process that has written a part of its backup into b.lace."""
+    with SqliteStore(tmp_path / "s.lace") as store:
+        store.save(notes(5000))
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "s.lace"), str(tmp_path / "b.lace")]
+    with Popen(command, stdin=PIPE, stdout=PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"written\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks are those of POSIX")
+@pytest.mark.parametrize("killed", [False, True])
+def test_two_backups_at_once_make_one_whole_store(
+    tmp_path: Path, slow: Popen[bytes], killed: bool
+) -> None:
+    target = tmp_path / "b.lace"
+    with SqliteStore(tmp_path / "s.lace") as store:
+        assert store.back_up(target) == 5000
+        assert sound(target) == 5000
+        if killed:
+            slow.kill()
+        else:
+            slow.communicate(b"\n" * 100, timeout=60)
+            assert slow.returncode == 0
+        slow.wait(10)
+        assert sound(target) == 5000
+        assert store.back_up(target) == 5000  # takes away what the killed one left
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.lace", "s.lace"]
+
+
+def test_what_another_store_left_beside_its_file_is_no_part_of_a_backup(tmp_path: Path) -> None:
+    target = tmp_path / "b.lace"
+    with SqliteStore(tmp_path / "other.lace") as other, SqliteStore(tmp_path / "s.lace") as store:
+        other.save(notes(200))
+        for name in ("", "-wal"):  # as a process leaves it that is killed
+            shutil.copy(tmp_path / f"other.lace{name}", tmp_path / f"b.lace{name}")
+        store.save(notes(50, start=900))
+        assert store.back_up(target) == 50
+        assert sound(target) == 50
+
+
+def test_a_store_is_no_backup_of_itself(folder: Path) -> None:
+    done = lace("backup", "records.lace", "--force", cwd=folder)
+    assert (done.returncode, b"[store.open]" in done.stderr) == (1, True)
+    assert sound(folder / "records.lace") == 50
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links are those of POSIX")
+def test_a_backup_replaces_a_link_and_not_what_is_behind_it(folder: Path) -> None:
+    behind, link = folder.parent / "monday.lace", folder.parent / "b.lace"
+    behind.write_bytes(b"of monday")
+    link.symlink_to(behind)
+    assert lace("backup", "../b.lace", cwd=folder).returncode == 2
+    assert lace("backup", "../b.lace", "--force", cwd=folder).returncode == 0
+    assert (behind.read_bytes(), link.is_symlink(), sound(link)) == (b"of monday", False, 50)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes with names are those of POSIX")
+def test_a_backup_goes_into_files_alone_and_where_one_may_write(folder: Path) -> None:
+    os.mkfifo(folder.parent / "pipe")
+    for name in ("pipe", "n", "n/lace.toml/b.lace"):
+        done = lace("backup", name, "--force", "--lace", "n", cwd=folder.parent)
+        assert (done.returncode, b"[store.open]" in done.stderr) == (1, True), name
+    assert (folder.parent / "pipe").is_fifo()

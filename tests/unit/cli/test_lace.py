@@ -451,10 +451,10 @@ def test_what_was_forgotten_for_good_is_told_by_why_not(notes: Path) -> None:
 def test_a_keyring_that_cannot_be_written_says_what_to_do(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lace.keyring._replace", full)
+    monkeypatch.setattr("lace.keyring.write_file", full)
     for words in (("keyring", "new", "dan"), ("contact", "add", "x", demo_key("carol").verifier)):
         done = lace(*words, cwd=home)
         assert done.returncode == 2

@@ -7,6 +7,7 @@ import contextlib
 import csv
 import io
 import json
+import os
 import random
 import sqlite3
 from collections.abc import Callable
@@ -401,6 +402,18 @@ def test_an_export_replaces_nothing_and_leaves_nothing_half(folder: Path) -> Non
     ):
         assert lace("export", *words, cwd=folder).returncode == 2
     assert not [path for path in folder.iterdir() if path.name.endswith(".part")]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links are those of POSIX")
+def test_an_export_replaces_a_link_and_not_what_is_behind_it(folder: Path) -> None:
+    behind = folder / "behind.jsonl"
+    behind.write_text("of somebody else")
+    (folder / "out.jsonl").symlink_to(behind)
+    (folder / ".out.jsonl.part").symlink_to(behind)  # where drafts were once written
+    done = lace("export", "-o", "out.jsonl", "--force", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert behind.read_text() == "of somebody else"
+    assert not (folder / "out.jsonl").is_symlink()
 
 
 def test_in_python_a_kind_says_what_rows_become(tmp_path: Path) -> None:
