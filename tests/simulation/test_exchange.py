@@ -56,6 +56,12 @@ def test_what_crosses_does_not_depend_on_hidden_records(seed: int) -> None:
     SIMULATIONS["hidden"](seed)
 
 
+@pytest.mark.req("050-BND-03", "050-BND-05", "050-SND-04", "050-LIM-07")
+@pytest.mark.parametrize("seed", range(examples(150)))
+def test_writers_that_never_rest_fail_nobody(seed: int) -> None:
+    SIMULATIONS["busy"](seed)
+
+
 @pytest.mark.parametrize("seed", range(examples(60)))
 def test_a_server_that_lies_gets_nothing_and_leaves_nothing(seed: int) -> None:
     LIARS["lying"](seed)

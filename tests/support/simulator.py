@@ -28,6 +28,7 @@ from lace.interlace import messages as m
 from lace.interlace import sketch
 from lace.interlace.machine import Side
 from lace.interlace.parameters import Parameters
+from lace.interlace.phases import Phase
 from lace.limits import MIB, Limits
 from lace.policy.executable import ExchangePolicy
 from lace.policy.module import PolicyModule, module_from_text
@@ -647,6 +648,95 @@ def open_room(seed: int) -> None:
         assert naive(world, NOW, 0) == tuple(set(held(side.store)) for side in pair), joint
 
 
+def busy(seed: int) -> None:
+    """While writers go on storing, a bounded exchange ends; its end says no more than is true.
+
+    What both sides keep of it is of no consequence: the next exchange does what one does that
+    remembers nothing.
+    """
+    chance = random.Random(seed)
+    module = chance.choice(MONOTONE)
+    most = chance.choice([1, 2, 2, 3, 4])
+    parameters = small_parameters(chance) if chance.random() < 0.5 else Parameters()
+    limits = Limits(
+        max_loop_iterations=most,
+        max_advertisements_in_delta=chance.choice([0, 3, 100_000]),
+        transfer_phase_bytes=chance.choice([2000, 1 << 25]),
+    )
+    stores = MemoryStore(), MemoryStore()
+    everything = population(chance)
+    for store in stores:
+        store.save([record for record in everything if chance.random() < 0.6])
+    writers = chance.choice([(0,), (1,), (0, 1)])
+    written = iter(range(60))  # they would go on for as long as loops only go on (A30)
+
+    def write(index: int) -> None:
+        number = next(written, None)
+        if number is None:
+            return
+        plex = build_plex(
+            group="g", app="notes/message", name=f"n/w{number}", tai=f"{number:010d}:{1:09d}"
+        )
+        stores[index].save([seal(plex, KEYS[0], aux=forge.AUX)])
+
+    offered: list[set[str] | None] = [None, None]  # to each side, in the first loop
+
+    def meet(*, writing: bool, limits: Limits) -> tuple[Participant, Participant]:
+        made = []
+        for index, store in enumerate(stores):
+            side = Side(
+                index=index, module=module, limits=limits, parameters=parameters,
+                verifier=KEYS[index].verifier, peer_verifier=KEYS[1 - index].verifier,
+            )  # fmt: skip
+            made.append(Participant(store, side, Exposure(default="everything"), side.limits))
+        queues: tuple[deque[m.Incoming], deque[m.Incoming]] = (deque(), deque())
+        for index in (0, 1):
+            queues[1 - index].extend(made[index].give(m.Started(), NOW))
+        while any(queues) and not all(side.closed for side in made):
+            index = chance.choice([i for i in (0, 1) if queues[i]])
+            crossing = queues[index].popleft()
+            if writing and isinstance(crossing, m.PeerPhaseEnd) and index in writers:
+                write(index)
+            queues[1 - index].extend(made[index].give(crossing, NOW))
+            machine = made[index].machine
+            if offered[index] is None and machine.phase is Phase.REQUEST:
+                offered[index] = set(machine.tables[1].records(""))
+        return made[0], made[1]
+
+    world = World(
+        (MemoryStore(), MemoryStore()),
+        (Side(index=0, module=module), Side(index=1, module=module)),
+        (Exposure(default="everything"),) * 2,
+    )
+    for copy, store in zip(world.stores, stores, strict=True):
+        copy.save(held(store).values())
+    at_first = naive(world, NOW, 0)
+    sides = meet(writing=True, limits=limits)
+    endings = [side.ended for side in sides]
+    assert all(isinstance(ended, m.Closed) for ended in endings), endings
+    assert endings[0].ending is endings[1].ending  # type: ignore[union-attr]
+    if parameters.request_at_once > len(everything):
+        assert endings[0].code is endings[1].code  # type: ignore[union-attr]
+    for index, (side, ended) in enumerate(zip(sides, endings, strict=True)):
+        assert isinstance(ended, m.Closed)
+        reached = any(isinstance(event, m.FixedPoint) for event in side.told)
+        assert ended.result.fixed_point == reached == (ended.ending is m.Ending.FIXED_POINT)
+        if ended.code is None:
+            # All that was there, both selected and the other side advertised at once is here.
+            assert at_first[index] & (offered[index] or set()) <= set(held(stores[index]))
+            assert ended.result.ending is ended.ending
+        else:
+            assert ended.result.ending is None
+    # The next one goes on from there, and what was kept makes no other difference.
+    for copy, store in zip(world.stores, stores, strict=True):
+        copy.save(held(store).values())
+    expected = naive(world, NOW, 0)
+    for side in meet(writing=False, limits=Limits()):
+        assert isinstance(side.ended, m.Closed)
+        assert side.ended.ending is m.Ending.FIXED_POINT, side.ended
+    assert tuple(set(held(store)) for store in stores) == expected
+
+
 def hidden(seed: int) -> None:
     """Stores that differ only in what the peer may neither query nor select say the same bytes."""
     chance = random.Random(seed)
@@ -698,4 +788,5 @@ def hidden(seed: int) -> None:
 SIMULATIONS: dict[str, Callable[[int], None]] = {
     "honest": honest, "sketched": sketched, "broken": broken, "hostile": hostile,
     "misled": misled, "dressed": dressed, "open": open_room, "hidden": hidden,
+    "busy": busy,
 }  # fmt: skip

@@ -62,6 +62,8 @@ export interface InterlaceResult {
   readonly peer: string | null;
   /** How many turns of offer, request and transfer it took. */
   readonly loops: number;
+  /** Whether nothing was left to exchange at the end. */
+  readonly fixed_point: boolean;
 }
 
 /** A record was stored, or was there already. */

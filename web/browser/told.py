@@ -40,6 +40,7 @@ class InterlaceResult(TypedDict):
     offered: Annotated[int, "How many records the other side offers, here already or not."]
     peer: Annotated[str | None, "Whom the other side proved to be."]
     loops: Annotated[int, "How many turns of offer, request and transfer it took."]
+    fixed_point: Annotated[bool, "Whether nothing was left to exchange at the end."]
 
 
 class Kept(TypedDict):
@@ -146,6 +147,7 @@ def result(found: m.InterlaceResult) -> InterlaceResult:
         "offered": found.offered,
         "peer": found.peer,
         "loops": found.loops,
+        "fixed_point": found.fixed_point,
     }
 
 

@@ -74,11 +74,15 @@ class Ends:
             self._listen(event)
 
     def result(self) -> m.InterlaceResult:
-        """Return what was done up to the fixed point, or raise ``InterlaceAborted``."""
+        """Return what was done up to the fixed point, or raise ``InterlaceAborted``.
+
+        An end by the limit of loops is none to raise for if all that was there at the beginning was
+        exchanged: the result says so.
+        """
         ended = self._ended or m.Closed(m.Ending.ASKED, m.InterlaceResult())
         if isinstance(ended, m.Aborted):
             code, detail, blame = ended.code, ended.detail, ended.blame
-        elif self._reached:
+        elif self._reached or ended.result.ending is m.Ending.LOOPS:
             return ended.result
         elif ended.ending is m.Ending.LOOPS:
             code, detail, blame = Code.LIMIT_EXCEEDED, ended.reason, m.Blame.LOCAL
@@ -101,6 +105,10 @@ async def sync(
     journal: str | Path | None = None,
 ) -> m.InterlaceResult:
     """Interlace until the current fixed point; raise ``InterlaceAborted`` if it ends early.
+
+    If either side stores records all the while, it ends without a fixed point after
+    ``max_loop_iterations`` loops: ``fixed_point`` of the result is false then. Everything that was
+    advertised at the beginning has arrived or was refused, and the next call goes on from there.
 
     ``right`` is a lace, a peer, the name of a peer in the settings, or an address such as
     ``tcp:host:port``. Without ``policy`` and ``expose`` the settings of the lace hold.
@@ -190,7 +198,12 @@ class OpenInterlace:
             ends(event)
             if isinstance(event, m.Aborted):
                 break
-        return ends.result()
+        result = ends.result()
+        if result.fixed_point:
+            return result
+        detail = f"{result.ending} before a fixed point"
+        code = Code.LIMIT_EXCEEDED
+        raise InterlaceAborted(detail, code=code, blame=m.Blame.LOCAL, result=result)
 
     def wake(self) -> None:
         """Look for what is new. Storing through this process does it by itself."""

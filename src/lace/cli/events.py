@@ -110,6 +110,8 @@ def as_entries(event: m.Event) -> Iterator[dict[str, Any]]:
             for hash in event.result.sent:
                 yield {"event": "sent", "hash": hash}
             yield {"event": "fixed-point"} | numbers(event.result)
+        case m.Closed(ending=m.Ending.LOOPS):
+            yield {"event": "closed", "reason": event.reason} | numbers(event.result)
         case m.Closed():
             yield {"event": "closed", "reason": event.reason}
         case m.Aborted():
@@ -122,6 +124,7 @@ def numbers(result: m.InterlaceResult) -> dict[str, Any]:
     return {
         "bytes_received": result.bytes_received,
         "bytes_sent": result.bytes_sent,
+        "ending": result.ending,
         "loops": result.loops,
         "not_available": len(result.not_available),
         "not_stored": result.not_stored,

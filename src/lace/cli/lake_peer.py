@@ -179,8 +179,7 @@ def how_it_ended(ended: m.Closed | m.Aborted | None) -> Exit:
     """Return the exit code of an exchange."""
     if isinstance(ended, m.Aborted):
         return Exit.LIMIT if ended.code is Code.LIMIT_EXCEEDED else Exit.ABORTED
-    by_limit = ended is not None and ended.ending is m.Ending.LOOPS
-    return Exit.LIMIT if by_limit else Exit.OK
+    return Exit.LIMIT if ended is not None and ended.code is not None else Exit.OK
 
 
 def _policy(select_text: str | None, file: str | None, accepted: tuple[str, ...]) -> ServePolicy:

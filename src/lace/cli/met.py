@@ -34,7 +34,7 @@ class Meeting:
     received: int
     sent: int
     mark: int
-    """The newest record that was stored here then; what is newer has not been offered yet."""
+    """The newest record that was surely offered then; what is newer may not have been."""
 
 
 def meetings(settings: Settings) -> dict[str, Meeting]:
@@ -54,13 +54,25 @@ def _checked(read: Meeting) -> Meeting:
     return read
 
 
-def note_meeting(settings: Settings, name: str, local: Lace, result: InterlaceResult) -> None:
-    """Note a fixed point with a peer; a folder that cannot be written to is no reason to fail."""
+def note_meeting(
+    settings: Settings,
+    name: str,
+    local: Lace,
+    result: InterlaceResult,
+    began: StoreRecordId | None = None,
+) -> None:
+    """Note a meeting with a peer; a folder that cannot be written to is no reason to fail.
+
+    ``began`` is the newest record that was stored here at its beginning, for one that came to no
+    fixed point.
+    """
     if not (settings.folder / FILE).is_file():
         return
     met = meetings(settings)
     last = met.pop(name, None)
     mark = store_of(local).high_water()
+    if began is not None and not result.fixed_point:
+        mark = began
     if result.not_stored is not None or not (result.offered or result.sent):
         # It stores nothing, or showed and took nothing, as to somebody whom it does not know: all
         # waits on.

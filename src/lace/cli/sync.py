@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from lace.api.events import EventsMissed
-from lace.api.handles import Lace, Peer
+from lace.api.handles import Lace, Peer, store_of
 from lace.api.interlaces import open_interlace
 from lace.api.interlaces import sync as interlace_sync
 from lace.api.rooms import members
@@ -101,6 +101,9 @@ def sync(
 ) -> int:
     """Exchange with PEER exactly the records that both sides select, until none is left.
 
+    Where either side stores records all the while, it ends when everything that was there at the
+    beginning has been exchanged, says so, and exits with 0: the next sync brings the rest.
+
     PEER is a name of lace.toml, an address (tcp:host:port, unix:/path, ws:…, wss:…), or the path of
     another lace on this machine. Without one it is the peer of lace.toml, or the only one there. A
     terminal shows what travelled; a pipe gets one JSON object for
@@ -127,6 +130,7 @@ async def _sync(
     meeting: _Meeting, settings: Settings, peer: str, form: str | None, journal: str | None
 ) -> int:
     reporter = Reporter(meeting.local, brief=not loudness.verbose, form=chosen_form(form))
+    began = store_of(meeting.local).high_water()
     try:
         async with reporter.progress():
             result = await interlace_sync(
@@ -144,8 +148,13 @@ async def _sync(
         echo(f"until then: {summary(error.result)}", err=True)
         raise
     await reporter.flush()
-    note_meeting(settings, peer, meeting.local, result)
-    echo(f"fixed point: {summary(result)}", err=True)
+    note_meeting(settings, peer, meeting.local, result, began)
+    if result.fixed_point:
+        echo(f"fixed point: {summary(result)}", err=True)
+    else:
+        echo(f"everything that was there at the beginning: {summary(result)}", err=True)
+        echo("no fixed point: records were stored all the while; lace sync again for the rest",
+             err=True)  # fmt: skip
     await _tell_standing(meeting, settings, result)
     refused = result.sent and result.not_stored is not None
     return Exit.SOME_REJECTED if result.rejected or refused else Exit.OK

@@ -28,6 +28,7 @@ from lace.interlace.advertise import Advertisement
 from lace.interlace.deferring import GO_ON, Deferral, deferred, fitting, texts_within
 from lace.interlace.hearing import Hearing, Terms
 from lace.interlace.lasting import Lasting
+from lace.interlace.loops import Loops
 from lace.interlace.negotiate import Agreement
 from lace.interlace.opening import Epoch, Opening
 from lace.interlace.opening import Side as Side  # noqa: PLC0414  (what a machine is made of)
@@ -81,6 +82,7 @@ class InterlaceMachine:
         self._own_places = Listed(0)
         self._peers_places = Listed(0)
         # The round.
+        self._loops = Loops()
         self._lasting = Lasting(side.limits.round_seconds)
         most = side.limits.max_total_transferred_bytes
         self._transfer = Transfer(side.limits, side.parameters, most)
@@ -152,7 +154,7 @@ class InterlaceMachine:
         sent = 0 if self._peers is None else self._peers.memory
         own = 0 if self._own is None else self._own.memory
         places = self._own_places.memory + self._peers_places.memory
-        return said + own + self._transfer.held + sent + places
+        return said + own + self._transfer.held + sent + places + self._loops.memory
 
     @property
     def hears_more(self) -> bool:
@@ -403,6 +405,8 @@ class InterlaceMachine:
             self._begin_epoch(now, own=True)
             return
         self._wait_for_peer()
+        if phase is Phase.REQUEST:
+            self._loops.advertised(*self.tables)
         if phase is Phase.ADVERTISE:
             self._begin_loop()
         elif phase is Phase.REQUEST or (phase is Phase.TRANSFER and self._transfer.is_serving):
@@ -584,6 +588,7 @@ class InterlaceMachine:
     # --- rounds and loops ---
 
     def _begin_round(self) -> None:
+        self._loops = Loops()
         self._transfer.begin_round()
         self._adverts_of_own.begin_round()
         self._adverts.begin_round()
@@ -593,6 +598,8 @@ class InterlaceMachine:
             self._transfer.tally.loops += 1
         limit = self._limit("max_loop_iterations")
         if self._transfer.tally.loops > limit:
+            self._transfer.tally.ending = None if self._loops.lacks_first else m.Ending.LOOPS
+            self._remember()
             self._close(m.Ending.LOOPS, f"limit max_loop_iterations of {limit} was reached")
             return
         self._adverts_of_own.begin_loop()
@@ -612,8 +619,19 @@ class InterlaceMachine:
         self._own_places, self._peers_places = Listed(most), Listed(most)
 
     def _reach_fixed_point(self, now: Tai) -> None:
-        self._transfer.tally.cursor_updated = self._adverts.take_changed()
+        self._loops = Loops()
+        self._transfer.tally.ending = m.Ending.FIXED_POINT
         self._lasting.begin()
+        self._remember()
+        self._do(m.Emit(m.FixedPoint(self._result())))
+        if not self._side.open:
+            self._close(m.Ending.FIXED_POINT)
+        else:
+            self._set_tick_timer(now)
+
+    def _remember(self) -> None:
+        """Have the driver keep how the link stands, as of the last evaluation (L14)."""
+        self._transfer.tally.cursor_updated = self._adverts.take_changed()
         state = None
         if self._opening.link is not None:
             own, peers = self.tables
@@ -622,11 +640,6 @@ class InterlaceMachine:
                 peers.summary("")
             state = m.LinkState(own.copy(), peers.copy(), self._transfer.wanted)
         self._do(m.Remember(self._opening.link, state))
-        self._do(m.Emit(m.FixedPoint(self._result())))
-        if not self._side.open:
-            self._close(m.Ending.FIXED_POINT)
-        else:
-            self._set_tick_timer(now)
 
     def _leave_idle(self, now: Tai) -> bool:
         """Return whether there is a reason to leave idle, or at least to look for one."""
@@ -642,7 +655,7 @@ class InterlaceMachine:
     def _consider_waking(self, now: Tai) -> None:
         """Begin a loop if it could change anything; what the peer may not know wakes nobody."""
         ticked, self._tick_fired = self._tick_fired and self._is_tick_due(now), False
-        if self._adverts_of_own.has_changed or self._requestable() or ticked:
+        if self._adverts_of_own.has_changed or self._requestable(1) or ticked:
             self._begin_round()
             self._evaluated = True
             self._go(Occasion.WAKE, now, own=True)
@@ -704,14 +717,14 @@ class InterlaceMachine:
             )
         )
 
-    def _requestable(self) -> dict[str, bytes]:
-        agreement = self._opening.agreement
-        most = self._side.parameters.requested_at_once(agreement.limits)
-        return self._transfer.requestable(self._adverts.table, agreement.formats, most)
+    def _requestable(self, most: int) -> dict[str, bytes]:
+        formats = self._opening.agreement.formats
+        return self._transfer.requestable(self._adverts.table, formats, most)
 
     def _request_facts(self) -> list[Fact]:
         """Say what is requested; a tick says that there is more to advertise (L11)."""
-        records = self._requestable()
+        most = self._side.parameters.requested_at_once(self._opening.agreement.limits)
+        records = self._requestable(most)
         self._transfer.ask(records)
         facts: list[Fact] = [("MayRequest", record) for record in records]
         if len(records) >= self._side.parameters.place_from:
@@ -724,6 +737,8 @@ class InterlaceMachine:
     def _conclude_requests(self, facts: list[Fact]) -> Occasion:
         check_requests(facts, self._adverts_of_own.told)
         asked = self._transfer.take_requests(self._own_places.requested(facts))
+        if self._transfer.tally.loops >= self._limit("max_loop_iterations"):  # the last loop
+            self._loops.end(self._transfer.to_serve, self._requestable(len(self._transfer.wanted)))
         self._forget_places()
         if asked:
             return Occasion.ASKED

@@ -374,7 +374,7 @@ class Ending(StrEnum):
     PEER_CLOSED = "the peer closed"
     """The peer closed, when it might."""
     LOOPS = "too many loops"
-    """The limit of loops was reached, and there was more to exchange."""
+    """The limit of loops was reached, and there may be more to exchange."""
 
 
 class Blame(StrEnum):
@@ -418,6 +418,14 @@ class InterlaceResult:
     """How many loops it took; those that only went on with a large transfer are not counted."""
     cursor_updated: bool = False
     """Whether what the peer advertises has changed."""
+    ending: Ending | None = None
+    """``FIXED_POINT``; or ``LOOPS`` if the limit of loops ended the round while more was stored,
+    and everything that was advertised at its beginning has arrived or was refused; else None."""
+
+    @property
+    def fixed_point(self) -> bool:
+        """Whether nothing was left to exchange at the end of the round."""
+        return self.ending is Ending.FIXED_POINT
 
     def __repr__(self) -> str:
         """How many, not which: there may be very many."""
@@ -481,8 +489,10 @@ class Closed:
 
     @property
     def code(self) -> Code | None:
-        """Why it ended although there was more to exchange; None if there was not."""
-        return Code.LIMIT_EXCEEDED if self.ending is Ending.LOOPS else None
+        """Why it ended too early; None if all that was there at the beginning was exchanged."""
+        if self.ending is Ending.LOOPS and self.result.ending is not Ending.LOOPS:
+            return Code.LIMIT_EXCEEDED
+        return None
 
 
 @dataclass(frozen=True, slots=True)

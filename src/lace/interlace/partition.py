@@ -138,6 +138,17 @@ class Partitions:
             return self._bytes + self._odd_bytes
         return self._held_bytes + self._odd_bytes
 
+    def memory_beside(self, other: Partitions) -> int:
+        """Return about how many bytes this takes that are not shared with another table."""
+        pairs = (
+            (run, theirs)
+            for group, others in zip(self._groups, other._groups, strict=True)
+            if group is not others
+            for run, theirs in zip(group.runs, others.runs, strict=True)
+        )
+        runs = sum(len(run) for run, theirs in pairs if run is not None and run is not theirs)
+        return runs + self._odd_bytes
+
     def __contains__(self, record: object) -> bool:
         return isinstance(record, str) and self.find(record) is not None
 

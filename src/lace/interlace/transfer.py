@@ -38,6 +38,7 @@ class Tally:
     bytes_sent: int = 0
     loops: int = 0
     cursor_updated: bool = False
+    ending: m.Ending | None = None
 
     def result(
         self, link: bytes | None, plan: PlanId | None, peer: Verifier | None, offered: int
@@ -56,6 +57,7 @@ class Tally:
             bytes_sent=self.bytes_sent,
             loops=self.loops,
             cursor_updated=self.cursor_updated,
+            ending=self.ending,
         )
 
 
@@ -185,6 +187,11 @@ class Transfer:
 
     def ask(self, records: dict[str, bytes]) -> None:
         self._outstanding = records
+
+    @property
+    def to_serve(self) -> Collection[str]:
+        """What the peer has requested in this loop, and has not been answered yet."""
+        return self._to_serve
 
     def take_requests(self, records: Iterable[str]) -> bool:
         """Take the peer's request list; return whether anything is to be transferred."""

@@ -23,7 +23,7 @@ from command import lace_inside as lace
 from hosting import hosting
 from meeting import Host
 from servers import process
-from wires import EVERYTHING, notes, store_of
+from wires import EVERYTHING, BusyStore, hashes, notes, store_of
 
 from lace import blocking
 from lace.api.handles import Lace
@@ -35,6 +35,7 @@ from lace.crypto.keys import demo_key
 from lace.errors import Code, InterlaceAborted, LimitExceeded, TransportError
 from lace.ids import RecordHash
 from lace.interlace import messages as m
+from lace.interlace.messages import Ending
 from lace.keyring import Keyring
 from lace.limits import DEFAULT_LIMITS
 from lace.policy.module import module_from_text
@@ -224,6 +225,37 @@ def test_what_a_limit_ends_is_no_fixed_point_and_ends_with_5(home: Path) -> None
                 blocking.sync(local, peer, PLACE)
             assert caught.value.code is Code.LIMIT_EXCEEDED
             assert len(caught.value.result.received) == 2
+
+
+@pytest.mark.req("050-BND-05", "050-SND-04", "000-API-03")
+def test_a_peer_that_keeps_storing_is_no_reason_to_fail(home: Path) -> None:
+    few = replace(DEFAULT_LIMITS, max_loop_iterations=3)
+    theirs = BusyStore()
+    theirs.save(notes(2))
+    with hosting(Host(theirs, limits=few, stays=False)) as address:
+        done = lace("sync", address, cwd=home / "alice")
+        assert done.returncode == Exit.OK, done.stderr
+        assert b"everything that was there at the beginning: 4 received" in done.stderr
+        assert b"no fixed point: records were stored all the while" in done.stderr
+        assert b"\nfixed point:" not in done.stderr
+        *_, last = map(json.loads, done.stdout.splitlines())
+        assert (last["event"], last["ending"], last["received"]) == ("closed", Ending.LOOPS, 4)
+        with blocking.open() as local:
+            result = blocking.sync(local, blocking.connect(address), PLACE)
+            assert (result.fixed_point, result.ending) == (False, Ending.LOOPS)
+            missing = hashes(theirs) - hashes(inner_store(local))
+            assert len(missing) == 1  # the last one was stored while the one before was sent
+
+
+def test_what_was_stored_while_a_sync_went_on_still_waits(home: Path) -> None:
+    """status counts what the peer may not have been offered yet."""
+    few = replace(DEFAULT_LIMITS, max_loop_iterations=3)
+    theirs = BusyStore()
+    theirs.save(notes(2))
+    with hosting(Host(theirs, limits=few, stays=False)) as address:
+        assert lace("sync", address, cwd=home / "alice").returncode == Exit.OK
+        met = json.loads((home / "alice" / "met.json").read_text())
+        assert met[address]["mark"] == 0  # nothing was here at the beginning
 
 
 def test_a_lake_tells_limits_from_aborts_too() -> None:

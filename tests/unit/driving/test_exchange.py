@@ -13,7 +13,7 @@ from time import monotonic, sleep
 
 import pytest
 from meeting import Host, client, within
-from wires import hashes, notes, store_of
+from wires import BusyStore, hashes, notes, store_of
 
 from lace.crypto import SigningKey
 from lace.driving import saving
@@ -262,6 +262,28 @@ def test_a_side_that_stops_at_the_loop_limit_says_so() -> None:
     assert isinstance(ended, m.Closed)  # both count alike, and neither takes it for a fault
     assert ended.ending is m.Ending.LOOPS
     assert said.endswith(b"\n# closing: limit.exceeded\n")
+
+
+@pytest.mark.req("050-LIM-07", "050-BND-05")
+def test_a_side_that_stops_there_because_more_is_stored_ends_in_order() -> None:
+    """Neither side blames the other, and the next exchange goes on from there."""
+    theirs, mine = BusyStore(), MemoryStore()
+    theirs.save(notes(5))
+
+    async def work() -> list[m.Closed | m.Aborted]:
+        near, far = memory_streams()
+        host = Host(theirs, limits=replace(DEFAULT_LIMITS, max_loop_iterations=3))
+        serving = asyncio.create_task(host.serve(far))
+        ended = await client(mine).over(near, HERE).run()
+        await serving
+        return [ended, host.ends[0]]
+
+    for number in (5 + 2, 7 + 3):
+        for ended in within(work()):
+            assert isinstance(ended, m.Closed)
+            assert (ended.ending, ended.code) == (m.Ending.LOOPS, None)
+            assert ended.result.ending is m.Ending.LOOPS
+        assert len(hashes(mine)) == number
 
 
 def test_a_peer_that_drips_is_given_up_too() -> None:
