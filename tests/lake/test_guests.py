@@ -84,9 +84,11 @@ def met(lake: Lake, rules: ServePolicy, **given: object) -> tuple[m.Closed | m.A
 def test_strangers_write_what_was_granted(
     lake: Lake, rules: Callable[[], ServePolicy], stored: int
 ) -> None:
-    ended, _ = met(lake, rules(), key=BOB)
+    ended, host = met(lake, rules(), key=BOB)
     assert isinstance(ended, m.Closed), ended
     assert len(lake.snapshot().hashes()) == stored
+    assert host.metrics.counts["lace_records_refused_total"] == (3 if stored == 9 else 0)
+    assert host.metrics.counts["lace_records_rejected_total"] == 0
 
 
 def test_of_a_lake_that_is_not_in_memory_too(

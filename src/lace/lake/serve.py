@@ -215,10 +215,11 @@ class LakeHost:
         match event:
             case m.RecordSaved():
                 self.metrics.add("lace_records_saved_total")
+            case m.RecordRejected() if event.code is Code.SERVE_QUOTA:
+                self.metrics.add("lace_records_refused_total")
+                connection.refuse(event.code)
             case m.RecordRejected():
                 self.metrics.add("lace_records_rejected_total")
-                if event.code is Code.SERVE_QUOTA:
-                    connection.refuse(event.code)
             case m.FixedPoint():
                 self.metrics.add("lace_fixed_points_total")
         self.tell(peer, event)

@@ -3,18 +3,21 @@
 A verifier that the policy names has an account of its own. Everybody else has that of the network
 address: keys cost nothing, addresses do. Of IPv6 it is the network of 64 bits that one site has.
 What was taken is kept in the store's file, so that a new start does not begin anew.
+
+Room is reserved before records are stored, and what was not stored comes back: many connections at
+once never take more than a quota says.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from pathlib import Path
-from threading import Lock
+from threading import Condition
 from typing import Final
 
 from lace.answering.store import StoreAnswers
@@ -62,6 +65,14 @@ class _Account:
         self.bytes += bytes
         self.records += records
 
+    def give_back(self, day: int, bytes: int, records: int) -> None:
+        """Take less than was reserved on a day."""
+        self.bytes -= bytes
+        self.records -= records
+        if day == self.day:  # else that day is over here, with all that was reserved on it
+            self.day_bytes -= bytes
+            self.day_records -= records
+
     def over(self, quota: Quota, bytes: int) -> str | None:
         """Return which quota one more record of this size would exceed, or None."""
         for most, have, what in (
@@ -73,6 +84,22 @@ class _Account:
             if have > most:
                 return what
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Room for records that are stored next, on the account of a peer and on that of all."""
+
+    who: str
+    day: int
+    records: Sequence[Record]
+    """Those for which there was room."""
+    why: str
+    """What stood in the way of more; empty if nothing did."""
+
+    @property
+    def size(self) -> int:
+        return sum(len(record.raw) for record in self.records)
 
 
 class Quotas:
@@ -90,7 +117,9 @@ class Quotas:
         self._store = store if isinstance(store, SqliteStore) else None
         self._folder = Path(self._store.path).absolute().parent if self._store else folder
         self._clock = clock
-        self._lock = Lock()
+        self._settled = Condition()
+        self._unsettled: Counter[str] = Counter()
+        """How many reservations each account has that are not settled."""
         self._accounts: defaultdict[str, _Account] = defaultdict(_Account)
         today = self._today()
         for who, day, bytes, records in self._store.taken() if self._store else ():
@@ -105,37 +134,62 @@ class Quotas:
         """Return what counts for one connection."""
         return Meter(self, host, server=server)
 
-    def room_for(self, who: str, quota: Quota, records: Sequence[Record]) -> tuple[int, str]:
-        """Return how many of these records may be taken, and what stands in the way of more."""
+    def reserve(self, who: str, quota: Quota, records: Sequence[Record]) -> Reservation:
+        """Reserve room for as many of these records as may be taken, in this order.
+
+        It must be settled, whatever becomes of them. Where there would be room if others stored
+        less than they have reserved, this waits until they have settled.
+        """
         low = self._disk_is_low()
         if low is not None:
-            return 0, low
+            return Reservation(who, self._today(), (), low)
+        with self._settled:
+            while True:
+                today = self._today()
+                fitting, short, why = self._fitting(who, quota, records, today)
+                if short is None or not self._unsettled[short]:
+                    break
+                self._settled.wait()
+            made = Reservation(who, today, records[:fitting], why)
+            for name in (who, _EVERYBODY) if fitting else ():
+                self._accounts[name].on(today).add(made.size, fitting)
+                self._unsettled[name] += 1
+        return made
+
+    def _fitting(
+        self, who: str, quota: Quota, records: Sequence[Record], today: int
+    ) -> tuple[int, str | None, str]:
+        """Return how many records may be taken, which account has no room for more, and why."""
         total = self.policy.limits.total
-        with self._lock:
-            today = self._today()
-            mine, everybody = (_copy(self._accounts[name].on(today)) for name in (who, _EVERYBODY))
+        mine, everybody = (replace(self._accounts[name].on(today)) for name in (who, _EVERYBODY))
         for number, record in enumerate(records):
             size = len(record.raw)
-            for account, most, whose in (
-                (mine, quota, "one peer"),
-                (everybody, total, "all peers"),
+            for name, account, most, whose in (
+                (who, mine, quota, "one peer"),
+                (_EVERYBODY, everybody, total, "all peers"),
             ):
                 what = account.over(most, size)
                 if what is not None:
-                    return number, f"{what} are taken from {whose}"
+                    return number, name, f"{what} are taken from {whose}"
             mine.add(size, 1)
             everybody.add(size, 1)
-        return len(records), ""
+        return len(records), None, ""
 
-    def note(self, who: str, records: Sequence[Record]) -> None:
-        """Take note of what was stored."""
-        size = sum(len(record.raw) for record in records)
-        with self._lock:
-            today = self._today()
-            for name in (who, _EVERYBODY):
-                self._accounts[name].on(today).add(size, len(records))
-        if self._store is not None:
-            self._store.note_taken(who, today, size, len(records))
+    def settle(self, reserved: Reservation, stored: Sequence[Record]) -> None:
+        """Note what was stored of that for which room was reserved; the rest is given back."""
+        if not reserved.records:
+            return
+        size = sum(len(record.raw) for record in stored)
+        bytes, records = reserved.size - size, len(reserved.records) - len(stored)
+        with self._settled:
+            for name in (reserved.who, _EVERYBODY):
+                self._accounts[name].give_back(reserved.day, bytes, records)
+                self._unsettled[name] -= 1
+                if not self._unsettled[name]:
+                    del self._unsettled[name]
+            self._settled.notify_all()
+        if stored and self._store is not None:
+            self._store.note_taken(reserved.who, reserved.day, size, len(stored))
 
     def _today(self) -> int:
         return to_ns(self._clock()) // _DAY
@@ -169,13 +223,15 @@ class Meter:
         policy = self.quotas.policy
         known = self.peer is not None and policy.names(self.peer)
         who = str(self.peer) if known else f"at {site_of(self.host)}"
-        room, why = self.quotas.room_for(who, policy.quota_for(self.peer), records)
-        taken, rest = records[:room], records[room:]
-        outcomes = save(taken)
-        pairs = zip(taken, outcomes, strict=True)
-        new = [record for record, outcome in pairs if outcome.status is Status.ACCEPTED]
-        if new:
-            self.quotas.note(who, new)
+        reserved = self.quotas.reserve(who, policy.quota_for(self.peer), records)
+        taken, why = reserved.records, reserved.why
+        rest, new = records[len(taken) :], []
+        try:
+            outcomes = save(taken)
+            pairs = zip(taken, outcomes, strict=True)
+            new = [record for record, outcome in pairs if outcome.status is Status.ACCEPTED]
+        finally:
+            self.quotas.settle(reserved, new)
         self.refused_bytes += sum(len(record.raw) for record in rest)
         if self.refused_bytes > FIXED.refused_bytes:
             raise StoreError(why, code=Code.SERVE_QUOTA)
@@ -228,9 +284,3 @@ def site_of(host: str) -> str:
             return str(address.ipv4_mapped)
         return str(IPv6Network((address, _SITE_BITS), strict=False))
     return str(address)
-
-
-def _copy(account: _Account) -> _Account:
-    return _Account(
-        account.day, account.day_bytes, account.day_records, account.bytes, account.records
-    )

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier, Event
+from time import sleep
 
 import pytest
+from effort import examples
 from exchanges import AUTHORITY, BOB, NOTES, note
 from links import SELECTED
 from meeting import within
@@ -14,11 +21,12 @@ from servers import Served, policy, served
 
 from lace.crypto import SigningKey
 from lace.driving.client import Client
-from lace.errors import Code, UsageError
+from lace.errors import Code, Outcome, Status, StoreError, UsageError
 from lace.interlace import messages as m
+from lace.limits import MIB
 from lace.record import Record, build_plex
 from lace.recordstore import MemoryStore, SqliteStore
-from lace.serving.quota import Quotas, site_of
+from lace.serving.quota import Quotas, _Account, site_of
 from lace.tai import Tai
 
 ALL = '[[allow]]\nwho = "anyone"\nsync = ["//notes-demo//notes//"]\n'
@@ -149,12 +157,112 @@ def test_another_day_begins_anew_and_all_days_count(tmp_path: Path) -> None:
         quotas = Quotas(store, rules, clock)
         limits = rules.quota_for(None)
         for day, room in ((0, 3), (1, 2), (2, 0)):
-            assert quotas.room_for("x", limits, batch(9))[0] == room
-            assert quotas.room_for("y", limits, batch(9))[0] == 3
-            quotas.note("x", batch(room))
+            other = quotas.reserve("y", limits, batch(9))
+            assert len(other.records) == 3
+            quotas.settle(other, [])
+            mine = quotas.reserve("x", limits, batch(9))
+            assert len(mine.records) == room
+            quotas.settle(mine, batch(room))
             again = Quotas(store, rules, clock)
             assert again._accounts["x"].records == min(5, 3 + 2 * day)
-        assert {(who, records) for who, _, _, records in store.taken()} == {("x", 5), ("x", 0)}
+        assert {(who, records) for who, _, _, records in store.taken()} == {("x", 3), ("x", 2)}
+
+
+def test_a_reservation_that_outlives_its_day_is_given_back_in_all_and_not_for_the_new_day() -> None:
+    day = 0
+
+    def clock() -> Tai:
+        return Tai(f"{1700000000 + 86400 * day:010d}:000000000")
+
+    rules = policy(f"{ALL}[limits]\npeer_records_per_day = 3\npeer_records = 5\n")
+    quotas, quota = Quotas(MemoryStore(), rules, clock), rules.quota_for(None)
+    early = quotas.reserve("x", quota, batch(2))
+    day = 1
+    late = quotas.reserve("x", quota, batch(3))
+    quotas.settle(early, batch(1))
+    quotas.settle(late, batch(3))
+    assert quotas._accounts["x"] == _Account(
+        quotas._today(), sum(len(r.raw) for r in batch(3)), 3,
+        sum(len(r.raw) for r in [*batch(3), *batch(1)]), 4,
+    )  # fmt: skip
+    assert len(quotas.reserve("x", quota, batch(3)).records) == 0
+
+
+@pytest.mark.parametrize(
+    "limits", ["peer_records = 40", "records = 40", "peer_mib = 1", "mib_per_day = 1"]
+)
+@pytest.mark.parametrize("seed", range(examples(6)))
+def test_many_threads_take_together_what_a_quota_says_and_no_less(limits: str, seed: int) -> None:
+    """Some saves fail, some store a part: what they did not store is there for the others."""
+    rules = policy(f"{ALL}[limits]\n{limits}\n")
+    size = 60_000 if "mib" in limits else 10
+    records = [
+        build_plex(
+            group="notes-demo", app="notes", name=f"{n}", tai=f"{n:010d}:{0:09d}", data=bytes(size)
+        )
+        for n in range(60)
+    ]  # fmt: skip
+    room = 40 if "records" in limits else MIB // len(records[-1].raw)
+    quotas = Quotas(MemoryStore(), rules)
+    held: set[str] = set()
+    waits = Barrier(4)
+
+    def give(number: int) -> None:
+        meter, own = quotas.meter("192.0.2.1", None), random.Random(number + 4 * seed)
+        fails = 0.3
+
+        def save(some: Sequence[Record]) -> list[Outcome[Record]]:
+            sleep(own.choice((0, 0, 0.001)))
+            if own.random() < fails:
+                raise StoreError("a full disk", code=Code.STORE_FAILED)
+            outcomes = []
+            for record in some:
+                status = Status.DUPLICATE if record.hash in held else Status.ACCEPTED
+                held.add(record.hash)
+                outcomes.append(Outcome(status, record))
+            assert len(held) <= room
+            return outcomes
+
+        mine = records[number * 15 : number * 15 + 15]
+        waits.wait()
+        for _ in range(30):
+            with suppress(StoreError):
+                meter.save(save, own.sample(mine, own.randint(1, 5)))
+        fails = 0.0
+        for record in mine:
+            with suppress(StoreError):  # much was refused by then
+                meter.save(save, [record])
+
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(give, number) for number in range(4)]:
+            done.result()
+    assert len(held) == room
+    assert not quotas._unsettled
+    for account in quotas._accounts.values():
+        assert account.records == account.day_records == room
+
+
+def test_who_finds_no_room_waits_for_what_others_may_give_back() -> None:
+    rules = policy(f"{ALL}[limits]\nrecords = 3\n")
+    quotas = Quotas(MemoryStore(), rules)
+    began, goes_on = Event(), Event()
+
+    def slow(some: Sequence[Record]) -> list[Outcome[Record]]:
+        began.set()
+        assert goes_on.wait(30)
+        return [Outcome(Status.DUPLICATE, record) for record in some]
+
+    def quick(some: Sequence[Record]) -> list[Outcome[Record]]:
+        return [Outcome(Status.ACCEPTED, record) for record in some]
+
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(quotas.meter("a", None).save, slow, batch(3))
+        assert began.wait(30)
+        other = threads.submit(quotas.meter("b", None).save, quick, batch(3, start=10))
+        assert not wait([other], 0.05).done
+        goes_on.set()
+        assert {outcome.status for outcome in one.result(30)} == {Status.DUPLICATE}
+        assert {outcome.status for outcome in other.result(30)} == {Status.ACCEPTED}
 
 
 @pytest.mark.parametrize(
