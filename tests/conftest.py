@@ -20,6 +20,7 @@ settings.register_profile("lace", deadline=None)
 settings.load_profile("lace")
 
 
+pytest_plugins = ["open_stores"]
 NO_LAKE = left_out("lake")
 """Why this Python cannot have what the lake needs; its tests are then reported as not run."""
 collect_ignore_glob = ["lake/*", "unit/lake/*", "contract/test_lake_sql.py"] if NO_LAKE else []

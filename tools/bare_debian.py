@@ -87,7 +87,11 @@ class BareDebian:
 
 def _inside(root: Path, user: str = "0") -> list[str]:
     """Return the command that runs what follows in the system, in namespaces of its own."""
-    mounts = 'mount -t proc proc "$0/proc" && mount -t tmpfs tmpfs "$0/dev/shm"'
+    mounts = (
+        'mount -t proc proc "$0/proc" && mount -t tmpfs tmpfs "$0/dev/shm" && '
+        'mount -t devpts -o newinstance,ptmxmode=0666 devpts "$0/dev/pts" && '
+        'ln -sf pts/ptmx "$0/dev/ptmx"'
+    )
     change = f'exec chroot --userspec={user}:{user} "$0" "$@"'
     return [*_SEPARATE, "sh", "-c", f"{mounts} && {change}", str(root)]
 

@@ -26,7 +26,7 @@ from lace.extras import PACKAGES
 
 ROOT = Path(__file__).parent.parent
 NAME = "lace_engine"
-BASE = frozenset(("blake3", "btclib_libsecp256k1", "click", "rich", "unicodedata2", "websockets"))
+BASE = frozenset(("blake3", "btclib-libsecp256k1", "click", "rich", "unicodedata2", "websockets"))
 ADDRESSES = frozenset(("Homepage",))
 WHEEL_BYTES = 2_000_000
 SDIST_BYTES = 8_000_000

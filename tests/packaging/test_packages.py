@@ -43,7 +43,7 @@ def test_the_metadata_is_as_promised(built: Built) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     # What is private in a dependency is used of the versions that have it.
     required = metadata.get_all("Requires-Dist", ())
-    (library,) = (line for line in required if line.startswith("btclib_libsecp256k1"))
+    (library,) = (line for line in required if line.startswith("btclib-libsecp256k1"))
     assert "<0.8" in library
 
 
@@ -111,7 +111,11 @@ def test_a_wrong_wheel_is_seen(
             "[The tutorial](docs/tutorial.md) builds",
             "leads to docs/tutorial",
         ),
-        ("Requires-Dist: click", "Requires-Dist: clack", "requires blake3, clack"),
+        (
+            "Requires-Dist: click",
+            "Requires-Dist: clack",
+            "requires blake3, btclib-libsecp256k1, clack",
+        ),
         ("Provides-Extra: polars", "Provides-Extra: bears", "the extras are all, arrow, bears"),
         ("extra == 'devcert'", "extra == 'lake'", "extra devcert requires nothing"),
         ("Homepage, https", "Homepage, http", "must begin with https"),

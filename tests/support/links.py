@@ -18,7 +18,7 @@ from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.module import PolicyModule, module_from_text
 from lace.policy.view import Exposure
 from lace.recordstore import MemoryStore, SqliteStore, StoreRecordId
-from lace.recordstore.base import RecordStore
+from lace.recordstore.base import LinkMemory, RecordStore
 from lace.tai import NS_PER_SECOND, Tai, add_ns
 
 KEYS: tuple[SigningKey, ...] = (AUTHORITY, BOB, EVE)
@@ -65,6 +65,14 @@ def two_stores(kind: str, folder: Path) -> Iterator[Stores]:
             paths = folder / "left", folder / "right"
             left, right = (stack.enter_context(SqliteStore(path)) for path in paths)
             yield left, right
+
+
+def link_of(store: RecordStore, key: bytes) -> LinkMemory | None:
+    """Return what a store keeps for a link, read whole, so that nothing stays open."""
+    kept = store.link(key)
+    if kept is not None:
+        kept.hold()
+    return kept
 
 
 class Meeting:
@@ -154,6 +162,11 @@ class Meeting:
             assert isinstance(side.told[-1], m.Closed), side.told[-1]
         return self
 
+    def close(self) -> None:
+        """Close what an exchange that a side aborted still reads."""
+        for side in self.pair.sides:
+            side.local.close()
+
     # --- what became of it ---
 
     @property
@@ -206,14 +219,12 @@ class Meeting:
         """What one side advertises, and what it believes that the other one does."""
         made, tables = self.pair.sides[side], self.pair.sides[side].machine.tables
         links = [e.link for e in self.asked_by[side] if isinstance(e, m.Remember) and e.link]
-        kept = made.local.store.link(links[-1]) if links else None
-        if made.ended is None or kept is None:
+        kept = link_of(made.local.store, links[-1]) if made.ended and links else None
+        if kept is None:
             return [set(table.records("")) for table in tables]
         known = read_known(kept, made.local.parameters.standard_prefix)  # else it is closed by now
         assert known is not None
-        found = [set(table.records("")) for table in (known.state.own, known.state.peers)]
-        kept.close()
-        return found
+        return [set(table.records("")) for table in (known.state.own, known.state.peers)]
 
 
 def left_over(

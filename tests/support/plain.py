@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from links import link_of
+
 from lace.answering.following import Position
 from lace.answering.memory import Known, basis_of, change_of, read_known, runtime_of
 from lace.errors import Outcome
@@ -56,7 +58,7 @@ class PlainAnswers:
         if self._forgets is None:
             self._forgets = self.store.forgets()
         ticks = self.exposure.looks_at_time(asked.plan.operands[1 - self.side.index].viewer)
-        kept = None if asked.link is None else self.store.link(asked.link)
+        kept = None if asked.link is None else link_of(self.store, asked.link)
         known = None if kept is None else read_known(kept, self.side.parameters.standard_prefix)
         if known is None or known.basis != self._basis(asked.plan):
             return m.Recalled(ticks=ticks)

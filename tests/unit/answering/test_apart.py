@@ -354,6 +354,7 @@ def test_what_a_peer_advertises_has_a_limit(stores: Stores) -> None:
     stores[0].save([note(i) for i in range(20)])
     for most, aborts in ((19, True), (60, False)):
         meeting = Meeting(stores, (EVERYTHING, EVERYTHING), limits=Limits(advertised_facts=most))
+        meeting.close()
         told = meeting.pair.sides[1].told[-1]
         assert isinstance(told, m.Aborted) == aborts
         if isinstance(told, m.Aborted):

@@ -22,6 +22,7 @@ from links import (
     Stores,
     held,
     left_over,
+    link_of,
     two_stores,
 )
 
@@ -235,6 +236,7 @@ def test_what_is_damaged_ends_one_exchange_and_is_forgotten(stores: Stores) -> N
     stores[0].save([note(60)])
     stores[0].forget([note(3).hash])  # so that its partition is looked at
     meeting = Meeting(stores)
+    meeting.close()
     last = meeting.pair.sides[0].ended
     assert isinstance(last, m.Aborted)
     assert (last.code, last.blame) == (Code.STORE_LINK, m.Blame.LOCAL)
@@ -255,12 +257,14 @@ def test_what_is_found_damaged_while_the_peer_is_busy_ends_one_exchange_too(stor
     kept.close()
     stores[0].keep_link(link, LinkChange(kept.head, parts, base=kept.head))
     stores[0].save([note(i) for i in range(20)])
-    last = Meeting(stores, modules, exposure=SHOWN, parameters=busy).pair.sides[0].ended
+    meeting = Meeting(stores, modules, exposure=SHOWN, parameters=busy)
+    meeting.close()
+    last = meeting.pair.sides[0].ended
     assert isinstance(last, m.Aborted)
     assert (last.code, last.blame) == (Code.STORE_LINK, m.Blame.LOCAL)
     Meeting(stores, modules, exposure=SHOWN, parameters=busy).end()
     assert held(stores[1]) >= held(stores[0]) == {note(i).hash for i in range(20)}
-    assert stores[0].link(link) is not None
+    assert link_of(stores[0], link) is not None
 
 
 def test_no_copy_of_a_whole_table_is_made_to_keep_it(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import given
 from hypothesis import strategies as st
+from links import link_of
 
 from lace.record import build_blob
 from lace.recordstore.base import LinkChange, StoreRecordId
@@ -42,7 +43,7 @@ def state(store: MirroredStore) -> object:
         store.high_water(),
         store.forgets(),
         store.all_kept_out(),
-        {key: store.link(key) for key in LINKS},
+        {key: link_of(store, key) for key in LINKS},
     )
 
 
