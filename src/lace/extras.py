@@ -11,7 +11,7 @@ PACKAGES: Final = {
     "arrow": ("pyarrow",),
     "devcert": ("cryptography",),
     "duckdb": ("duckdb", "sqlglot"),
-    "lake": ("pyspark", "blake3", "deltalake", "pyarrow", "pandas"),
+    "lake": ("pyspark", "deltalake", "pyarrow", "pandas"),
     "pandas": ("pandas",),
     "passphrase": ("cryptography",),
     "picture": ("PIL",),

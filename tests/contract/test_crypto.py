@@ -8,10 +8,11 @@ from __future__ import annotations
 import ast
 import inspect
 import random
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import module_from_spec, spec_from_file_location
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -414,6 +415,15 @@ def test_the_package_that_lace_installs_has_every_name(source: str) -> None:
     if isinstance(memory, libsecp256k1._CffiMemory):
         for pointer, size in ((memory.point(), 64), (memory.signature(), 65)):
             assert memory._ffi.sizeof(memory._ffi.typeof(pointer).item) == size
+
+
+def test_a_wheel_for_any_python_brings_the_library_beside_its_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its compiled module has no functions: the package around it loads them."""
+    package = pytest.importorskip("btclib_libsecp256k1")
+    monkeypatch.setitem(sys.modules, "_btclib_libsecp256k1", SimpleNamespace(ffi=package.ffi))
+    assert libsecp256k1.load("btclib_libsecp256k1").lib is package.lib
 
 
 def test_the_package_that_lace_installs_comes_first() -> None:

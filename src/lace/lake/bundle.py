@@ -22,10 +22,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
 import pyarrow as pa
-from blake3 import blake3
 from pyarrow import fs
 
 from lace.b64a import encode
+from lace.crypto.hashing import blake3
 from lace.errors import Code, LakeError
 from lace.lake.places import CHUNK, Bytes, file_size, filesystem, read_range, write_whole
 from lace.lake.salvage import boundaries

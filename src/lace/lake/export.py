@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from blake3 import blake3
 from pyarrow import fs
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace.b64a import encode
+from lace.crypto.hashing import blake3
 from lace.errors import Code, LakeError, Status
 from lace.lake.bundle import CUT_BYTES, Survey, write_index
 from lace.lake.jobs import carried, job

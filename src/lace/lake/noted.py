@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
 
-from blake3 import blake3
 from pyarrow import fs
 
 from lace.b64a import encode
+from lace.crypto.hashing import blake3
 from lace.crypto.native import digest
 from lace.errors import Code, LakeError
 from lace.lake.parts import Input, Part, Staged, boundary, bundle_digest

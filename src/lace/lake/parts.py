@@ -17,11 +17,11 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from blake3 import blake3
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from lace import collector
 from lace.b64a import encode
+from lace.crypto.hashing import blake3
 from lace.errors import Code, LakeError
 from lace.lake.bundle import CUT_BYTES, SEGMENT_BYTES, Segment, compression, expanded
 from lace.lake.jobs import carried, job

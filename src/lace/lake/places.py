@@ -14,9 +14,9 @@ from typing import Any, Final, Self, cast
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
-from blake3 import blake3
 from pyarrow import fs
 
+from lace.crypto.hashing import blake3
 from lace.errors import Code, LakeError
 from lace.limits import MIB
 

@@ -16,9 +16,9 @@ from typing import Final, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from blake3 import blake3
 from pyarrow import fs
 
+from lace.crypto.hashing import blake3
 from lace.lake.places import filesystem
 
 FOLDER: Final = "prints"
