@@ -29,6 +29,7 @@ memory: Final = LIBRARY.memory
 _CONTEXT: Final = LIBRARY.context
 _EVEN_Y: Final = b"\x02"
 _POINT_BYTES: Final = 33
+_NO_POINT: Final = bytes(_POINT_BYTES)
 _SCALAR_BYTES: Final = 32
 _AT_ONCE: Final = 64
 _TOGETHER: Final = 3  # signatures by one key that cost less together than one by one
@@ -49,7 +50,7 @@ class _Scratch:
         self.places: Any = memory.places(self.points)
         self.sum: Any = memory.point()
         self.right: Any = memory.point()
-        self.output, self.output_bytes = memory.octets(_POINT_BYTES)
+        self.output, self.output_bytes = memory.octets(_NO_POINT)
         self.output_length: Any = memory.size(_POINT_BYTES)
 
 
@@ -235,7 +236,7 @@ def _verify_slowly(verifier_x: bytes, e: int, signature: bytes) -> bool:
 
 def serialize(point: Any) -> bytes:
     """Return a point of the library in compressed form."""
-    output, view = memory.octets(_POINT_BYTES)
+    output, view = memory.octets(_NO_POINT)
     length = memory.size(_POINT_BYTES)
     lib.secp256k1_ec_pubkey_serialize(_CONTEXT, output, length, point, COMPRESSED)
     return bytes(view[:])
@@ -253,7 +254,7 @@ def public_point(scalar: bytes) -> bytes:
 def negate(scalar: bytes) -> bytes:
     """Return n − scalar in constant time."""
     _check_scalars(scalar)
-    value, view = memory.octets(_SCALAR_BYTES, scalar)
+    value, view = memory.octets(scalar)
     if not lib.secp256k1_ec_seckey_negate(_CONTEXT, value):
         raise ValueError("scalar out of range")
     return bytes(view[:])
@@ -262,7 +263,7 @@ def negate(scalar: bytes) -> bytes:
 def multiply_add(scalar: bytes, factor: bytes, summand: bytes) -> bytes:
     """Return scalar·factor + summand mod n in constant time; no result may be zero."""
     _check_scalars(scalar, factor, summand)
-    value, view = memory.octets(_SCALAR_BYTES, scalar)
+    value, view = memory.octets(scalar)
     if not lib.secp256k1_ec_seckey_tweak_mul(_CONTEXT, value, factor):
         raise ValueError("factor out of range")
     if not lib.secp256k1_ec_seckey_tweak_add(_CONTEXT, value, summand):

@@ -54,8 +54,8 @@ class Memory(Protocol):
     def places(self, points: Sequence[Any]) -> Any:
         """Return a pointer to an array of pointers to points, which must live as long."""
 
-    def octets(self, count: int, content: bytes = b"") -> tuple[Any, Any]:
-        """Return a pointer to so many bytes, and a view of them: a slice of it is bytes."""
+    def octets(self, content: bytes) -> tuple[Any, Any]:
+        """Return a pointer to a copy of bytes, and a view of it: a slice of the view is bytes."""
 
     def size(self, value: int) -> Any:
         """Return a pointer to a new ``size_t``."""
@@ -75,6 +75,7 @@ class Library:
 class _CffiMemory:
     def __init__(self, ffi: Any) -> None:
         self._ffi = ffi
+        self._octets = ffi.typeof("unsigned char[]")  # its name takes longer to read than a copy
 
     def point(self) -> Any:
         return self._ffi.new("secp256k1_pubkey *")
@@ -85,9 +86,9 @@ class _CffiMemory:
     def places(self, points: Sequence[Any]) -> Any:
         return self._ffi.new("secp256k1_pubkey *[]", points)
 
-    def octets(self, count: int, content: bytes = b"") -> tuple[Any, Any]:
-        pointer = self._ffi.new(f"unsigned char[{count}]", content)
-        return pointer, self._ffi.buffer(pointer, count)
+    def octets(self, content: bytes) -> tuple[Any, Any]:
+        pointer = self._ffi.new(self._octets, content)
+        return pointer, self._ffi.buffer(pointer, len(content))
 
     def size(self, value: int) -> Any:
         return self._ffi.new("size_t *", value)
@@ -108,8 +109,8 @@ class _CtypesMemory:
     def places(self, points: Sequence[Any]) -> Any:
         return (self._ctypes.c_void_p * len(points))(*map(self._ctypes.addressof, points))
 
-    def octets(self, count: int, content: bytes = b"") -> tuple[Any, Any]:
-        pointer = self._ctypes.create_string_buffer(content, count)
+    def octets(self, content: bytes) -> tuple[Any, Any]:
+        pointer = self._ctypes.create_string_buffer(content, len(content))
         return pointer, pointer
 
     def size(self, value: int) -> Any:
@@ -198,7 +199,7 @@ _GENERATOR: Final = bytes([2 + G[1] % 2]) + G[0].to_bytes(32, "big")
 
 def _point_of_one(library: Library) -> bytes:
     lib, memory = library.lib, library.memory
-    point, (output, view), size = memory.point(), memory.octets(33), memory.size(33)
+    point, (output, view), size = memory.point(), memory.octets(bytes(33)), memory.size(33)
     lib.secp256k1_ec_pubkey_create(library.context, point, (1).to_bytes(32, "big"))
     lib.secp256k1_ec_pubkey_serialize(library.context, output, size, point, COMPRESSED)
     return bytes(view[:])
