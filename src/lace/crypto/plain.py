@@ -49,10 +49,12 @@ def warn(*, library: bool, hashes: bool, reasons: Mapping[str, str]) -> None:
         return  # a process that helps another one leaves the warning to that one
     missing = [*([] if library else ["btclib_libsecp256k1"]), *([] if hashes else ["blake3"])]
     signing = "" if library else ", and no key can be used"
+    other_way = "" if library else ", or install libsecp256k1 of your system"
     faults = "; ".join(f"{source} cannot be used: {reason}" for source, reason in reasons.items())
     warnings.warn(
         "compiled cryptography is missing: plain Python does its work, hundreds of times "
-        f"slower{signing}. Run: pip install {' '.join(missing)}{faults and f' ({faults})'}",
+        f"slower{signing}. Run: pip install {' '.join(missing)}{other_way}"
+        f"{faults and f' ({faults})'}",
         PlainPythonWarning,
         stacklevel=3,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -78,7 +79,7 @@ def test_records_are_validated_and_nothing_is_signed(
     assert told.count("PlainPythonWarning") == 1
     assert "no key can be used" in told
     wanted = " ".join(["btclib_libsecp256k1", *missing[3:]])
-    assert f"Run: pip install {wanted}\n" in told
+    assert f"Run: pip install {wanted}, or install libsecp256k1 of your system\n" in told
 
 
 def test_without_blake3_alone_keys_work(raws: list[bytes]) -> None:
@@ -119,3 +120,10 @@ def test_commands_show_a_note(tmp_path: Path) -> None:
 def test_the_warning_names_what_is_there_and_cannot_be_used() -> None:
     with pytest.warns(PlainPythonWarning, match=r"coincurve cannot be used: it lacks x\)$"):
         plain.warn(library=False, hashes=True, reasons={"coincurve": "it lacks x"})
+
+
+def test_a_process_that_helps_another_one_does_not_warn_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(multiprocessing, "parent_process", object)
+    plain.warn(library=False, hashes=False, reasons={})  # a warning would be an error here
