@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from environments import Environment
+from packaging.requirements import Requirement
 
 import packages
 from hatch_metadata import without_relative_links
@@ -45,6 +46,35 @@ def test_the_metadata_is_as_promised(built: Built) -> None:
     required = metadata.get_all("Requires-Dist", ())
     (library,) = (line for line in required if line.startswith("btclib-libsecp256k1"))
     assert "<0.8" in library
+
+
+@pytest.mark.parametrize(
+    ("python", "system", "machine", "compiled"),
+    [
+        ("3.11", "linux", "x86_64", {"blake3", "btclib-libsecp256k1", "unicodedata2"}),
+        ("3.13", "win32", "ARM64", {"blake3", "btclib-libsecp256k1", "unicodedata2"}),
+        ("3.14", "darwin", "arm64", {"blake3", "btclib-libsecp256k1"}),
+        ("3.15", "linux", "aarch64", {"blake3", "btclib-libsecp256k1"}),
+        ("3.15", "linux", "riscv64", {"blake3"}),
+        ("3.15", "freebsd14", "amd64", set()),
+        ("3.16", "linux", "x86_64", set()),
+    ],
+)
+def test_nothing_is_required_that_has_to_be_compiled_first(
+    built: Built, python: str, system: str, machine: str, compiled: set[str]
+) -> None:
+    """What has no wheels there is done without; extras do not count."""
+    environment = {
+        "python_version": python, "python_full_version": f"{python}.0", "sys_platform": system,
+        "platform_machine": machine, "platform_python_implementation": "CPython", "extra": "",
+    }  # fmt: skip
+    lines = packages.read_metadata(built.wheel).get_all("Requires-Dist", ())
+    required = {
+        found.name
+        for found in map(Requirement, lines)
+        if found.marker is None or found.marker.evaluate(environment)
+    }
+    assert required == {"click", "rich", "websockets"} | compiled
 
 
 def test_the_description_is_the_readme_without_links_to_files_beside_it(built: Built) -> None:
