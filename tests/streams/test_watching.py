@@ -21,6 +21,7 @@ from lace.limits import FIXED
 from lace.record import build_plex, seal
 from lace.recordstore.sqlite import SqliteStore
 from lace.serving import answering_port, watching
+from lace.serving.watch_proof import proof
 from lace.serving.watching import Watching, read_token
 from lace.workbench import live as live_module
 from lace.workbench.live import Live
@@ -28,28 +29,44 @@ from lace.workbench.session import Session
 from lace.workbench.shapes import fault_of, shapes
 
 TOKEN = "a-token-of-some-length"
+NONCE = "a-nonce-of-some-length"
+HERE = "127.0.0.1:9200"
+REFUSED = ("403 Forbidden", "a proof of the token is needed: see /proof\n")
 PLACE = "//notes-demo//notes//"
 TIME = "1700000000:000000000"
 KEY = demo_key("somebody")
 
 
-def get(path: str, token: str = TOKEN, method: str = "GET") -> bytes:
-    head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
-    return head.encode()
+def get(
+    held: Watching, path: str, token: str = TOKEN, method: str = "GET", port: int = 9200
+) -> bytes:
+    """Return a request with the proof of a reader who has a token."""
+    made = proof(token, "reader", NONCE, held.run, f"127.0.0.1:{port}")
+    return (
+        f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Lace {NONCE} {made}\r\n\r\n"
+    ).encode()
 
 
 def test_without_the_token_nothing_is_told() -> None:
     held = Watching(TOKEN)
     held.journal(1, "host", None).write("line\n")
     for request in (
-        get("/exchanges", "another-token-of-it"),
-        get("/exchanges/1", TOKEN[:-1]),
-        get("/exchanges", TOKEN + "x"),
-        b"GET /exchanges HTTP/1.1\r\nHost: x\r\n\r\n",
+        get(held, "/exchanges", "another-token-of-it"),
+        get(held, "/exchanges/1", TOKEN[:-1]),
+        get(held, "/exchanges", TOKEN + "x"),
+        get(held, "/exchanges", port=9201),  # passed on by a program at another port
+        get(Watching(TOKEN), "/exchanges"),  # of another run
+        get(held, "/exchanges").replace(NONCE.encode(), NONCE[::-1].encode()),
+        b"GET /exchanges HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"GET /exchanges HTTP/1.1\r\nAuthorization: Bearer %s\r\n\r\n" % TOKEN.encode(),
         b"GET /exchanges?token=%s HTTP/1.1\r\n\r\n" % TOKEN.encode(),
+        get(held, "/exchanges").replace(  # what the server proves is no proof of a reader
+            proof(TOKEN, "reader", NONCE, held.run, HERE).encode(),
+            proof(TOKEN, "server", NONCE, held.run, HERE).encode(),
+        ),
     ):
-        assert held.answer(request) == ("403 Forbidden", "the token is needed\n")
-    assert held.answer(get("/exchanges/1")) == ("200 OK", "line\n")
+        assert held.answer(request, HERE) == REFUSED
+    assert held.answer(get(held, "/exchanges/1"), HERE) == ("200 OK", "line\n")
 
 
 @pytest.mark.parametrize(
@@ -60,7 +77,7 @@ def test_without_the_token_nothing_is_told() -> None:
 def test_it_can_be_asked_for_exchanges_and_nothing_else(method: str, path: str) -> None:
     held = Watching(TOKEN)
     held.journal(1, "host", None).write("line\n")
-    assert held.answer(get(path, method=method))[0] == "404 Not Found"
+    assert held.answer(get(held, path, method=method), HERE)[0] == "404 Not Found"
 
 
 def test_it_holds_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,13 +86,13 @@ def test_it_holds_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     journals = {number: held.journal(number, "host", None) for number in (1, 2)}
     held.end(2)
     held.journal(3, "host", None)  # the one that has ended goes first
-    assert held.answer(get("/exchanges/2"))[0] == "404 Not Found"
+    assert held.answer(get(held, "/exchanges/2"), HERE)[0] == "404 Not Found"
     for _ in range(3):
         journals[1].write("12345\n")
-    assert held.answer(get("/exchanges/1")) == ("200 OK", "12345\n")
-    assert '"cut": true' in held.answer(get("/exchanges"))[1]
+    assert held.answer(get(held, "/exchanges/1"), HERE) == ("200 OK", "12345\n")
+    assert '"cut": true' in held.answer(get(held, "/exchanges"), HERE)[1]
     held.journal(4, "host", None)
-    assert held.answer(get("/exchanges/1"))[0] == "404 Not Found"
+    assert held.answer(get(held, "/exchanges/1"), HERE)[0] == "404 Not Found"
 
 
 def test_a_token_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
@@ -127,7 +144,7 @@ def test_a_served_exchange_is_shown_with_its_reasons(tmp_path: Path) -> None:
         assert fault_of(recording, ["shape", "Recording"], shapes()) is None
         assert {record["id"] for record in recording["records"].values()} == {"here", "there"}
         assert session.handle({"do": "open", "name": "exchange-9"})[0]["type"] == "problem"
-        with pytest.raises(UsageError, match="does not know the token"):
+        with pytest.raises(UsageError, match="does not prove that it knows the token"):
             Live(address, "another-token-of-it").listed()
     with pytest.raises(UsageError, match="does not answer"):
         live.listed()
@@ -193,7 +210,7 @@ def test_what_changes_is_told_as_it_happens() -> None:
         first = held.journal(1, "host", None)
         first.write("head\n")
         async with watched(held) as port:
-            reader, writer = await ask(port, get("/events"))
+            reader, writer = await ask(port, get(held, "/events", port=port))
             begun = await heard(reader)
             assert begun[0] == ("server", {"run": held.run})
             one = {"number": 1, "host": "host", "steps": 0, "ended": False, "cut": False}
@@ -234,7 +251,7 @@ def test_what_is_written_by_another_thread_is_told() -> None:
         held = Watching(TOKEN)
         journal = held.journal(1, "host", None)
         async with watched(held) as port:
-            reader, writer = await ask(port, get("/events"))
+            reader, writer = await ask(port, get(held, "/events", port=port))
             await heard(reader)
             await asyncio.to_thread(lambda: [journal.write("line\n") for _ in range(3)])
             assert (await heard(reader))[0][1]["steps"] == 2
@@ -249,22 +266,27 @@ def test_the_stream_needs_the_token_and_its_own_path() -> None:
         held.journal(1, "a-secret-host", None).write("line\n")
         async with watched(held) as port:
             for request in (
-                get("/events", "another-token-of-it"),
-                get("/events", ""),
-                b"GET /events HTTP/1.1\r\nHost: x\r\n\r\n",
+                get(held, "/events", "another-token-of-it", port=port),
+                get(held, "/events", "", port=port),
+                get(held, "/events", port=port + 1),
+                b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
                 b"GET /events?token=%s HTTP/1.1\r\n\r\n" % TOKEN.encode(),
-                b"GET /events HTTP/1.1\r\nX: y Authorization: Bearer %s\r\n\r\n" % TOKEN.encode(),
+                get(held, "/events", port=port).replace(
+                    b"\r\nAuthorization:", b"\r\nX: y Authorization:"
+                ),
             ):
                 answer = await whole(port, request)
                 assert answer.startswith(b"HTTP/1.1 403 ")
                 assert b"host" not in answer
             for path in ("/events/", "/events/../exchanges", "//events", "/EVENTS", "/events?x=1"):
-                assert (await whole(port, get(path))).startswith(b"HTTP/1.1 404 ")
+                assert (await whole(port, get(held, path, port=port))).startswith(b"HTTP/1.1 404 ")
             for method in ("POST", "OPTIONS", "HEAD"):
-                assert (await whole(port, get("/events", method=method))).startswith(
-                    b"HTTP/1.1 404 "
-                )
-            long = get("/events").replace(b"Host: x", b"X: " + b"y" * 100_000)
+                assert (
+                    await whole(port, get(held, "/events", method=method, port=port))
+                ).startswith(b"HTTP/1.1 404 ")
+            long = get(held, "/events", port=port).replace(
+                b"Host: 127.0.0.1", b"X: " + b"y" * 100_000
+            )
             answer = await whole(port, long)
             assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
             assert not held._watchers
@@ -279,10 +301,10 @@ def test_those_who_say_nothing_make_room_for_others(monkeypatch: pytest.MonkeyPa
         held = Watching(TOKEN)
         async with watched(held) as port:
             silent = await asyncio.gather(*(ask(port, b"GET /eve") for _ in range(40)))
-            assert (await whole(port, get("/exchanges"))).endswith(b"[]\n")
+            assert (await whole(port, get(held, "/exchanges", port=port))).endswith(b"[]\n")
             ended = await asyncio.gather(*(is_let_go(reader) for reader, _ in silent))
             assert sum(ended) >= 36
-            readers = [await ask(port, get("/events")) for _ in range(20)]
+            readers = [await ask(port, get(held, "/events", port=port)) for _ in range(20)]
             answers = [await reader.readline() for reader, _ in readers]
             assert sorted(line.split()[1] for line in answers) == [b"200"] * 3 + [b"503"] * 17
             assert len(held._watchers) == 3
@@ -300,7 +322,7 @@ def test_a_reader_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPatch) ->
         held = Watching(TOKEN)
         journal = held.journal(1, "h" * 50_000, None)  # so that pipes are full soon
         async with watched(held) as port:
-            _, writer = await ask(port, get("/events"))
+            _, writer = await ask(port, get(held, "/events", port=port))
             while not held._watchers:
                 await asyncio.sleep(0.01)
             while held._watchers:
@@ -339,7 +361,10 @@ def test_a_server_that_is_gone_is_looked_for_until_it_is_back(
             for told in (first, lost, back):
                 assert fault_of(told, ["shape", "LiveTold"], shapes()) is None
             async with aclosing(Live(live.address, "another-token-of-it").followed()) as refused:
-                assert "does not know the token" in (await anext(refused))["problem"]["message"]
+                assert (
+                    "does not prove that it knows the token"
+                    in (await anext(refused))["problem"]["message"]
+                )
             await following.aclose()
 
     asyncio.run(main())
@@ -372,5 +397,93 @@ def test_a_server_that_answers_otherwise_is_no_server(answer: bytes) -> None:
             assert told["problem"] is not None
             assert told["scenarios"] == []
         server.close()
+
+    asyncio.run(main())
+
+
+# --- a program that took the port of a server ---
+
+
+class Impostor:
+    """Takes a port, answers once what it is given, and notes all that comes."""
+
+    def __init__(self, answer: bytes) -> None:
+        self.got = b""
+        self._answer = answer
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.got += await reader.read(65_536)
+            writer.write(self._answer)
+            writer.write_eof()
+            with suppress(ConnectionError):
+                self.got += await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(respond, "127.0.0.1", 0)
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        server.close()
+
+
+def http(text: str) -> bytes:
+    return f"HTTP/1.1 200 OK\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"", http("[]"), http("{}"), http('{"run": "r", "proof": "x"}'), http('{"run": 1, "proof": 2}'),
+        http(json.dumps({"run": "r", "proof": "0" * 64})), http("[" * 4000), b"HTTP/1.1 403 No\r\n\r\n",
+        http(json.dumps({"run": "r", "proof": proof(TOKEN, "reader", NONCE, "r", HERE)})),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n{}",
+    ],
+)  # fmt: skip
+def test_a_program_that_took_a_servers_port_gets_no_token_and_no_proof(answer: bytes) -> None:
+    async def main() -> None:
+        for ask_for in (Live.listed, Live.followed):
+            other = Impostor(answer)
+            async with other.listening() as address:
+                live = Live(address, TOKEN)
+                if ask_for is Live.listed:
+                    with pytest.raises(UsageError):
+                        await asyncio.to_thread(live.listed)
+                else:
+                    async with aclosing(live.followed()) as following:
+                        assert (await anext(following))["problem"] is not None
+            assert other.got.startswith(b"GET /proof/")
+            assert TOKEN.encode() not in other.got
+            assert b"uthorization" not in other.got
+
+    asyncio.run(main())
+
+
+def test_a_program_that_passes_proofs_on_gets_nothing() -> None:
+    """A server that was started anew elsewhere proves itself for its own address alone."""
+
+    async def main() -> None:
+        held = Watching(TOKEN)
+        held.journal(1, "a-secret-host", None)
+        async with watched(held) as port:
+            passed: list[bytes] = []
+
+            async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                there, back = await asyncio.open_connection("127.0.0.1", port)
+                with suppress(ConnectionError):
+                    while head := await reader.read(65_536):
+                        back.write(head)
+                        passed.append(await there.read(65_536))
+                        writer.write(passed[-1])
+                back.close()
+                writer.close()
+
+            server = await asyncio.start_server(respond, "127.0.0.1", 0)
+            between = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            with pytest.raises(UsageError, match="does not prove"):
+                await asyncio.to_thread(Live(between, TOKEN).listed)
+            assert b"a-secret-host" not in b"".join(passed)
+            assert len(await asyncio.to_thread(Live(f"http://127.0.0.1:{port}", TOKEN).listed)) == 1
+            server.close()
 
     asyncio.run(main())

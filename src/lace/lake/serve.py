@@ -88,8 +88,8 @@ class LakeHost:
         self.metrics.gauges |= {
             "lace_connections": lambda: len(self._running),
             "lace_waiting": lambda: self._places.waiting,
-            "lace_store_records": lambda: log.version().rows,
         }
+        self.metrics.stored["lace_store_records"] = lambda: log.version().rows
 
     @property
     def _verifier(self) -> Verifier | None:

@@ -52,9 +52,11 @@ class StreamTally:
 
     def __post_init__(self) -> None:
         log = self.lake.records_log
-        self.metrics.gauges |= {
+        self.metrics.stored |= {
             "lace_lake_records": lambda: log.version().rows,
             "lace_lake_version": lambda: log.version().number,
+        }
+        self.metrics.gauges |= {
             "lace_lake_batch_seconds": lambda: round(self._seconds, 3),
             "lace_lake_batch_time_seconds": lambda: self._when_ms // 1000,
         }

@@ -7,6 +7,7 @@ answer is left: no number of connections keeps others from theirs, or takes memo
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -14,7 +15,10 @@ from typing import Final
 
 from lace.errors import Code, TransportError
 from lace.limits import FIXED
+from lace.serving.watch_proof import address_of
 
+_HOST: Final = re.compile(rb"\r\nhost[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
+_HERE: Final = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?[ \t]*", re.IGNORECASE)
 _REQUEST_SECONDS: Final = 10.0
 _READ_SECONDS: Final = 10.0
 _PLAIN: Final = "text/plain; charset=utf-8"
@@ -27,10 +31,13 @@ class Answer:
     status: str
     type: str
     text: str
+    stays: bool = False
+    """Whether the connection may bring another request."""
 
     def __bytes__(self) -> bytes:
         body = self.text.encode()
-        return _head(self.status, self.type, f"Content-Length: {len(body)}\r\n") + body
+        length = f"Content-Length: {len(body)}\r\n"
+        return _head(self.status, self.type, length, stays=self.stays) + body
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,34 +48,49 @@ class Flow:
     texts: AsyncGenerator[str, None]
 
 
+_ELSEWHERE: Final = Answer(
+    "421 Misdirected Request",
+    _PLAIN,
+    "this answers at 127.0.0.1 and localhost, and the Host of the request is another name\n",
+)
 _TOO_LONG: Final = Answer(
     "431 Request Header Fields Too Large", _PLAIN, "the request is too long\n"
 )
 
 
 async def answer_at(
-    port: int, answer: Callable[[bytes], Awaitable[Answer | Flow]]
+    port: int, answer: Callable[[bytes, str], Awaitable[Answer | Flow]]
 ) -> asyncio.Server:
-    """Answer each request by its head, one a connection; 0 stands for any free port."""
+    """Answer each request by its head and the address it came to; port 0 is any that is free."""
     unheard: dict[asyncio.StreamWriter, None] = {}
 
-    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def next_answer(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> Answer | Flow:
         unheard[writer] = None
         if len(unheard) > FIXED.unheard_requests:
             oldest = next(iter(unheard))
             del unheard[oldest]  # now: its own task may run after many more have come
             oldest.transport.abort()
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                request = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return _TOO_LONG
+        unheard.pop(writer, None)
+        if not is_meant(request):
+            return _ELSEWHERE
+        return await answer(request, address_of(writer.get_extra_info("sockname")))
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.set_write_buffer_limits(high=0)  # to drain is to have it all written
         try:
             with suppress(OSError, asyncio.IncompleteReadError):
-                try:
-                    async with asyncio.timeout(_REQUEST_SECONDS):
-                        request = await reader.readuntil(b"\r\n\r\n")
-                except asyncio.LimitOverrunError:
-                    await _write(writer, bytes(_TOO_LONG))
-                else:
-                    unheard.pop(writer, None)
-                    await _send(writer, await answer(request))
+                stays = True
+                while stays:
+                    found = await next_answer(reader, writer)
+                    await _send(writer, found)
+                    stays = isinstance(found, Answer) and found.stays
                 writer.close()
                 async with asyncio.timeout(_READ_SECONDS):
                     await writer.wait_closed()
@@ -94,6 +116,15 @@ async def answer_at(
         ) from None
 
 
+def is_meant(request: bytes) -> bool:
+    """Return whether each Host of a request is this machine.
+
+    A page of the web can lead its own name to this address; its browser still sends that name. A
+    request without a Host comes from no browser.
+    """
+    return all(_HERE.fullmatch(host) for host in _HOST.findall(request))
+
+
 async def _send(writer: asyncio.StreamWriter, answer: Answer | Flow) -> None:
     if isinstance(answer, Answer):
         await _write(writer, bytes(answer))
@@ -111,9 +142,9 @@ async def _write(writer: asyncio.StreamWriter, content: bytes) -> None:
         await writer.drain()
 
 
-def _head(status: str, type: str, length: str = "") -> bytes:
+def _head(status: str, type: str, length: str = "", *, stays: bool = False) -> bytes:
     return (
         f"HTTP/1.1 {status}\r\nContent-Type: {type}\r\n"
         "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
-        f"{length}Connection: close\r\n\r\n"
+        f"{length}Connection: {'keep-alive' if stays else 'close'}\r\n\r\n"
     ).encode()

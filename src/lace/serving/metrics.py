@@ -54,24 +54,32 @@ METRICS: Final = {
 
 @dataclass(slots=True)
 class Metrics:
-    """Numbers that only grow, and gauges that are looked at when asked for."""
+    """Numbers that only grow, and numbers that are read when they are asked for."""
 
     counts: Counter[str] = field(default_factory=Counter)
     gauges: dict[str, Callable[[], float]] = field(default_factory=dict)
+    """Numbers of this process. The event loop reads them, which changes what they count."""
+    stored: dict[str, Callable[[], float]] = field(default_factory=dict)
+    """Numbers of a store or of files. A thread reads them, since that may take long."""
     known: Mapping[str, tuple[str, str]] = field(default_factory=lambda: METRICS)
     """Kind and meaning of each name that is told."""
 
     def add(self, name: str, number: int = 1, **labels: str) -> None:
         self.counts[with_labels(name, labels)] += number
 
-    def text(self) -> str:
-        """Return everything in the text form of Prometheus."""
-        values = {name: gauge() for name, gauge in self.gauges.items()} | self.counts
+    def values(self) -> dict[str, float]:
+        """Return the numbers of this process as they are now."""
+        return {name: gauge() for name, gauge in self.gauges.items()} | self.counts
+
+    def text(self, values: Mapping[str, float] | None = None) -> str:
+        """Return values, by default those of now, and stored numbers, in the form of Prometheus."""
+        found = dict(self.values() if values is None else values)
+        found |= {name: read() for name, read in self.stored.items()}
         lines: list[str] = []
         for name, (kind, help) in self.known.items():
             lines += [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
-            found = sorted(key for key in values if key.partition("{")[0] == name)
-            lines += [f"{key} {values[key]}" for key in found] or [f"{name} 0"]
+            keys = sorted(key for key in found if key.partition("{")[0] == name)
+            lines += [f"{key} {found[key]}" for key in keys] or [f"{name} 0"]
         return "\n".join(lines) + "\n"
 
 
@@ -90,11 +98,11 @@ def _escaped(value: str) -> str:
 async def serve_metrics(metrics: Metrics, port: int) -> asyncio.Server:
     """Answer GET /metrics on a port of this machine, and of no other."""
 
-    async def answer(request: bytes) -> Answer:
+    async def answer(request: bytes, _address: str) -> Answer:
         if not request.startswith((b"GET /metrics ", b"GET /metrics?")):
             return Answer("404 Not Found", _TYPE, "see /metrics\n")
-        # Gauges may look at the store: nobody else waits for that.
-        return Answer("200 OK", _TYPE, await asyncio.to_thread(metrics.text))
+        values = metrics.values()
+        return Answer("200 OK", _TYPE, await asyncio.to_thread(metrics.text, values))
 
     return await answer_at(port, answer)
 

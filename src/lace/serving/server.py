@@ -143,11 +143,11 @@ class Server:
         self.metrics.gauges |= {
             "lace_connections": lambda: len(self._peers),
             "lace_memory_bytes": self._memory,
-            "lace_store_records": store.count,
             "lace_rules_waiting": lambda: self._workers.waiting,
             "lace_rules_evaluated": lambda: self._workers.started,
             "lace_rules_stopped": lambda: self._workers.killed,
         }
+        self.metrics.stored["lace_store_records"] = store.count
 
     @property
     def connections(self) -> int:

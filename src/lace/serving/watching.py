@@ -1,9 +1,10 @@
 """Exchanges to look at while they happen: the journals of the latest ones, behind a token.
 
 Off unless it is asked for. It answers on this machine alone, knows no request that changes
-anything, and holds so much and no more. What it holds are records that travelled; whoever has the
-token reads them.
+anything, and holds so much and no more. It holds records that travelled, and a reader who proves
+the token reads them.
 
+``GET /proof/NONCE`` is how both sides prove the token, without sending it. With a proof,
 ``GET /exchanges`` lists them, ``GET /exchanges/3`` is the journal of one, and ``GET /events`` is a
 stream of server-sent events: first all that are held, then each that changes. Nothing is queued for
 a slow reader: it hears less often of an exchange, and of its latest state.
@@ -12,7 +13,6 @@ a slow reader: it hears less often of an exchange, and of its latest state.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import re
 import secrets
@@ -27,14 +27,16 @@ from lace.driving.journal import Journal
 from lace.errors import Code, UsageError
 from lace.limits import FIXED
 from lace.serving.answering_port import Answer, Flow, answer_at
+from lace.serving.watch_proof import NONCE, is_authorized, offer
 
 _QUIET_SECONDS: Final = 15.0  # after so long a reader is told that there is nothing to tell
 _PAUSE_SECONDS: Final = 0.1  # what changes within it is told as one change
 _LINES: Final = "application/jsonl; charset=utf-8"
+_JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream; charset=utf-8"
 _STREAM: Final = re.compile(rb"GET /events HTTP/1\.[01]\r\n")
 _GET: Final = re.compile(rb"GET /exchanges(?:/(\d{1,12}))? HTTP/1\.[01]\r\n")
-_TOKEN: Final = re.compile(rb"\r\nauthorization: *bearer +(\S+) *\r\n", re.IGNORECASE)
+_PROOF: Final = re.compile(rb"GET /proof/(%s) HTTP/1\.[01]\r\n" % NONCE.encode())
 
 
 @dataclass(slots=True)
@@ -107,10 +109,10 @@ class Watching:
         for watcher in self._watchers:
             watcher.wake()
 
-    def answer(self, request: bytes) -> tuple[str, str]:
-        """Return the status and the text for a request; without the token that is all."""
-        if not self._has_token(request):
-            return "403 Forbidden", "the token is needed\n"
+    def answer(self, request: bytes, address: str) -> tuple[str, str]:
+        """Return the status and the text for a request that came to an address."""
+        if not is_authorized(self.token, request, self.run, address):
+            return "403 Forbidden", "a proof of the token is needed: see /proof\n"
         asked = _GET.match(request)
         if asked is None:
             return "404 Not Found", "see /exchanges and /events\n"
@@ -121,10 +123,6 @@ class Watching:
         if held is None:
             return "404 Not Found", "that exchange is not held any more\n"
         return "200 OK", "".join(held.lines)
-
-    def _has_token(self, request: bytes) -> bool:
-        found = _TOKEN.search(request)
-        return found is not None and hmac.compare_digest(found[1], self.token.encode())
 
     async def events(self) -> AsyncGenerator[str, None]:
         """Yield all exchanges that are held, then each that changes or goes, as events."""
@@ -157,12 +155,16 @@ class Watching:
     async def serve(self, port: int) -> asyncio.Server:
         """Answer on a port of this machine, and of no other."""
 
-        async def respond(request: bytes) -> Answer | Flow:
-            if _STREAM.match(request) and self._has_token(request):
+        async def respond(request: bytes, address: str) -> Answer | Flow:
+            asked = _PROOF.match(request)
+            if asked is not None:
+                offered = offer(self.token, asked[1].decode(), self.run, address)
+                return Answer("200 OK", _JSON, offered, stays=True)
+            if _STREAM.match(request) and is_authorized(self.token, request, self.run, address):
                 if len(self._watchers) < FIXED.watchers:
                     return Flow(_EVENTS, self.events())
                 return Answer("503 Service Unavailable", _LINES, "too many look already\n")
-            status, text = self.answer(request)
+            status, text = self.answer(request, address)
             return Answer(status, _LINES, text)
 
         return await answer_at(port, respond)

@@ -12,21 +12,25 @@ from typing import Any, Final
 
 from lace.errors import Code, UsageError
 from lace.limits import WORKBENCH
+from lace.serving.watch_proof import address_of, authorization, new_nonce
 from lace.workbench.real import RealLace
 from lace.workbench.retold import retold
 
+_LENGTH: Final = re.compile(rb"\ncontent-length: *(\d{1,6})\r\n", re.IGNORECASE)
 _NAME: Final = re.compile(r"exchange-(\d{1,12})")
 _SECONDS: Final = 10
 _QUIET_SECONDS: Final = 40.0
 """Longest that a server that is there says nothing at all, with some to spare."""
 _RETRY_SECONDS: Final = (0.5, 1.0, 2.0, 5.0)
+_MOST_OFFER: Final = 4096
+_UNPROVEN: Final = "does not prove that it knows the token"
 
 Json = dict[str, Any]
 
 
 @dataclass(slots=True)
 class Live:
-    """The exchanges of one server; only asked, never told anything."""
+    """The exchanges of one server, which first has to prove that it knows the token."""
 
     address: str
     token: str
@@ -76,10 +80,13 @@ class Live:
         except (OSError, ValueError):
             raise self._problem("does not answer") from None
         try:
-            writer.write(
-                f"GET /events HTTP/1.1\r\nHost: {place.netloc}\r\n"
-                f"Authorization: Bearer {self.token}\r\n\r\n".encode()
-            )
+            nonce, address = new_nonce(), address_of(writer.get_extra_info("peername"))
+            writer.write(_request(f"proof/{nonce}", place.netloc))
+            offered = await _read_offer(reader)
+            proven = authorization(self.token, nonce, offered, address)
+            if proven is None:
+                raise self._problem(_UNPROVEN)
+            writer.write(_request("events", place.netloc, f"Authorization: {proven}\r\n"))
             async for name, content in _read_events(reader, self._judge):
                 if name == "server":
                     run = str(content["run"])
@@ -103,7 +110,7 @@ class Live:
         """Say what is wrong with the first line of an answer, if something is."""
         word = status.split(b" ")[1:2]
         if word == [b"403"]:
-            raise self._problem("does not know the token")
+            raise self._problem(_UNPROVEN)
         if word == [b"503"]:
             raise self._problem("is looked at by too many already")
         if word != [b"200"]:
@@ -129,7 +136,15 @@ class Live:
         place = urlsplit(self.address)
         line = HTTPConnection(place.hostname or "", place.port, timeout=_SECONDS)
         try:
-            line.request("GET", f"/{what}", headers={"Authorization": f"Bearer {self.token}"})
+            line.connect()
+            line.auto_open = 0  # a second connection may lead to another program
+            nonce, address = new_nonce(), address_of(line.sock.getpeername())
+            line.request("GET", f"/proof/{nonce}")
+            offered = line.getresponse().read(_MOST_OFFER)
+            proven = authorization(self.token, nonce, offered, address)
+            if proven is None:
+                raise self._problem(_UNPROVEN)
+            line.request("GET", f"/{what}", headers={"Authorization": proven})
             answer = line.getresponse()
             content = answer.read(WORKBENCH.watched_bytes + 1)
         except (OSError, HTTPException, ValueError):
@@ -137,7 +152,7 @@ class Live:
         finally:
             line.close()
         if answer.status == 403:
-            raise self._problem("does not know the token")
+            raise self._problem(_UNPROVEN)
         if answer.status != 200 or len(content) > WORKBENCH.watched_bytes:
             raise self._problem("does not hold that any more")
         return content
@@ -145,7 +160,7 @@ class Live:
     def _problem(self, what: str) -> UsageError:
         return UsageError(
             f"{self.address} {what}", code=Code.TRANSPORT_CONNECT,
-            hint="Start lace serve with --watch PORT --watch-token FILE, and give the same here.",
+            hint="Start lace serve with --watch PORT --watch-token FILE, and give both here.",
         )  # fmt: skip
 
 
@@ -171,6 +186,27 @@ async def _read_events(
             name = value
         elif key == "data":
             yield name, json.loads(value)
+
+
+def _request(what: str, host: str, more: str = "") -> bytes:
+    return f"GET /{what} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n".encode()
+
+
+async def _read_offer(reader: asyncio.StreamReader) -> bytes:
+    """Return what a server answers to a nonce, and leave what follows it unread."""
+    head = b""
+    while (line := await _line(reader)).strip():
+        head += line
+        if len(head) > _MOST_OFFER:
+            return b""
+    found = _LENGTH.search(head)
+    if found is None or int(found[1]) > _MOST_OFFER:
+        return b""
+    async with asyncio.timeout(_SECONDS):
+        try:
+            return await reader.readexactly(int(found[1]))
+        except asyncio.IncompleteReadError:
+            return b""
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
