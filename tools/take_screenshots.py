@@ -14,7 +14,8 @@ IMAGES = Path(__file__).parent.parent / "docs" / "images"
 
 
 def open_at(page: Page, link: str, fragment: str) -> None:
-    page.goto(link + fragment)
+    page.goto("about:blank")
+    page.goto(link + fragment.replace("#", "&"))
     page.wait_for_selector("html[data-ready=ready]")
     page.wait_for_timeout(400)  # the mark on new rows fades
 

@@ -38,7 +38,9 @@ TABS = (
 
 def open_page(page: Page, link: str, fragment: str = "") -> None:
     """Open the workbench where a link says, or at the end of its first exchange, all steps shown."""
-    page.goto(link + fragment)
+    if page.url.startswith(link.split("#", maxsplit=1)[0]):
+        page.goto("about:blank")  # else it is the same page, which only follows its address
+    page.goto(link + fragment.replace("#", "&"))
     page.wait_for_selector("html[data-ready=ready]")
     if page.locator("#show-ends").count():  # what cannot be run has no timeline
         page.locator("#show-ends").check()
@@ -971,7 +973,7 @@ def test_reasons_stand_beside_the_timeline_and_follow_it(page: Page, link: str) 
     assert why["x"] >= timeline["x"] + timeline["width"]
     assert why["y"] + 200 <= 900  # in sight, without scrolling
     expect(page.locator(".stops")).to_have_count(0)  # nothing has stopped yet
-    page.goto(f"{link}#s=notes-room&scene=0&step=19")
+    page.goto(f"{link}&s=notes-room&scene=0&step=19")
     is_at(page, 19)
     heading = page.locator(".why h3").first
     for name in ("grant-bob", "grant-alice"):
@@ -1000,7 +1002,7 @@ def test_steps_that_are_taken_while_the_engine_starts_are_not_taken_back(
         server.on_message(lambda said: held.append((socket, said)))
 
     page.route_web_socket("**/session", delay)
-    page.goto(f"{link}#s=notes-room&scene=0&step=19")
+    page.goto(f"{link}&s=notes-room&scene=0&step=19")
     is_at(page, 19)
     for to in (21, 23):
         page.keyboard.press("ArrowRight")
@@ -1049,7 +1051,7 @@ def test_a_why_not_goes_on_to_the_rules_of_what_was_lacking(page: Page, link: st
 
 def test_the_tour_leads_through_the_notes_room_and_can_be_left(page: Page, link: str) -> None:
     """Eight stops by keyboard alone, as a screen reader would meet them."""
-    page.goto(f"{link}#s=cache-fill")
+    page.goto(f"{link}&s=cache-fill")
     page.wait_for_selector("html[data-ready=ready]")
     expect(page.locator(".what")).to_contain_text("signed records in agreement")
     page.get_by_role("button", name="Take the tour (8 stops)").press("Enter")
@@ -1474,10 +1476,40 @@ def test_nothing_comes_from_outside(page: Page, link: str, faults: list[str]) ->
     page.on("request", lambda request: asked.append(request.url))
     open_page(page, link)
     page.locator("#lace-0-rules").click()
-    host = link.split("/?", maxsplit=1)[0]
+    host = link.split("/#", maxsplit=1)[0]
     assert asked
     assert all(url.startswith((host, "data:", "blob:")) for url in asked), asked
     assert faults == []  # the strict policy of the page stops nothing of its own
+
+
+def test_the_token_leaves_the_address_and_stays_with_the_tab(page: Page, link: str) -> None:
+    """No cookie holds it, which each port of this machine would receive."""
+    open_page(page, link, "#s=cache-fill")
+    assert "token" not in page.url
+    assert "#s=cache-fill&" in page.url
+    assert page.context.cookies() == []
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.reload()
+    page.wait_for_selector("html[data-ready=ready]")
+    expect(page.locator(".story h2")).to_have_text("Cache fill")
+    assert asked
+    secret = link.split("token=")[1].split("&", maxsplit=1)[0]
+    assert not any(secret in url for url in asked)
+
+
+def test_without_the_link_a_page_shows_nothing_and_says_what_to_do(
+    page: Page, link: str, faults: list[str]
+) -> None:
+    page.goto(link.split("#", maxsplit=1)[0])
+    page.wait_for_selector("html[data-ready=recorded]")
+    expect(page.locator("body")).to_contain_text("open the link that it prints")
+    assert page.locator(".story h2").count() == 0
+    faults[:] = [one for one in faults if "403" not in one]  # the browser reports each refusal
+    assert faults == []
+    page.goto(link)  # the same page, which only gets another address
+    page.wait_for_selector("html[data-ready=ready]")
+    assert "token" not in page.url
 
 
 def test_the_first_picture_waits_for_no_engine(page: Page, link: str) -> None:
@@ -1496,7 +1528,7 @@ def test_the_first_picture_waits_for_no_engine(page: Page, link: str) -> None:
 def test_what_is_open_before_the_engine_is_there_can_be_edited_afterwards(
     page: Page, link: str
 ) -> None:
-    page.goto(f"{link}#tab=scenario")
+    page.goto(f"{link}&tab=scenario")
     page.wait_for_selector("#toml .cm-content")
     page.wait_for_selector("html[data-ready=ready]")
     put(page, "toml", "x = 1")

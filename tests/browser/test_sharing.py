@@ -87,7 +87,7 @@ def test_a_run_that_was_tampered_with_is_refused(page: Page, elsewhere: Path) ->
 def test_a_run_is_saved_as_a_page_that_opens_by_itself(
     page: Page, link: str, tmp_path: Path
 ) -> None:
-    page.goto(f"{link}#s=revocation&scene=0&step=3&tab=scenario")
+    page.goto(f"{link}&s=revocation&scene=0&step=3&tab=scenario")
     ready(page, "ready")
     with page.expect_download() as saved:
         page.locator("#save-page").click()

@@ -1,8 +1,9 @@
 """The workbench on this machine: one page, one socket, nothing from outside.
 
-It listens on the loopback interface unless told otherwise. Whoever starts it gets a link with a
-token; the page trades it for a cookie, and nothing is answered without one of the two. Requests
-that name another host are refused, so that a page elsewhere cannot reach in by a name of its own.
+It listens on the loopback interface unless told otherwise. It prints a link with a token behind its
+``#``, which no browser sends. The page keeps the token, and shows it where it asks for recordings
+and opens its session; the files of the page are the same for everybody. Requests that name another
+host are refused, so that a page elsewhere cannot reach in by a name of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from urllib.parse import quote
 from anyio import create_task_group, to_thread
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
@@ -31,7 +32,9 @@ from lace.text import shown
 from lace.workbench.session import Live, Real, Session, name_of, opened, text_of
 
 STATIC: Final = Path(__file__).parent / "static"
-COOKIE: Final = "lace_workbench"
+PROTOCOL: Final = "lace-workbench"
+RECORDINGS: Final = "recordings/"
+_BEARER: Final = "Bearer "
 SECURITY: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -61,16 +64,21 @@ class Gate:
     hosts: frozenset[str]
     """The values of Host that are answered."""
 
-    def may_enter(self, connection: HTTPConnection) -> bool:
-        """Whether the connection is meant for here and shows the cookie."""
-        return self.is_here(connection) and self._is_token(connection.cookies.get(COOKIE, ""))
-
     def is_here(self, connection: HTTPConnection) -> bool:
+        """Whether the connection is meant for here."""
         return connection.headers.get("host", "") in self.hosts
 
-    def has_ticket(self, request: Request) -> bool:
-        """Whether the link carries the token."""
-        return self.is_here(request) and self._is_token(request.query_params.get("token", ""))
+    def may_read(self, request: Request) -> bool:
+        """Whether a request shows the token."""
+        given = request.headers.get("authorization", "")
+        return given.startswith(_BEARER) and self._is_token(given.removeprefix(_BEARER))
+
+    def may_talk(self, socket: WebSocket) -> bool:
+        """Whether a socket shows the token: browsers let pages set no header but protocols."""
+        match socket.scope.get("subprotocols"):
+            case [protocol, token]:
+                return bool(protocol == PROTOCOL and self._is_token(token))
+        return False
 
     def is_own_page(self, socket: WebSocket) -> bool:
         """Whether the page that opened the socket is ours."""
@@ -105,8 +113,8 @@ class Workbench:
         name = name_of(self.first) if self.real is None else self.real.name
         # Another scenario than the one the page begins with by itself is named from the start.
         begun = "" if name == Session().first else f"s={quote(name, safe='')}"
-        fragment = f"#{self.fragment or begun}".rstrip("#")
-        return f"http://{self._authority}/?token={self.token}{fragment}"
+        fragment = f"&{self.fragment or begun}".rstrip("&")
+        return f"http://{self._authority}/#token={self.token}{fragment}"
 
     @property
     def _authority(self) -> str:
@@ -121,7 +129,7 @@ class Workbench:
     def app(self) -> Starlette:
         return Starlette(
             routes=[
-                Route("/", self._page),
+                Route("/", self._file),
                 WebSocketRoute("/session", self._session),
                 Route("/{path:path}", self._file),
             ]
@@ -129,27 +137,22 @@ class Workbench:
 
     # --- what is answered ---
 
-    async def _page(self, request: Request) -> Response:
-        if self.gate.has_ticket(request):
-            # The cookie takes the token's place, so that it does not stay in the address bar.
-            response: Response = RedirectResponse("/", status_code=303, headers=SECURITY)
-            response.set_cookie(COOKIE, self.token, httponly=True, samesite="strict", path="/")
-            return response
-        return await self._file(request, "index.html")
-
-    async def _file(self, request: Request, path: str | None = None) -> Response:
-        if not self.gate.may_enter(request):
+    async def _file(self, request: Request) -> Response:
+        gate = self.gate
+        name = str(request.path_params.get("path", "")) or "index.html"
+        if not gate.is_here(request) or (
+            name.startswith(RECORDINGS) and not gate.may_read(request)
+        ):
             message = (
                 "Open the link that lace workbench printed: it carries the key to this page.\n"
             )
             return PlainTextResponse(message, status_code=403, headers=SECURITY)
-        name = path or str(request.path_params.get("path", ""))
         if not name.isprintable() or len(name) > WORKBENCH.name_characters:  # no file is called so
             return PlainTextResponse("not here\n", status_code=404, headers=SECURITY)
         file = (STATIC / name).resolve()
         if not file.is_relative_to(STATIC) or not file.is_file():
-            recorded = name.removeprefix("recordings/").removesuffix(".json")
-            if name == f"recordings/{recorded}.json":
+            recorded = name.removeprefix(RECORDINGS).removesuffix(".json")
+            if name == f"{RECORDINGS}{recorded}.json":
                 content = await to_thread.run_sync(_recording, recorded, self.first, self.real)
                 if content is not None:
                     return Response(content, headers=SECURITY, media_type="application/json")
@@ -159,10 +162,10 @@ class Workbench:
 
     async def _session(self, socket: WebSocket) -> None:
         gate = self.gate
-        if not (gate.may_enter(socket) and gate.is_own_page(socket)):
+        if not (gate.is_here(socket) and gate.may_talk(socket) and gate.is_own_page(socket)):
             await socket.close(code=1008)
             return
-        await socket.accept()
+        await socket.accept(PROTOCOL)
         if self._sessions >= WORKBENCH.sessions:
             await socket.close(code=1013)
             return

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import httpx
 import pytest
@@ -18,11 +18,12 @@ from command import lace
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Subprotocol
 
 from lace.scenario.library import library
 from lace.workbench import server
 from lace.workbench.export import export
-from lace.workbench.server import STATIC
+from lace.workbench.server import PROTOCOL, STATIC
 from lace.workbench.single import single_page
 
 PACKAGE = Path(__file__).parents[3] / "web" / "package.json"
@@ -36,45 +37,59 @@ def link() -> Iterator[str]:
 
 @pytest.fixture
 def client(link: str) -> Iterator[httpx.Client]:
-    """A browser that followed the link."""
-    with httpx.Client(base_url=link.split("/?", maxsplit=1)[0], follow_redirects=True) as made:
-        assert made.get(link).status_code == 200
+    """A page that was opened by the link."""
+    headers = {"Authorization": f"Bearer {token_of(link)}"}
+    with httpx.Client(base_url=base_of(link), headers=headers) as made:
+        assert made.get("/").status_code == 200
         yield made
+
+
+def base_of(link: str) -> str:
+    return link.split("/#", maxsplit=1)[0]
+
+
+def token_of(link: str) -> str:
+    return parse_qs(urlsplit(link).fragment)["token"][0]
 
 
 def host_of(link: str) -> str:
     return urlsplit(link).netloc
 
 
-def cookie_of(client: httpx.Client) -> str:
-    return "; ".join(f"{name}={value}" for name, value in client.cookies.items())
-
-
 def test_it_listens_on_this_machine_alone(link: str) -> None:
     assert host_of(link).startswith("127.0.0.1:")
 
 
-def test_nothing_is_answered_without_the_link(link: str) -> None:
-    base = link.split("/?", maxsplit=1)[0]
-    for path in ("/", "/app.js", "/recordings/notes-room.json", "/?token=guess"):
-        answer = httpx.get(base + path)
-        assert answer.status_code == 403
-        assert "lace workbench" in answer.text
-    assert httpx.get(base, cookies={"lace_workbench": "guess"}).status_code == 403
+def test_nothing_of_a_story_is_answered_without_the_token(link: str) -> None:
+    token = token_of(link)
+    for headers in (
+        {}, {"Authorization": "Bearer guess"}, {"Authorization": token}, {"Cookie": f"token={token}"},
+        {"Cookie": f"lace_workbench={token}"}, {"Authorization": f"Basic {token}"},
+    ):  # fmt: skip
+        for path in ("notes-room", "cache-fill", "nothing"):
+            answer = httpx.get(f"{base_of(link)}/recordings/{path}.json", headers=headers)
+            assert answer.status_code == 403
+            assert "lace workbench" in answer.text
+    assert httpx.get(f"{base_of(link)}/recordings/notes-room.json?token={token}").status_code == 403
 
 
-def test_the_token_becomes_a_cookie_and_leaves_the_address(link: str) -> None:
-    answer = httpx.get(link)
-    assert answer.status_code == 303
-    assert answer.headers["location"] == "/"
-    cookie = answer.headers["set-cookie"].lower()
-    assert "httponly" in cookie
-    assert "samesite=strict" in cookie
+def test_the_token_stands_where_no_browser_sends_it_and_no_cookie_is_set(link: str) -> None:
+    """A cookie of 127.0.0.1 goes to each of its ports, whichever program listens there."""
+    parts = urlsplit(link)
+    assert parts.query == ""
+    assert parts.fragment.startswith("token=")
+    for path in ("/", "/app.js", "/recordings/notes-room.json", f"/?token={token_of(link)}"):
+        answer = httpx.get(
+            base_of(link) + path, headers={"Authorization": f"Bearer {token_of(link)}"}
+        )
+        assert answer.status_code == 200
+        assert "set-cookie" not in answer.headers
+        assert token_of(link) not in answer.text
 
 
-def test_another_hosts_name_is_refused(client: httpx.Client, link: str) -> None:
+def test_another_hosts_name_is_refused(client: httpx.Client) -> None:
     assert client.get("/", headers={"Host": "evil.example"}).status_code == 403
-    assert httpx.get(link, headers={"Host": "evil.example"}).status_code == 403
+    assert client.get("/app.js", headers={"Host": "evil.example"}).status_code == 403
 
 
 def test_every_answer_is_strict(client: httpx.Client) -> None:
@@ -106,12 +121,24 @@ def test_only_the_pages_own_files_are_there(client: httpx.Client) -> None:
     assert recording["scenario"]["name"] == "revocation"
 
 
-def talk(link: str, headers: dict[str, str], *commands: str) -> list[dict[str, Any]]:
+def own_page(link: str) -> dict[str, str]:
+    return {"Origin": f"http://{host_of(link)}"}
+
+
+def protocols(token: str) -> list[Subprotocol]:
+    return [Subprotocol(PROTOCOL), Subprotocol(token)]
+
+
+def talk(
+    link: str, headers: dict[str, str], *commands: str, shows: list[Subprotocol] | None = None
+) -> list[dict[str, Any]]:
     async def go() -> list[dict[str, Any]]:
         address = f"ws://{host_of(link)}/session"
+        shown = protocols(token_of(link)) if shows is None else shows
         async with connect(
-            address, additional_headers=headers, origin=None, max_size=None
+            address, additional_headers=headers, origin=None, max_size=None, subprotocols=shown
         ) as socket:
+            assert socket.subprotocol == PROTOCOL  # the token is not said back
             answers = []
             for command in commands:
                 await socket.send(command)
@@ -121,8 +148,8 @@ def talk(link: str, headers: dict[str, str], *commands: str) -> list[dict[str, A
     return asyncio.run(go())
 
 
-def test_the_page_talks_to_a_session(client: httpx.Client, link: str) -> None:
-    headers = {"Cookie": cookie_of(client), "Origin": f"http://{host_of(link)}"}
+def test_the_page_talks_to_a_session(link: str) -> None:
+    headers = own_page(link)
     hello, opened, nonsense = talk(
         link,
         headers,
@@ -136,33 +163,41 @@ def test_the_page_talks_to_a_session(client: httpx.Client, link: str) -> None:
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "https://127.0.0.1", "null", ""])
-def test_a_page_from_elsewhere_gets_no_session(
-    client: httpx.Client, link: str, origin: str
-) -> None:
+def test_a_page_from_elsewhere_gets_no_session(link: str, origin: str) -> None:
     with pytest.raises((InvalidStatus, ConnectionClosed)):
-        talk(link, {"Cookie": cookie_of(client), "Origin": origin}, '{"do":"hello"}')
+        talk(link, {"Origin": origin}, '{"do":"hello"}')
 
 
-def test_without_the_cookie_there_is_no_session(link: str) -> None:
+@pytest.mark.parametrize(
+    "case", ["nothing", "guess", "token alone", "other order", "more", "cookie"]
+)
+def test_without_the_token_there_is_no_session(link: str, case: str) -> None:
+    first, second = protocols(token_of(link))
+    shows = {
+        "nothing": [], "guess": protocols("guess"), "token alone": [second],
+        "other order": [second, first], "more": [first, second, Subprotocol("x")], "cookie": [first],
+    }[case]  # fmt: skip
+    headers = own_page(link) | {"Cookie": f"lace_workbench={token_of(link)}"}
     with pytest.raises((InvalidStatus, ConnectionClosed)):
-        talk(link, {"Origin": f"http://{host_of(link)}"}, '{"do":"hello"}')
+        talk(link, headers, '{"do":"hello"}', shows=shows)
+    assert talk(link, own_page(link), '{"do":"hello"}')[0]["type"] == "hello"
 
 
-def test_a_command_that_is_too_large_ends_its_session_alone(
-    client: httpx.Client, link: str
-) -> None:
-    headers = {"Cookie": cookie_of(client), "Origin": f"http://{host_of(link)}"}
+def test_a_command_that_is_too_large_ends_its_session_alone(link: str) -> None:
+    headers = own_page(link)
     with pytest.raises(ConnectionClosed):
         talk(link, headers, json.dumps({"do": "check", "text": "x" * 2_000_000}))
     assert talk(link, headers, '{"do":"hello"}')[0]["type"] == "hello"
 
 
-def test_bytes_in_place_of_text_end_their_session_alone(client: httpx.Client, link: str) -> None:
-    headers = {"Cookie": cookie_of(client), "Origin": f"http://{host_of(link)}"}
+def test_bytes_in_place_of_text_end_their_session_alone(link: str) -> None:
+    headers = own_page(link)
 
     async def go() -> int | None:
         address = f"ws://{host_of(link)}/session"
-        async with connect(address, additional_headers=headers, origin=None) as socket:
+        async with connect(
+            address, additional_headers=headers, origin=None, subprotocols=protocols(token_of(link))
+        ) as socket:
             await socket.send(b"\xff\x00")
             with pytest.raises(ConnectionClosed):
                 await socket.recv()
@@ -178,15 +213,15 @@ def test_a_scenario_of_ones_own_is_opened_by_file(tmp_path: Path) -> None:
         library()["cache-fill"].read_text(encoding="utf-8").replace("Cache fill", "Mine"),
         encoding="utf-8",
     )
-    with workbench(str(mine)) as url, httpx.Client(follow_redirects=True) as client:
-        client.get(url)
-        headers = {"Cookie": cookie_of(client), "Origin": f"http://{host_of(url)}"}
+    with workbench(str(mine)) as url:
+        headers = own_page(url)
         (hello,) = talk(url, headers, '{"do":"hello"}')
         (opened,) = talk(url, headers, json.dumps({"do": "open", "name": hello["first"]}))
         assert opened["recording"]["scenario"]["title"] == "Mine"
         assert hello["scenarios"][-1] == {"name": "mine", "title": "Mine"}
-        base = url.split("/?", maxsplit=1)[0]
-        assert client.get(f"{base}/recordings/mine.json").json()["scenario"]["title"] == "Mine"
+        shown = {"Authorization": f"Bearer {token_of(url)}"}
+        answer = httpx.get(f"{base_of(url)}/recordings/mine.json", headers=shown)
+        assert answer.json()["scenario"]["title"] == "Mine"
         (refused,) = talk(url, headers, json.dumps({"do": "open", "name": str(mine)}))
         assert refused["type"] == "problem"  # a page names no files
         mine.unlink()
@@ -271,12 +306,10 @@ def test_a_file_that_cannot_run_is_there(client: httpx.Client, tmp_path: Path) -
     broken = tmp_path / "not mine.toml"
     broken.write_text("x = 1\n", encoding="utf-8")
     with workbench(str(broken)) as link:
-        assert link.endswith("#s=not%20mine")
-        base = link.split("/?", maxsplit=1)[0]
-        with httpx.Client(base_url=base, follow_redirects=True) as own:
-            own.get(link)
-            answer = own.get("/recordings/not%20mine.json")
-            assert (answer.status_code, answer.json()) == (200, None)
+        assert link.endswith("&s=not%20mine")
+        shown = {"Authorization": f"Bearer {token_of(link)}"}
+        answer = httpx.get(f"{base_of(link)}/recordings/not%20mine.json", headers=shown)
+        assert (answer.status_code, answer.json()) == (200, None)
 
 
 def test_a_page_that_another_task_found_gone_is_gone_for_all() -> None:

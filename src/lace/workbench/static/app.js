@@ -21,6 +21,7 @@ import { WhatIfTab } from "./parts/whatif.js";
 import { Why } from "./parts/why.js";
 import { unpack, unpackRun } from "./share.js";
 import * as state from "./state.js";
+import { takeToken } from "./token.js";
 
 const DAMAGED = "The link is damaged: what it carried cannot be read.";
 
@@ -196,7 +197,8 @@ async function start() {
     if (state.recording.value === null) {
       const any = await engine.recorded(list?.scenarios[0]?.name ?? "notes-room");
       if (any === null) {
-        state.notice.value = "There is neither an engine nor a recording here. Run lace workbench.";
+        state.notice.value = "There is neither an engine nor a recording here. "
+          + "Run lace workbench, and open the link that it prints.";
       } else state.show(any);
     }
   }
@@ -224,6 +226,8 @@ async function followAddress() {
 }
 
 window.addEventListener("hashchange", () => {
+  // The link of a workbench that was started again at the same port.
+  if (takeToken()) location.reload();
   // A place within the page, such as that of the skip link, says nothing of what is shown.
   if (location.hash.includes("=")) void state.led(followAddress);
 });

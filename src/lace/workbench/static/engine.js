@@ -2,6 +2,7 @@
 // @ts-check
 import { batch } from "./vendor/preact.js";
 import * as state from "./state.js";
+import { token } from "./token.js";
 
 /** Sends a command to wherever the engine is. @type {((text: string) => void)|null} */
 let send = null;
@@ -30,7 +31,8 @@ export async function connect() {
   address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
   address.hash = "";
   address.search = "";
-  const opened = new WebSocket(address);
+  // The server chooses the first and takes the second for the token; an empty one is none.
+  const opened = new WebSocket(address, ["lace-workbench", token() || "none"]);
   const ok = await new Promise((resolve) => {
     opened.addEventListener("open", () => resolve(true), { once: true });
     opened.addEventListener("error", () => resolve(false), { once: true });
@@ -225,7 +227,8 @@ export async function recorded(name) {
   if (inside) return JSON.parse(inside.textContent ?? "null");
   if (location.protocol === "file:") return null;
   try {
-    const response = await fetch(`recordings/${encodeURIComponent(name)}.json`);
+    const headers = token() ? { Authorization: `Bearer ${token()}` } : undefined;
+    const response = await fetch(`recordings/${encodeURIComponent(name)}.json`, { headers });
     return response.ok ? await response.json() : null;
   } catch {
     return null;
