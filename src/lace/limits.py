@@ -160,6 +160,8 @@ class FixedLimits:
     """Limits that hold for every lace alike: nobody has a reason to choose others."""
 
     # Files and lines that people hand over
+    table_columns: int = 16_384
+    """Most columns of a table of values that is imported."""
     settings_bytes: int = MIB
     """Largest file of settings, of served policy or of keys' names."""
     key_file_bytes: int = 4096

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from lace.api.handles import RecordKind
 from lace.dates import read_instant
 from lace.errors import Code, LaceError, RecordError, UsageError
-from lace.limits import DEFAULT_LIMITS
+from lace.limits import DEFAULT_LIMITS, FIXED
 from lace.record import grammar
 from lace.tai import Tai
 from lace.text import shown
@@ -80,7 +80,8 @@ class RowReader:
         """Raise ``UsageError`` if a table has not the columns that are named: no row would do."""
         rows = self._rows
         named = [rows.name, rows.data, rows.time, *(rows.fields or {}).values()]
-        missing = [name for name in named if name is not None and name not in columns]
+        there = set(columns)
+        missing = [name for name in named if name is not None and name not in there]
         if missing:
             known = ", ".join(columns)
             raise UsageError(
@@ -237,18 +238,27 @@ def csv_rows(lines: Iterable[str], check: Callable[[Sequence[str]], None] | None
             return
         if columns is None:
             columns = cells
+            if len(columns) > FIXED.table_columns:
+                raise UsageError(
+                    f"line 1: there are {len(columns)} columns, and {FIXED.table_columns} are the "
+                    "most",
+                    code=Code.INPUT_FILE,
+                    hint="Give the columns that become records in a file of their own.",
+                )
             if not is_text("".join(columns)):
                 raise UsageError(
                     f"line 1: the names of the columns are not UTF-8: {UTF8}",
                     code=Code.TEXT_UTF8,
                 )
-            for place, name in enumerate(columns):
-                if name in columns[:place]:
+            before: set[str] = set()
+            for name in columns:
+                if name in before:
                     raise UsageError(
                         f"line 1: two columns have one name, {shown(name)}",
                         code=Code.INPUT_FILE,
                         hint="Give one of them another name in the first line of the table.",
                     )
+                before.add(name)
             if check is not None:
                 check(columns)
         elif cells:

@@ -18,12 +18,14 @@ from typing import Literal
 import pyarrow.parquet as pq
 import pytest
 from command import lace_inside as lace
+from small_limits import hold_to
 
 import lace as api
 from lace import blocking
 from lace.api.handles import store_of
 from lace.api.importing import Importer
 from lace.api.repeats import Repeats
+from lace.api.rows import RowMap, RowReader, csv_rows
 from lace.cli.progress import progress_text
 from lace.clock import tai_now
 from lace.errors import Code, UsageError
@@ -191,6 +193,38 @@ def test_a_row_that_is_wrong_has_its_line_and_reason(
     assert done.returncode == 3
     assert reason in done.stderr
     assert (folder / "import.refused.jsonl").is_file()
+
+
+@pytest.mark.parametrize(
+    ("named", "more", "reason"),
+    [
+        ("nope", "", "there is no column 'nope'; there are 'c0, c1, "),
+        ("c0", ",c7", "two columns have one name, 'c7'"),
+        ("c0", ",Group", "the column Group cannot become a field"),
+    ],
+)
+def test_a_table_of_very_many_columns_is_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch, named: str, more: str, reason: str
+) -> None:
+    """With each name compared to each other one, this takes minutes."""
+    hold_to(monkeypatch, table_columns=300_000)
+    check = RowReader(RowMap(to=PLACE, name=named)).check_columns
+    first = ",".join(f"c{number}" for number in range(250_000)) + more
+    with pytest.raises(UsageError) as caught:
+        list(csv_rows([f"{first}\n"], check))
+    assert reason in caught.value.message
+    assert len(caught.value.message) < 300
+
+
+def test_a_table_has_so_many_columns_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    hold_to(monkeypatch, table_columns=3)
+    check = RowReader(RowMap(to=PLACE, name="a")).check_columns
+    assert len(list(csv_rows(["a,b,c\n", "1,2,3\n"], check))) == 1
+    with pytest.raises(
+        UsageError, match="line 1: there are 4 columns, and 3 are the most"
+    ) as caught:
+        list(csv_rows(["a,b,c,d\n", "1,2,3,4\n"], check))
+    assert caught.value.code is Code.INPUT_FILE
 
 
 @pytest.mark.parametrize(
