@@ -15,6 +15,11 @@ from collections.abc import Iterable
 from lace.errors import Code, EncodingError
 
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
+"""What Unicode calls Default_Ignorable_Code_Point, and Python all the same printable."""
 _SECRET = re.compile(r"&\.[0-9A-Z_a-z~]{16,}(?:\.H3)?")
 
 
@@ -115,17 +120,20 @@ def redact(message: str) -> str:
 def safe(text: str, kept: str = "\n\t") -> str:
     """Return text that does nothing to a terminal: what cannot be seen is shown as a dot.
 
-    Control characters (C0, C1), marks of direction and of no width, lone surrogates and what is not
-    assigned go; spaces of all kinds, private use and what is ``kept`` stay.
+    Control characters (C0, C1), characters that a program may ignore, such as marks of direction,
+    fillers and variation selectors, private use, lone surrogates and what is not assigned go.
+    Spaces of all kinds stay, and what is ``kept``.
     """
-    if text.isprintable():
+    if text.isprintable() and (text.isascii() or _UNSEEN.search(text) is None):
         return text
     return "".join(c if is_safe(c) or c in kept else "·" for c in text)
 
 
 def is_safe(character: str) -> bool:
-    """Whether a character does nothing but show itself."""
-    return character.isprintable() or unicodedata.category(character) in {"Zs", "Co"}
+    """Whether a character does nothing but show itself, in the same way everywhere."""
+    if character.isprintable():
+        return _UNSEEN.match(character) is None
+    return unicodedata.category(character) == "Zs"
 
 
 def shown(value: str | bytes, limit: int = 60) -> str:

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unicodedata import category
+from unicodedata import name as name_of
 
 import pytest
 from command import lace_inside as lace
@@ -21,7 +23,7 @@ from lace.cli.root import _COMMANDS
 from lace.errors import Code
 from lace.keyring import Keyring
 from lace.record import build_plex
-from lace.text import safe
+from lace.text import is_safe, safe
 
 CSI, RLO, LRI, ZWSP, TAG = "\x9b31m", "\u202e", "\u2066", "\u200b", "\U000e0041"
 HIDDEN = f"a{CSI}b{RLO}c{LRI}d{ZWSP}e{TAG}f"  # what a name and a field may hold
@@ -217,11 +219,32 @@ def test_a_pipe_gets_json_that_means_what_the_record_says(folder: Path) -> None:
     [
         ("plain", "plain"), ("日本語\u3000é", "日本語\u3000é"), ("a\tb\nc", "a\tb\nc"), ("\x1b[2J", "·[2J"),
         ("\x9b", "·"), ("\u202e\u2069\u200f\u061c", "····"), ("\u200b\u2060\ufeff\u00ad", "····"),
-        ("\ud800", "·"), ("\ue000", "\ue000"), ("\u2028", "·"), ("\r", "·"),
+        ("\ud800", "·"), ("\u2028", "·"), ("\r", "·"),
+        ("a\u3164b\uffa0c\u115f\u1160", "a·b·c··"), ("\u034f\u17b4\u17b5\u180b\u180f", "·····"),
+        ("\ue000\U000f0000\U0010fffd", "···"), ("\U000e0041\U000e0100\U000e01ef", "···"),
+        # An emoji shows a dot for each part that only says how others are drawn.
+        ("\u2764\ufe0f", "\u2764·"), ("\U0001f468\u200d\U0001f469", "\U0001f468·\U0001f469"), ("\U0001f642", "\U0001f642"),
+        # Marks are seen, and so is the width of an empty cell.
+        ("e\u0323\u0302 \u0e01\u0e34", "e\u0323\u0302 \u0e01\u0e34"), ("\u2800\u00a0", "\u2800\u00a0"),
     ],
 )  # fmt: skip
 def test_what_is_safe(text: str, seen: str) -> None:
     assert safe(text) == seen
+
+
+def test_nothing_that_a_program_may_ignore_is_safe() -> None:
+    """By the names that Unicode gives them, and by their kinds, whatever Python calls printable."""
+    for number in range(0x110000):
+        character = chr(number)
+        kind, name = category(character), name_of(character, "")
+        ignorable = kind in {"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"}
+        ignorable |= "VARIATION SELECTOR" in name or "VOWEL INHERENT" in name
+        ignorable |= name == "COMBINING GRAPHEME JOINER"
+        ignorable |= "HANGUL" in name and name.endswith("FILLER")
+        if ignorable:
+            assert not is_safe(character), f"U+{number:04X} {name}"
+        elif character.isprintable() or kind == "Zs":
+            assert is_safe(character), f"U+{number:04X} {name}"
 
 
 def test_cells_of_tables_are_one_line() -> None:
