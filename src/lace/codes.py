@@ -733,7 +733,7 @@ class Code(StrEnum):
     STORE_FULL = (
         "store.full",
         "The disk is full or failed; nothing of this save was kept.",
-        "Make room on the disk, and save again; to forget records takes room too.",
+        "Make room on the disk, and save again; records can be forgotten meanwhile.",
     )
     STORE_CORRUPT = (
         "store.corrupt",

@@ -249,6 +249,10 @@ class FixedLimits:
     """Most bytes that a store remembers of links."""
     forgotten: int = 100_000
     """Most hashes of forgotten records that a store keeps, so that exchanges can follow."""
+    reserve_bytes: int = 5 * MIB
+    """Size of the file that a store keeps for forgetting while little is free on its disk."""
+    reserve_below_bytes: int = 256 * MIB
+    """How much must be free on the disk of a store, or else it keeps that file."""
     peers_met: int = 1000
     """Most peers that a folder remembers to have met."""
     waiting_events: int = 10_000

@@ -272,6 +272,7 @@ OTHERWISE = {
     "cli/__init__.py": "standard streams that are missing",
     "driving/journal.py": "grows step by step, and what a killed process wrote is to be read",
     "recordstore/sqlite_file.py": "the store, which SQLite writes; a copy in a temporary folder",
+    "recordstore/sqlite_reserve.py": "holds room, and no content",
     "keyring.py": "the file of a lock",
     "lake/bundle.py": "in a temporary folder",
     "lake/doctor.py": "in a temporary folder",

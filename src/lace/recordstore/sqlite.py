@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -42,6 +43,7 @@ from lace.recordstore.sqlite_file import (
     copy_to_read,
     errors,
     identity_of,
+    is_full,
     statements,
 )
 from lace.recordstore.sqlite_links import (
@@ -51,6 +53,7 @@ from lace.recordstore.sqlite_links import (
     note_used,
     spoil_link,
 )
+from lace.recordstore.sqlite_reserve import Reserve
 from lace.recordstore.sqlite_rows import (
     Names,
     delete,
@@ -71,6 +74,7 @@ from lace.urc import Coordinate, Prefix
 
 _APPLICATION: Final = 0x4C616365  # "Lace"
 _VARIABLES: Final = 500  # in one query
+_FEW_PAGES: Final = 32  # that are given back at once where there is little room
 _WITH_FORGETS: Final = 2  # the versions of the file that brought these
 _WITH_MEMORY: Final = 4
 _WITH_QUARANTINE: Final = 5
@@ -86,8 +90,16 @@ _PARTS_OF_NO_LINK: Final = (
 class SqliteStore(Closes):
     """A record store in one file; may be used from several threads and processes."""
 
-    def __init__(self, path: str | Path, *, read_only: bool = False, create: bool = True) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        read_only: bool = False,
+        create: bool = True,
+        reserve: Reserve | None = None,
+    ) -> None:
         self.path = Path(path)
+        self._reserve = Reserve(self.path) if reserve is None else reserve
         self._read_only = read_only
         self._lock = RLock()  # of whoever writes
         self._reading = RLock()
@@ -104,20 +116,29 @@ class SqliteStore(Closes):
             self._read_only = True
         self._file = self.path if self._copy is None else Path(self._copy.name, self.path.name)
         """What is really opened."""
+        mode = "ro" if self._read_only else "rwc" if create else "rw"
         with errors(self.path):
-            mode = "ro" if self._read_only else "rwc" if create else "rw"
-            self._connection = connect(self._file, mode)
-            self._names = Names(self._connection)
-            self._identity = identity_of(self._file)
             try:
-                self._prepare()
-                # Who reads does not wait for who writes, nor for whom that one waits. Who asks only
-                # how far the store has come does not wait for who reads.
-                self._reader = connect(self._file, "ro")
-                self._glancer = connect(self._file, "ro")
-            except BaseException:
-                self._connection.close()
-                raise
+                self._open(mode)
+            except sqlite3.Error as error:
+                # Even to be opened, a store needs some room: what was reserved is for this too.
+                if self._read_only or not is_full(error) or not self._reserve.give_up():
+                    raise
+                self._open(mode)
+
+    def _open(self, mode: str) -> None:
+        self._connection = connect(self._file, mode)
+        self._names = Names(self._connection)
+        self._identity = identity_of(self._file)
+        try:
+            self._prepare()
+            # Who reads does not wait for who writes, nor for whom that one waits. Who asks only
+            # how far the store has come does not wait for who reads.
+            self._reader = connect(self._file, "ro")
+            self._glancer = connect(self._file, "ro")
+        except BaseException:
+            self._connection.close()
+            raise
 
     # --- the contract ---
 
@@ -280,24 +301,85 @@ class SqliteStore(Closes):
         return int(count)
 
     def forget(self, hashes: Iterable[RecordHash], *, for_good: bool = False) -> int:
-        gone = 0
         wanted = list(hashes)
         with self._lock, errors(self.path):
-            with self._writing() as connection:
-                if for_good:
-                    connection.executemany(
-                        "INSERT INTO kept_out VALUES (?) ON CONFLICT DO NOTHING",
-                        [(hash,) for hash in wanted],
-                    )
-                lost = [(hash,) for hash in wanted if delete(connection, self._names, hash)]
-                gone = len(lost)
-                if gone:
-                    note_forgotten(connection, lost)
+            if self._reserve.is_needed():
+                return self._forget_in_little_room(wanted, for_good)
+            try:
+                gone = self._forget(wanted, for_good)
+            except sqlite3.Error as error:  # there may be less room than the disk says
+                if not is_full(error):
+                    raise
+                return self._forget_in_little_room(wanted, for_good)
             if gone:
                 # Gives the pages back; readers that still need them keep their own view.
                 # (As a script, because one execute() would give back one page.)
                 self._connection.executescript("PRAGMA incremental_vacuum")
         return gone
+
+    def _forget_in_little_room(self, hashes: list[RecordHash], for_good: bool) -> int:
+        """Forget few records at a time, and give their room back before the next ones."""
+        gone, together = 0, max(len(hashes), 1)
+        with self._sparing():
+            while hashes:
+                try:
+                    gone += self._forget(hashes[:together], for_good)
+                except sqlite3.Error as error:
+                    if not is_full(error) or (not self._reserve.give_up() and together == 1):
+                        raise
+                    together = 1
+                else:
+                    hashes, together = hashes[together:], together * 2
+                self._give_back()
+        if gone:
+            self._reserve.keep()
+        return gone
+
+    @contextmanager
+    def _sparing(self) -> Iterator[None]:
+        """Use as little room as can be: free pages are cut off and not written first, and the log
+        goes into the file only where there is room for all of it.
+        """
+        names, connection = ("secure_delete", "wal_autocheckpoint"), self._connection
+        before = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
+        connection.execute("PRAGMA secure_delete = FAST")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        try:
+            yield
+        finally:
+            for name, value in zip(names, before, strict=True):
+                connection.execute(f"PRAGMA {name} = {value}")
+
+    def _give_back(self) -> None:
+        """Give free pages back to the disk, few at a time, and the log with them.
+
+        Where the file has no room for what the log has, to try it would use up what room there is.
+        """
+        left = None
+        while self._is_room_for_log():
+            with suppress(StoreError):  # others read; or there was no room after all
+                self.checkpoint()
+            (free,) = self._connection.execute("PRAGMA freelist_count").fetchone()
+            if free in {0, left}:
+                return
+            left = free
+            try:
+                self._connection.executescript(f"PRAGMA incremental_vacuum({_FEW_PAGES})")
+            except sqlite3.Error as error:
+                if not is_full(error):
+                    raise
+
+    def _forget(self, hashes: list[RecordHash], for_good: bool) -> int:
+        with self._writing(adds=False) as connection:
+            if for_good:
+                connection.executemany(
+                    "INSERT INTO kept_out VALUES (?) ON CONFLICT DO NOTHING",
+                    [(hash,) for hash in hashes],
+                )
+            lost = [(hash,) for hash in hashes if delete(connection, self._names, hash)]
+            if lost:
+                note_forgotten(connection, lost)
+        return len(lost)
 
     def kept_out(self, hashes: Collection[str]) -> set[str]:
         # Where nothing can be stored, nobody is asked for what is hidden either.
@@ -330,6 +412,16 @@ class SqliteStore(Closes):
     def standing(self) -> tuple[StoreRecordId, int]:
         high_water, forgets = self._glance(self._standing)
         return StoreRecordId(high_water or 0), (forgets or 0) + len(self._hidden)
+
+    def _is_room_for_log(self) -> bool:
+        """Whether the file can grow to what it is with its log."""
+        (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
+        (size,) = self._connection.execute("PRAGMA page_size").fetchone()
+        try:
+            disk = shutil.disk_usage(self._file.parent)
+            return int(pages * size) - self._file.stat().st_size <= disk.free
+        except OSError:
+            return False
 
     @property
     def _standing(self) -> str:
@@ -555,12 +647,15 @@ class SqliteStore(Closes):
             connection.execute(f"PRAGMA user_version = {VERSION}")
 
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
+    def _writing(self, *, adds: bool = True) -> Iterator[sqlite3.Connection]:
         connection = self._connection
         if self._read_only:
             check_rights(self.path)  # says what is missing, if that is why
             raise StoreError(f"{self.path} was opened for reading", code=Code.STORE_READ_ONLY)
         self.check_identity()
+        if adds and not self._reserve.keep():
+            message = f"{self.path}: the rest of the disk is kept for forgetting"
+            raise StoreError(message, code=Code.STORE_FULL)
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield connection

@@ -159,11 +159,17 @@ class errors:  # noqa: N801 (it stands where a function would)
         if isinstance(error, sqlite3.Error):
             found = getattr(error, "sqlite_errorcode", 0)
             code = _CODES.get(found & 0xFF, Code.STORE_FAILED)
-            if found in _NO_ROOM:
+            if is_full(error):
                 code = Code.STORE_FULL
             if code is Code.STORE_READ_ONLY:
                 check_rights(path)  # SQLite does not say which one is missing
             raise StoreError(f"{path}: {error}", code=code) from error
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    """Whether the disk has no room for what was to be written."""
+    found = getattr(error, "sqlite_errorcode", 0)
+    return found in _NO_ROOM or _CODES.get(found & 0xFF) is Code.STORE_FULL
 
 
 def check_rights(path: Path) -> None:

@@ -460,4 +460,4 @@ def test_a_keyring_that_cannot_be_written_says_what_to_do(
         assert done.returncode == 2
         assert b"No space left on device [key.file]" in done.stderr
         assert b"Make room on the disk" in done.stderr
-    assert "forget records takes room" in Code.STORE_FULL.fix
+    assert "records can be forgotten" in Code.STORE_FULL.fix
