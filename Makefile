@@ -10,7 +10,7 @@ unexport LC_ALL
 endif
 
 .PHONY: demo demo-room demo-lake test test-long test-quick check-bare check-debian check-wheels lint bench bench-lake docs workbench bundle
-.PHONY: site site-serve matrix screenshots fuzz soak attack lake-cluster lock release-check clean help
+.PHONY: site site-serve matrix screenshots fuzz soak attack golden lake-cluster lock release-check clean help
 .DEFAULT_GOAL := help
 
 # $(call set-up,test lint): tools/set_up.py decides what is left to do, and says it.
@@ -95,6 +95,10 @@ lock: ## renew the pins in constraints.txt and locks/ (UPGRADE=yes takes the new
 release-check: ## build the packages, look at them and try them; say what is left to do by hand
 	$(call set-up,release)
 	@"$(BIN)/python" tools/release_check.py
+
+golden: ## at a release: keep a store, a link's memory and a lake of this version, for later ones to open
+	$(call set-up,test)
+	@"$(BIN)/python" tools/golden.py
 
 lake-cluster: ## run the lake on a Spark cluster of three processes, and compare
 	$(call set-up,lake)

@@ -26,11 +26,13 @@ QUICK_TESTS = (
 )  # fmt: skip
 _TAIL_LINES = 40
 FRAGMENTS = ROOT / "changes"
+GOLDEN = ROOT / "tests" / "data" / "golden"
 NOT_YET = """
 Left to do by hand, because changes/ still has fragments: this commit is no release.
   1. Set the version X.Y.Z in src/lace/_version.py.
   2. Gather the fragments: python -m towncrier build --version X.Y.Z
-  3. Commit both, and run this again.
+  3. Make the golden files: make golden
+  4. Commit all of it, and run this again.
 """
 BY_HAND = f"""
 Left to do by hand for version {__version__}:
@@ -61,6 +63,7 @@ class Report:
 def main() -> int:
     report = Report()
     report.step("everything is committed", uncommitted())
+    report.step("later versions have files of this one to open", golden_faults(GOLDEN))
     try:
         with tempfile.TemporaryDirectory(prefix="lace-release-") as name:
             check(report, Path(name))
@@ -105,6 +108,12 @@ def uncommitted() -> list[str]:
     if status.returncode:
         return [f"git says: {status.stderr.strip()}"]
     return [f"commit or remove: {line[3:]}" for line in status.stdout.splitlines()]
+
+
+def golden_faults(folder: Path) -> list[str]:
+    """Say if the golden files of this version are missing."""
+    missing = not (folder / __version__ / "manifest.json").is_file()
+    return [f"there is no {folder / __version__}: run make golden"] if missing else []
 
 
 def build() -> Built:

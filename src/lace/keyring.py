@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn
 
+from lace._version import __version__
 from lace.crypto.keys import SigningKey, demo_key
 from lace.crypto.sealing import METHOD, SealedText, open_text, seal_text
 from lace.drafts import write_file
@@ -85,6 +86,10 @@ class KnownKey:
     """What others check its signatures by."""
     demo: bool = False
     """Made from its name: known to everyone."""
+
+
+_THIS: Final = f"Lace {__version__}"
+_NEWER: Final = "A newer version may have written it: update Lace. The file was not changed."
 
 
 def is_key_name(text: str) -> bool:
@@ -282,8 +287,12 @@ class Keyring:
     # --- the file ---
 
     def _named(self, name: str, entry: Any) -> NamedKey:
-        if not (is_key_name(name) and isinstance(entry, dict) and set(entry) <= {"secret", "demo"}):
+        if not (is_key_name(name) and isinstance(entry, dict)):
             self._refuse(f"the entry {shown(name)} is not a key")
+        if more := sorted(set(entry) - {"secret", "demo"}):
+            self._refuse(
+                f"the entry {shown(name)} has {shown(more[0])}, which {_THIS} does not know", _NEWER
+            )
         try:
             key = SigningKey.from_secret_text(str(entry.get("secret", "")))
         except EncodingError:
@@ -300,6 +309,10 @@ class Keyring:
         return self._open(table)
 
     def _open(self, table: dict[str, Any]) -> dict[str, Any]:
+        if table[_SEALED] != METHOD:
+            self._refuse(
+                f"it is sealed by {shown(table[_SEALED])}, which {_THIS} does not know", _NEWER
+            )
         box, public = _box_of(table), _public_text(*_public(table))
         if box is None:
             self._refuse("its seal is malformed")
@@ -513,7 +526,7 @@ def _public_text(names: Mapping[str, str], demos: Iterable[str]) -> str:
 def _box_of(table: Mapping[str, Any]) -> SealedText | None:
     numbers = {name: table.get(name) for name in ("memory_kib", "passes", "lanes")}
     texts = {name: table.get(name) for name in ("salt", "box")}
-    if table[_SEALED] != METHOD or not all(type(n) is int for n in numbers.values()):
+    if not all(type(n) is int for n in numbers.values()):
         return None
     if not all(isinstance(text, str) for text in texts.values()):
         return None

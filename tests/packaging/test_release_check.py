@@ -57,3 +57,9 @@ def test_a_tree_without_tests_is_told(tmp_path: Path) -> None:
     told, found = release_check.quick_tests(Path(sys.executable), tmp_path)
     assert found
     assert "no tests ran" in told
+
+
+def test_a_release_leaves_files_for_later_versions_to_open(tmp_path: Path) -> None:
+    assert release_check.golden_faults(release_check.GOLDEN) == []
+    (fault,) = release_check.golden_faults(tmp_path)
+    assert fault.endswith("run make golden")
