@@ -268,6 +268,11 @@ class SqliteStore(Closes):
             raise StoreError(f"{target} is the store itself", code=Code.STORE_OPEN)
         if target.exists() and not target.is_file():
             raise StoreError(f"{target} is no file", code=Code.STORE_OPEN)
+        # SQLite would take what lies beside a store of this name for a part of the new one.
+        beside = [target.with_name(target.name + name) for name in BESIDE]
+        for path in beside:
+            if not overwrite and path.exists():
+                raise exists_already(path)
 
         def tell(_status: int, remaining: int, total: int) -> None:
             if listen is not None:
@@ -290,8 +295,9 @@ class SqliteStore(Closes):
                 if os.fstat(draft.file.fileno()).st_size != copied:
                     draft.check()
                     raise StoreError(f"{target} was not written whole", code=Code.STORE_FAILED)
-                for name in BESIDE:  # what a store of this name left behind is no part of this one
-                    target.with_name(target.name + name).unlink(missing_ok=True)
+                if overwrite:
+                    for path in beside:
+                        path.unlink(missing_ok=True)
         except FileExistsError:
             raise exists_already(target) from None
         except OSError as error:

@@ -202,6 +202,9 @@ def test_what_another_store_left_beside_its_file_is_no_part_of_a_backup(tmp_path
         for name in ("", "-wal"):  # as a process leaves it that is killed
             shutil.copy(tmp_path / f"other.lace{name}", tmp_path / f"b.lace{name}")
         store.save(notes(50, start=900))
+        target.unlink()
+        with pytest.raises(UsageError, match=r"b\.lace-wal exists already"):
+            store.back_up(target, overwrite=False)
         assert store.back_up(target) == 50
         assert sound(target) == 50
 
