@@ -23,7 +23,7 @@ from lace import blocking
 from lace.crypto import SigningKey
 from lace.driving.backoff import Backoff
 from lace.driving.exchange import Exchange
-from lace.driving.ratelimit import RateLimit
+from lace.driving.ratelimit import Allowance, RateLimit
 from lace.errors import Code
 from lace.interlace import messages as m
 from lace.limits import DEFAULT_LIMITS
@@ -362,6 +362,46 @@ def test_a_peer_that_begins_round_after_round_is_slowed_down_alone() -> None:
             assert ended.code is Code.INTERLACE_TIMEOUT
             assert len(host.events("fixed-point")) < 10
             assert isinstance(await client(MemoryStore()).sync(host.address), m.Closed)
+
+    within(work())
+
+
+@pytest.mark.parametrize("prompt", [True, False])
+def test_a_host_that_is_sent_much_is_sent_it_more_slowly_and_is_not_ended(
+    prompt: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its connections share what is sent in a minute, and so do those that come later."""
+    waits: list[float] = []
+    takes = Allowance.take
+
+    def take(self: Allowance, now: float, size: int) -> float:
+        waits.append(takes(self, now, size))
+        return waits[-1]
+
+    monkeypatch.setattr(Allowance, "take", take)
+    if not prompt:
+        monkeypatch.setattr("lace.driving.exchange.Exchange._sends_now", lambda *_: False)
+
+    async def meet(limit: int) -> int:
+        """Let two clients of one host have all; return how much was sent."""
+        waits.clear()
+        rules = policy(
+            f"{ANYONE}[limits]\nsent_bytes_per_minute = {limit}\n[engine]\nphase_timeout = 1"
+        )
+        async with served(store_of(notes(60, size=1000)), rules) as host:
+            stores = [MemoryStore() for _ in range(2)]
+            ends = await asyncio.gather(*(client(one).sync(host.address) for one in stores))
+            assert all(isinstance(ended, m.Closed) for ended in ends), ends
+            assert [one.count() for one in stores] == [60, 60]
+            assert len(host.server._sends) == 1
+            await host.until("closed", 2)
+            return host.server.metrics.counts["lace_bytes_sent_total"]
+
+    async def work() -> None:
+        whole = await meet(10**9)
+        assert sum(waits) == 0
+        await meet(whole * 19 // 20)
+        assert sum(waits) > 1  # longer than a peer may be silent
 
     within(work())
 

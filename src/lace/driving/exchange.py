@@ -126,6 +126,8 @@ class Exchange:
         self._worker = worker
         self._reader = reader
         self._rate_limit = rate_limit
+        self._sends = None if rate_limit is None else rate_limit.sends
+        self._is_held_back = False  # what waits to be sent may not be sent yet
         self._clock = clock
         self._working_seconds = working_seconds
         self._inbox: deque[_Came] = deque()
@@ -479,9 +481,8 @@ class Exchange:
             self._quiet_since = asyncio.get_running_loop().time()
             if self._sends_now(data):
                 return
-            self._outbox.extend(
-                (data[at : at + _WRITE], False) for at in range(0, len(data), _WRITE)
-            )
+            size = _WRITE if self._sends is None else min(_WRITE, self._sends.piece)
+            self._outbox.extend((data[at : at + size], False) for at in range(0, len(data), size))
             self._unsent += len(data)
             self._unsent_ends += ends
             self._outbox.extend([(b"", True)] * ends)
@@ -491,8 +492,13 @@ class Exchange:
         """Send a few bytes at once, if nothing waits before them; return whether that was done."""
         if self._prompt is None or self._outbox or len(data) > _WRITE:
             return False
+        now = asyncio.get_running_loop().time()
+        if self._sends is not None and not self._sends.has(now, len(data)):
+            return False
         if not self._prompt.write_now(data):
             return False
+        if self._sends is not None:
+            self._sends.take(now, len(data))
         self.traffic.bytes_out += len(data)
         return True
 
@@ -504,8 +510,10 @@ class Exchange:
                         await self._movement()
                     data, is_end = self._outbox[0]
                     if data:
+                        await self._wait_for_room(len(data))
                         await self._write_piece(data, patience)
                     self._outbox.popleft()
+                    self._is_held_back &= bool(self._outbox)
                     self._unsent -= len(data)
                     self.traffic.bytes_out += len(data)
                     self._unsent_ends -= is_end
@@ -519,7 +527,17 @@ class Exchange:
         self._cancel_errand()
         self._outbox.clear()
         self._unsent = self._unsent_ends = 0
+        self._is_held_back = False
         self._note()
+
+    async def _wait_for_room(self, size: int) -> None:
+        """Wait until so many bytes may be sent to this host; the peer cannot answer before."""
+        if self._sends is None:
+            return
+        seconds = self._sends.take(asyncio.get_running_loop().time(), size)
+        if seconds > 0:
+            self._is_held_back = True
+            await asyncio.sleep(seconds)
 
     async def _write_piece(self, data: bytes, patience: asyncio.Timeout) -> None:
         """Write, for as long as the peer takes something, or says something."""
@@ -604,6 +622,8 @@ class Exchange:
         late = loop.time() - self._due
         if late < 0:
             self._ring_at(self._due)
+        elif self._is_held_back:  # the peer waits for this side
+            self._ring_at(loop.time() + self._timer.seconds)
         elif late > _STANDSTILL_SECONDS and self._forgiven is not self._timer:
             self._forgiven = self._timer
             self._ring_at(loop.time() + _STANDSTILL_SECONDS)

@@ -1,19 +1,83 @@
-"""How fast one connection may go: who is too fast waits, and is not cut off for it."""
+"""How fast a connection may go, and how much a host is sent: what is too fast waits, and goes on.
+
+What comes is counted by connection and by the minute. What goes is counted by host, whichever of
+its connections it goes to: each minute gives room for as much again, and what has no room yet waits
+for its turn.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 _WINDOW: Final = 60.0
+_PIECES: Final = 6000  # of a minute's worth: many connections of a host hear something in turn
+_FORGET_FROM: Final = 1024  # hosts of whom something is known, before those at rest are let go
+
+
+@dataclass(slots=True)
+class Allowance:
+    """Room for what is sent: so many bytes at once, and as many again in each minute."""
+
+    per_minute: int
+    _used: float = 0.0
+    _at: float = float("-inf")
+
+    @property
+    def piece(self) -> int:
+        """The most bytes to be sent together."""
+        return max(1, self.per_minute // _PIECES)
+
+    def has(self, now: float, size: int) -> bool:
+        """Return whether so many bytes may be sent now."""
+        return self._used_by(now) + size <= self.per_minute
+
+    def take(self, now: float, size: int) -> float:
+        """Use room for so many bytes; return the seconds after which they may be sent.
+
+        Those who ask one after another are sent to in this order.
+        """
+        self._used, self._at = self._used_by(now) + size, now
+        return max(0.0, self._used - self.per_minute) * _WINDOW / self.per_minute
+
+    def is_unused(self, now: float) -> bool:
+        """Return whether there is as much room as there can be."""
+        return not self._used_by(now)
+
+    def _used_by(self, now: float) -> float:
+        """Return how much of the room is used; it comes back as time goes by."""
+        if self._at == float("-inf"):
+            return self._used
+        return max(0.0, self._used - max(0.0, now - self._at) * self.per_minute / _WINDOW)
+
+
+@dataclass(slots=True)
+class Allowances:
+    """An allowance for each host; one that connects again finds its own."""
+
+    per_minute: int
+    _hosts: dict[str, Allowance] = field(default_factory=dict)
+    _most: int = _FORGET_FROM
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def of(self, host: str, now: float) -> Allowance:
+        """Return the allowance of a host; unused ones are let go when there are many."""
+        if len(self._hosts) >= self._most:
+            self._hosts = {h: a for h, a in self._hosts.items() if not a.is_unused(now)}
+            self._most = max(_FORGET_FROM, 2 * len(self._hosts))
+        return self._hosts.setdefault(host, Allowance(self.per_minute))
 
 
 @dataclass(slots=True)
 class RateLimit:
-    """Bounds bytes and phases in each minute."""
+    """Bounds what comes from one connection in each minute, and what goes to its host."""
 
     bytes_per_minute: int
     phases_per_minute: int
+    sends: Allowance | None = None
+    """Room for what is sent; None if that is not bounded."""
     _start: float = float("-inf")
     _bytes: int = 0
     _phases: int = 0

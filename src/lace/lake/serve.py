@@ -16,7 +16,7 @@ from lace.crypto.keys import SigningKey
 from lace.driving.client import new_nonce
 from lace.driving.connection import Connection
 from lace.driving.exchange import Exchange
-from lace.driving.ratelimit import RateLimit
+from lace.driving.ratelimit import Allowance, Allowances, RateLimit
 from lace.driving.waiting import Places
 from lace.errors import Code
 from lace.ids import Verifier
@@ -30,7 +30,7 @@ from lace.policy.module import PolicyModule
 from lace.policy.view import Exposure
 from lace.serving.grants import ServePolicy
 from lace.serving.metrics import Metrics
-from lace.serving.quota import Meter, Quotas
+from lace.serving.quota import Meter, Quotas, site_of
 from lace.serving.workers import Workers
 from lace.stream.binding import Endpoint
 from lace.transport.address import Address
@@ -74,6 +74,7 @@ class LakeHost:
     _running: dict[Exchange, asyncio.Task[Any]] = field(default_factory=dict)
     _places: Places = field(init=False)
     _quotas: Quotas | None = None
+    _sends: Allowances | None = None
     _workers: Workers | None = None
 
     def __post_init__(self) -> None:
@@ -83,6 +84,7 @@ class LakeHost:
             policy.check(self._verifier)
             folder = None if scheme_of(root) else Path(root)
             self._quotas = Quotas(None, policy, folder=folder)
+            self._sends = Allowances(policy.limits.sent_bytes_per_minute)
             self._workers = Workers.for_policy(policy)
         log = self.records.lake.records_log
         self.metrics.gauges |= {
@@ -168,10 +170,12 @@ class LakeHost:
         """Return what holds for whoever has connected."""
         if self.policy is None or self._quotas is None or self._workers is None:
             return None
+        assert self._sends is not None
         host = _host_of(stream)
+        sends = self._sends.of(site_of(host), asyncio.get_running_loop().time())
         number = self.metrics.counts["lace_connections_total"]
         meter = self._quotas.meter(host, self._verifier)
-        return _Guest(self.policy, meter, self._workers.for_peer(host, number))
+        return _Guest(self.policy, meter, self._workers.for_peer(host, number), sends)
 
     async def _run(
         self, stream: ByteStream, endpoint: Endpoint, *, index: int, guest: _Guest | None = None
@@ -250,6 +254,7 @@ class _Guest:
     policy: ServePolicy
     meter: Meter
     foreign: Foreign
+    sends: Allowance
 
     def module_for(self, proven: Verifier | None) -> PolicyModule:
         """Return the selector for the peer, once it is known who that is."""
@@ -258,4 +263,4 @@ class _Guest:
 
     def rate_limit(self) -> RateLimit:
         limits = self.policy.limits
-        return RateLimit(limits.bytes_per_minute, limits.phases_per_minute)
+        return RateLimit(limits.bytes_per_minute, limits.phases_per_minute, self.sends)

@@ -136,6 +136,8 @@ class ServerLimits:
     """Most bytes that one connection may send us in a minute; it waits when it is more."""
     phases_per_minute: int = 3000
     """Most phases, and so evaluations, that one connection may make us do in a minute."""
+    sent_bytes_per_minute: int = 256 * 1024**2
+    """Most bytes that are sent to one network address in a minute; what is more waits."""
     peer_mib_per_day: int = 64
     """Most MiB of records that are stored from one peer in a day, unless a grant says more."""
     peer_records_per_day: int = 100_000

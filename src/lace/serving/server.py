@@ -25,7 +25,7 @@ from lace.driving.client import new_nonce
 from lace.driving.connection import Connection
 from lace.driving.exchange import Exchange
 from lace.driving.journal import Journal, JournalFile
-from lace.driving.ratelimit import RateLimit
+from lace.driving.ratelimit import Allowances, RateLimit
 from lace.driving.unison import Unison
 from lace.driving.waiting import turn_away
 from lace.errors import Code, LaceError
@@ -38,7 +38,7 @@ from lace.recordstore.base import RecordStore, StoredRecord
 from lace.recordstore.sqlite import SqliteStore
 from lace.serving.grants import ServePolicy
 from lace.serving.metrics import Metrics
-from lace.serving.quota import Meter, MeteredAnswers, Quotas
+from lace.serving.quota import Meter, MeteredAnswers, Quotas, site_of
 from lace.serving.watching import Watching
 from lace.serving.workers import Workers
 from lace.stream.binding import Endpoint
@@ -120,6 +120,7 @@ class Server:
         self._reader = Threads(1, "lace-reads") if threaded else None
         self._warm = WarmLinks()
         self._quotas = Quotas(store, policy)
+        self._sends = Allowances(policy.limits.sent_bytes_per_minute)
         self._crowds = Crowds()
         self._unison = Unison()
         self._workers = Workers.for_policy(policy)
@@ -311,7 +312,11 @@ class Server:
             listen=lambda event: self._hear(number, event),
             worker=self._worker,
             reader=self._reader,
-            rate_limit=RateLimit(policy.limits.bytes_per_minute, policy.limits.phases_per_minute),
+            rate_limit=RateLimit(
+                policy.limits.bytes_per_minute,
+                policy.limits.phases_per_minute,
+                self._sends.of(site_of(host), asyncio.get_running_loop().time()),
+            ),
         )
 
     def _answers(self, foreign: Foreign, meter: Meter, number: int, side: Side) -> StoreAnswers:
