@@ -21,6 +21,7 @@ from sides import Participant
 from small_room import room
 
 from lace import b64a
+from lace.codes import Code
 from lace.crypto import SigningKey
 from lace.datalog.source import parse_facts
 from lace.ids import RecordHash
@@ -716,17 +717,17 @@ def busy(seed: int) -> None:
     assert all(isinstance(ended, m.Closed) for ended in endings), endings
     assert endings[0].ending is endings[1].ending  # type: ignore[union-attr]
     if parameters.request_at_once > len(everything):
-        assert endings[0].code is endings[1].code  # type: ignore[union-attr]
+        assert endings[0].result.ending is endings[1].result.ending  # type: ignore[union-attr]
     for index, (side, ended) in enumerate(zip(sides, endings, strict=True)):
         assert isinstance(ended, m.Closed)
         reached = any(isinstance(event, m.FixedPoint) for event in side.told)
         assert ended.result.fixed_point == reached == (ended.ending is m.Ending.FIXED_POINT)
-        if ended.code is None:
+        if ended.result.ending is not None:
             # All that was there, both selected and the other side advertised at once is here.
             assert at_first[index] & (offered[index] or set()) <= set(held(stores[index]))
             assert ended.result.ending is ended.ending
         else:
-            assert ended.result.ending is None
+            assert ended.code is Code.LIMIT_EXCEEDED
     # The next one goes on from there, and what was kept makes no other difference.
     for copy, store in zip(world.stores, stores, strict=True):
         copy.save(held(store).values())

@@ -179,7 +179,9 @@ def how_it_ended(ended: m.Closed | m.Aborted | None) -> Exit:
     """Return the exit code of an exchange."""
     if isinstance(ended, m.Aborted):
         return Exit.LIMIT if ended.code is Code.LIMIT_EXCEEDED else Exit.ABORTED
-    return Exit.LIMIT if ended is not None and ended.code is not None else Exit.OK
+    by_limit = ended is not None and ended.ending is m.Ending.LOOPS
+    is_short = by_limit and ended is not None and ended.result.ending is None
+    return Exit.LIMIT if is_short else Exit.OK
 
 
 def _policy(select_text: str | None, file: str | None, accepted: tuple[str, ...]) -> ServePolicy:

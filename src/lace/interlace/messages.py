@@ -489,10 +489,8 @@ class Closed:
 
     @property
     def code(self) -> Code | None:
-        """Why it ended too early; None if all that was there at the beginning was exchanged."""
-        if self.ending is Ending.LOOPS and self.result.ending is not Ending.LOOPS:
-            return Code.LIMIT_EXCEEDED
-        return None
+        """Why it ended although there may be more to exchange; None if there was not."""
+        return Code.LIMIT_EXCEEDED if self.ending is Ending.LOOPS else None
 
 
 @dataclass(frozen=True, slots=True)
