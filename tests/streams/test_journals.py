@@ -176,6 +176,15 @@ def test_a_journal_that_is_too_long_ends_at_a_whole_step(tmp_path: Path) -> None
         JournalFile(tmp_path / "no" / "where")
 
 
+def test_a_journal_is_as_long_as_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "j.jsonl"
+    journal = JournalFile(path, most=25)
+    for _ in range(5):
+        journal.write("🖧🖧\n")  # three characters, and nine bytes
+    journal.close()
+    assert path.read_bytes() == "🖧🖧\n🖧🖧\n".encode()
+
+
 def test_the_log_tells_only_what_is_important_enough(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "n.lace") as store:
         store.save(notes(1))

@@ -95,6 +95,15 @@ def test_it_holds_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     assert held.answer(get(held, "/exchanges/1"), HERE)[0] == "404 Not Found"
 
 
+def test_what_is_held_is_counted_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    hold_to(monkeypatch, watched_bytes=20)
+    held = Watching(TOKEN)
+    journal = held.journal(1, "host", None)
+    for _ in range(3):
+        journal.write("🖧🖧\n")  # nine bytes
+    assert held.answer(get("/exchanges/1")) == ("200 OK", "🖧🖧\n🖧🖧\n")
+
+
 def test_a_token_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
     place = tmp_path / "token"
     with pytest.raises(UsageError, match="cannot read the token"):

@@ -128,6 +128,8 @@ class Connection:
         """Whether the peer sends no more bytes than wait to be handed over here."""
         self.memory = 0
         """About how many bytes are held: what waits, facts, and tables."""
+        self.memory_apart = 0
+        """The same without tables, which connections share."""
         self._make_answers = answers
         self._answers: Answers | None = None
         self._binding = binding
@@ -611,12 +613,13 @@ class Connection:
             self.voice.close_call(is_done=not self._due)
         self._count_silence()
         own, peers = self.machine.tables
-        held = own.memory + peers.memory + self.machine.held
+        held = self.machine.held
         held += 0 if self._answers is None else self._answers.memory
         if self._due or self._came:
             held += sum(saving.size for saving in self._saving)
             held += sum(map(_size, self._came))
-        self.memory = held + (0 if self._binding is None else self._binding.held)
+        self.memory_apart = held + (0 if self._binding is None else self._binding.held)
+        self.memory = self.memory_apart + own.memory + peers.memory
 
     def _count_silence(self) -> None:
         if self._counts_silence and self._timer is not None:

@@ -182,6 +182,11 @@ class Exchange:
         """About how many bytes this holds: what waits, facts, and tables."""
         return self.waiting + self.connection.memory
 
+    @property
+    def memory_apart(self) -> int:
+        """The same without tables, which exchanges share."""
+        return self.waiting + self.connection.memory_apart
+
     async def run(self) -> m.Closed | m.Aborted:
         """Run to the end; return how it ended. The stream is closed then."""
         self._heard = self._quiet_since = asyncio.get_running_loop().time()

@@ -105,7 +105,7 @@ class JournalFile(Journal):
                 file.close()
 
     def _take(self, line: str) -> None:
-        self._left -= len(line)
+        self._left -= len(line) if line.isascii() else len(line.encode())
         if self._file is None:
             return
         if self._left < 0:

@@ -22,6 +22,7 @@ from lace.answering.member import Heard
 from lace.answering.store import StoreAnswers
 from lace.interlace import messages as m
 from lace.interlace.machine import InterlaceMachine
+from lace.interlace.partition import Partitions
 from lace.interlace.phases import Phase
 from lace.interlace.rest import Rest, Standing, is_of_one_connection
 from lace.limits import FIXED
@@ -120,8 +121,22 @@ class Unison:
     @property
     def memory(self) -> int:
         """About how many bytes they take."""
+        return sum(passage.memory for passage in self._kept())
+
+    @property
+    def memory_apart(self) -> int:
+        """The same without tables, which exchanges share."""
+        return sum(passage.size for passage in self._kept())
+
+    @property
+    def tables(self) -> list[Partitions]:
+        """The tables at the ends of passages."""
+        ends = [passage.end for passage in self._kept()]
+        return [table for end in ends if end is not None for table in (end.own, end.peers)]
+
+    def _kept(self) -> list[Passage]:
         kept = [passages.by_standing.values() for passages in self._passages.values()]
-        return sum(passage.memory for some in kept for passage in some)
+        return [passage for some in kept for passage in some]
 
     def clear(self) -> None:
         """Keep none; who is in one goes through it alone."""

@@ -101,6 +101,17 @@ class Group:
     digest: bytes | None
     _after: WeakValueDictionary[_Changes, Group] | None = None
     """What others have made of it, for as long as anybody has it."""
+    _memory: int | None = None
+
+    @property
+    def memory(self) -> int:
+        """How many bytes of entries are in memory; known from now on if none are left to read."""
+        if self._memory is not None:
+            return self._memory
+        memory = sum(len(run) for run in self.runs if run is not None)
+        if None not in self.runs:
+            self._memory = memory
+        return memory
 
     def changed(self, runs: Mapping[int, bytes]) -> Group:
         """Return the group with other entries in some places.

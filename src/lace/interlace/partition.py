@@ -138,6 +138,16 @@ class Partitions:
             return self._bytes + self._odd_bytes
         return self._held_bytes + self._odd_bytes
 
+    @property
+    def shared_groups(self) -> Sequence[Group]:
+        """The groups of partitions, which tables that are alike there share."""
+        return self._groups
+
+    @property
+    def odd_memory(self) -> int:
+        """About how many bytes are kept aside, which no other table shares."""
+        return self._odd_bytes
+
     def memory_beside(self, other: Partitions) -> int:
         """Return about how many bytes this takes that are not shared with another table."""
         pairs = (

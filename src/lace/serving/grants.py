@@ -131,12 +131,13 @@ class ServerLimits:
     connections_per_host: int = 200
     """Most of them from one network address."""
     memory_mib: int = 2048
-    """Most that all connections may hold together; the largest is ended when it is more."""
+    """Most that all connections and workers may hold together; workers have at most half of it.
+    The largest connection is ended when it is more."""
     bytes_per_minute: int = 2 * 1024**3
     """Most bytes that one connection may send us in a minute; it waits when it is more."""
     phases_per_minute: int = 3000
     """Most phases, and so evaluations, that one connection may make us do in a minute."""
-    sent_bytes_per_minute: int = 256 * 1024**2
+    sent_bytes_per_minute: int = 512 * 1024**2
     """Most bytes that are sent to one network address in a minute; what is more waits."""
     peer_mib_per_day: int = 64
     """Most MiB of records that are stored from one peer in a day, unless a grant says more."""
@@ -163,7 +164,7 @@ class ServerLimits:
     rule_seconds: int = 10
     """Processor time after which the operating system ends one evaluation of a peer's rules."""
     rule_mib: int = 512
-    """Memory that a process may take which evaluates rules of peers."""
+    """Memory that a process may take which evaluates rules of peers; fewer run if it is much."""
     grace_seconds: int = 10
     """How long exchanges may go on after the server was told to stop."""
 

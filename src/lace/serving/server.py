@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from lace.errors import Code, LaceError
 from lace.ids import Verifier
 from lace.interlace import messages as m
 from lace.interlace.machine import Side
+from lace.interlace.shares import memory_of, shares_of
 from lace.policy.foreign import Foreign
 from lace.policy.module import PolicyModule
 from lace.recordstore.base import RecordStore, StoredRecord
@@ -491,17 +493,19 @@ class Server:
 
         The largest goes first, and so many at once that what is left fits.
         """
-        limit = self._policy.limits.memory_mib * _MIB
-        if self._memory() <= limit:
+        limit = (self._policy.limits.memory_mib - self._workers.mebibytes) * _MIB
+        if self._memory_at_most() <= limit or self._memory() <= limit:
             return
-        self._unison.clear()  # its tables may be those of peers, and count twice then
-        if self._memory() <= limit:
-            return
+        self._unison.clear()
         self._warm.clear()
         self._crowds.clear()
         standing = [peer for peer in self._peers.values() if not peer.is_ending]
         members = Counter(peer.crowd for peer in standing)
-        held = {peer.number: peer.exchange.memory for peer in standing}
+        shares = shares_of([peer.exchange.connection.machine.tables for peer in standing])
+        held = {
+            peer.number: peer.exchange.memory_apart + share
+            for peer, share in zip(standing, shares, strict=True)
+        }
         for peer in standing:  # each is worth its part of what is held for all of them
             if peer.crowd is not None:
                 held[peer.number] += peer.crowd.memory // members[peer.crowd]
@@ -515,9 +519,18 @@ class Server:
                 m.StreamFailed(Code.SERVE_FULL, "the server is short of memory"), _GRACE_SECONDS
             )
 
-    def _memory(self) -> int:
+    def _memory_at_most(self) -> int:
+        """Return the most that all connections can hold together, which takes little to say."""
         held = sum(peer.exchange.memory for peer in list(self._peers.values()))
         return held + self._warm.memory + self._crowds.memory + self._unison.memory
+
+    def _memory(self) -> int:
+        """Return about how much all connections hold together; what they share counts once."""
+        exchanges = [peer.exchange for peer in list(self._peers.values())]
+        held = sum(exchange.memory_apart for exchange in exchanges) + self._unison.memory_apart
+        tables = (table for one in exchanges for table in one.connection.machine.tables)
+        held += memory_of(chain(tables, self._unison.tables))
+        return held + self._warm.memory + self._crowds.memory
 
     # --- small things ---
 

@@ -42,7 +42,7 @@ _PROOF: Final = re.compile(rb"GET /proof/(%s) HTTP/1\.[01]\r\n" % NONCE.encode()
 @dataclass(slots=True)
 class _Held:
     host: str
-    lines: list[str] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)
     size: int = 0
     ended: bool = False
     cut: bool = False
@@ -91,10 +91,11 @@ class Watching:
                 also.write(line)
             if held.cut:
                 return
-            held.size += len(line)
+            content = line.encode()
+            held.size += len(content)
             held.cut = held.size > FIXED.watched_bytes
             if not held.cut:
-                held.lines.append(line)
+                held.lines.append(content)
             self._changed(held)
 
         return Journal(take)
@@ -122,7 +123,7 @@ class Watching:
         held = self._held.get(int(asked[1]))
         if held is None:
             return "404 Not Found", "that exchange is not held any more\n"
-        return "200 OK", "".join(held.lines)
+        return "200 OK", b"".join(held.lines).decode()
 
     async def events(self) -> AsyncGenerator[str, None]:
         """Yield all exchanges that are held, then each that changes or goes, as events."""

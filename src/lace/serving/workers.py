@@ -31,6 +31,7 @@ from lace.policy.module import PolicyModule
 from lace.serving.grants import ServePolicy
 from lace.serving.worker import FACETS, facts_of, read, unpack, write
 
+_SHARE: Final = 2  # of the memory of a server: what all workers have is one in so many
 _ENDING_SECONDS: Final = 1.0  # for what nobody waits for any more
 _SECONDS_FOR_EACH: Final = 12  # that may pass for each second of processor time that is allowed
 _LEAST_SECONDS: Final = 60.0  # that may pass in any case, so that a busy machine ends nobody
@@ -193,17 +194,27 @@ class Workers:
 
     @classmethod
     def for_policy(cls, policy: ServePolicy) -> Workers:
-        """Return the workers of a server: as many as cores, and two at least (L70)."""
+        """Return the workers of a server: as many as cores, two at least, if memory allows (L70).
+
+        Together they have half of the server's memory, and connections have the rest.
+        """
+        room = max(1, policy.limits.memory_mib // _SHARE)
+        mebibytes = min(policy.limits.rule_mib, room)
         return cls(
-            max(2, os.cpu_count() or 1),
+            min(max(2, os.cpu_count() or 1), room // mebibytes),
             seconds=policy.limits.rule_seconds,
-            mebibytes=policy.limits.rule_mib,
+            mebibytes=mebibytes,
             own=(module for g in policy.grants for module in (*g.sync, *g.see, *g.store)),
         )
 
     def for_peer(self, host: str, connection: int) -> PeerRules:
         """Return the place where the rules of one connection are evaluated."""
         return PeerRules(self, f"{host} {connection}")
+
+    @property
+    def mebibytes(self) -> int:
+        """How much memory all of them may take together."""
+        return sum(process.mebibytes for process in self._processes)
 
     @property
     def waiting(self) -> int:

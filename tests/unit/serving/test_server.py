@@ -292,14 +292,15 @@ def test_memory_is_bounded_whatever_failed_before(monkeypatch: pytest.MonkeyPatc
         rules = policy(f"{NOTES_FOR_ALL}[limits]\nmemory_mib = 1\n")
         async with served(store, rules, key=AUTHORITY) as host:
             server = host.server
-            measure, troubles = server._memory, [RuntimeError("once"), ValueError("twice")]
+            troubles = [RuntimeError("once"), ValueError("twice")]
+            measure = server._memory_at_most
 
             def fails_at_first() -> int:
                 if troubles:
                     raise troubles.pop(0)
                 return measure()
 
-            server._memory = fails_at_first  # type: ignore[method-assign]
+            server._memory_at_most = fails_at_first  # type: ignore[method-assign]
             await host.until("watch-failed", 2)
             # One exchange is more than is allowed; the watch ends it.
             ended = await bob(MemoryStore(), NOTES).sync(host.address)
@@ -326,6 +327,36 @@ def test_what_must_never_end_is_begun_again() -> None:
     within(work())
 
 
+def test_what_many_hold_together_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Followers of one room have the same tables: nobody is ended for what it shares."""
+    monkeypatch.setattr(server_module, "_GUARD_SECONDS", 3600)
+
+    async def work() -> None:
+        rules = policy(f"{NOTES_FOR_ALL}[limits]\nmemory_mib = 1024\n")
+        async with served(stored(*(note(i) for i in range(2000))), rules, key=AUTHORITY) as host:
+            server = host.server
+            running = []
+            for number in range(6):
+                one = Client(store=MemoryStore(), module=NOTES, exposure=SELECTED, warm=None)
+                exchange = await one.dial(host.address, stays=True)
+                running.append(asyncio.create_task(exchange.run()))
+                await host.until("fixed-point", number + 1)
+            exchanges = [peer.exchange for peer in server._peers.values()]
+            tables = [exchange.connection.machine.tables[0] for exchange in exchanges]
+            assert min(table.memory for table in tables) > 100_000
+            single = sum(exchange.memory for exchange in exchanges)
+            assert server._memory() < single - 4 * tables[0].memory
+            rest = server._memory() + server._workers.mebibytes * server_module._MIB
+            object.__setattr__(server._policy.limits, "memory_mib", -(-rest // server_module._MIB))
+            await server._bound_memory()
+            assert not any(peer.is_ending for peer in server._peers.values())
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    within(work())
+
+
 def test_one_look_at_memory_ends_as_many_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records that never come to their end, held for peers who have not even said hello."""
     monkeypatch.setattr(server_module, "_GUARD_SECONDS", 3600)
@@ -334,7 +365,7 @@ def test_one_look_at_memory_ends_as_many_as_it_takes(monkeypatch: pytest.MonkeyP
     begun += b"Data-Length: 33554432\n\n"
 
     async def work() -> None:
-        rules = policy(f"{NOTES_FOR_ALL}[limits]\nmemory_mib = 4\n")
+        rules = policy(f"{NOTES_FOR_ALL}[limits]\nmemory_mib = 8\n")  # half of it is for workers
         async with served(stored(note(1)), rules, key=AUTHORITY) as host:
             server = host.server
             writers = []

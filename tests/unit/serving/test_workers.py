@@ -38,6 +38,7 @@ from lace.recordstore.memory import MemorySnapshot
 from lace.recordstore.sqlite import SqliteStore
 from lace.rules import LocalFacts
 from lace.selectors import selector
+from lace.serving.grants import ServePolicy, ServerLimits
 from lace.serving.worker import Worker, facts_of, pack, source_of, unpack
 from lace.serving.workers import Question, Workers
 from lace.vocabulary import ADVERTISED
@@ -108,6 +109,24 @@ def test_a_worker_selects_what_this_process_selects(workers: Workers, forgets: b
     assert workers.started == 61
     ours, theirs = (p.explainers()[1].evaluation for p in (here, there))
     assert set(ours.facts()) == set(theirs.facts())
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory", "each", "number", "mebibytes"),
+    [
+        (1, 2048, 512, 2, 512), (64, 2048, 512, 2, 512), (64, 65_536, 512, 64, 512),
+        (3, 65_536, 512, 3, 512), (8, 1536, 512, 1, 512), (8, 512, 512, 1, 256),
+        (8, 2048, 100, 8, 100), (64, 2047, 100, 10, 100), (8, 1, 512, 1, 1),
+    ],
+)  # fmt: skip
+def test_all_workers_together_take_a_part_of_the_memory_of_a_server(
+    cores: int, memory: int, each: int, number: int, mebibytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    limits = ServerLimits(memory_mib=memory, rule_mib=each)
+    made = Workers.for_policy(ServePolicy(grants=(), limits=limits))
+    assert [process.mebibytes for process in made._processes] == [mebibytes] * number
+    assert made.mebibytes == number * mebibytes <= max(1, memory // 2)
 
 
 def test_limits_hold_in_a_worker_as_they_do_here(workers: Workers) -> None:
