@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+from lace.allocator import give_back_large
 from lace.answering.crowd import Crowd, Crowds
 from lace.answering.following import Position
 from lace.answering.store import StoreAnswers
@@ -161,6 +162,7 @@ class Server:
 
     async def start(self) -> None:
         """Begin to look after connections; needed once, before the first one."""
+        give_back_large()
         self._loop = asyncio.get_running_loop()
         self._unsubscribe = self._store.subscribe(self._heard)
         self._keep_alive("store", self._look_at_store, _WATCH_SECONDS)
