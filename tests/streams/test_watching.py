@@ -101,7 +101,7 @@ def test_what_is_held_is_counted_in_bytes(monkeypatch: pytest.MonkeyPatch) -> No
     journal = held.journal(1, "host", None)
     for _ in range(3):
         journal.write("🖧🖧\n")  # nine bytes
-    assert held.answer(get("/exchanges/1")) == ("200 OK", "🖧🖧\n🖧🖧\n")
+    assert held.answer(get(held, "/exchanges/1"), HERE) == ("200 OK", "🖧🖧\n🖧🖧\n")
 
 
 def test_a_token_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
