@@ -382,6 +382,8 @@ class WorkbenchLimits:
     """Most bytes that are read from a server that is watched."""
     watched_line_bytes: int = 65_536
     """Longest line of the events of such a server."""
+    watched_proof_bytes: int = 4096
+    """Longest answer in which a server that is watched proves its token."""
     watched_exchanges: int = 1000
     """Most exchanges of such a server that are listed."""
     picture_steps: int = 300

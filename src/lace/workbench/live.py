@@ -22,7 +22,6 @@ _SECONDS: Final = 10
 _QUIET_SECONDS: Final = 40.0
 """Longest that a server that is there says nothing at all, with some to spare."""
 _RETRY_SECONDS: Final = (0.5, 1.0, 2.0, 5.0)
-_MOST_OFFER: Final = 4096
 _UNPROVEN: Final = "does not prove that it knows the token"
 
 Json = dict[str, Any]
@@ -140,7 +139,7 @@ class Live:
             line.auto_open = 0  # a second connection may lead to another program
             nonce, address = new_nonce(), address_of(line.sock.getpeername())
             line.request("GET", f"/proof/{nonce}")
-            offered = line.getresponse().read(_MOST_OFFER)
+            offered = line.getresponse().read(WORKBENCH.watched_proof_bytes)
             proven = authorization(self.token, nonce, offered, address)
             if proven is None:
                 raise self._problem(_UNPROVEN)
@@ -197,10 +196,10 @@ async def _read_offer(reader: asyncio.StreamReader) -> bytes:
     head = b""
     while (line := await _line(reader)).strip():
         head += line
-        if len(head) > _MOST_OFFER:
+        if len(head) > WORKBENCH.watched_proof_bytes:
             return b""
     found = _LENGTH.search(head)
-    if found is None or int(found[1]) > _MOST_OFFER:
+    if found is None or int(found[1]) > WORKBENCH.watched_proof_bytes:
         return b""
     async with asyncio.timeout(_SECONDS):
         try:
