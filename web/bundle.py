@@ -41,15 +41,15 @@ PACKAGE = {
 }
 # A page has no commands, no Spark, no server and no files; the workbench's parts come on demand.
 LEFT_OUT = frozenset((
-    "__main__.py", "__pycache__", "api/rooms.py", "api/rows.py", "backups.py", "blocking.py",
-    "bulk.py", "checking.py", "cli", "crypto/curve.py", "crypto/libsecp256k1.py",
+    "__main__.py", "__pycache__", "allocator.py", "api/rooms.py", "api/rows.py", "backups.py",
+    "blocking.py", "bulk.py", "checking.py", "cli", "crypto/curve.py", "crypto/libsecp256k1.py",
     "crypto/plain.py", "crypto/sealing.py", "currents.py", "differences.py", "drafts.py",
     "drawing.py", "exporting.py", "extras.py", "importing.py", "invitations.py", "keyring.py",
     "kit", "lake", "live.py", "picture.py", "projection.py", "raster.py",
     "recordstore/files.py", "reference.py", "repeats.py", "retold.py", "rulefiles.py",
-    "server.py", "serving", "serving.py", "settings.py", "shapes.py", "sqlite_file.py",
-    "sqlite_links.py", "sqlite_reserve.py", "sqlite_rows.py", "sqlite_snapshot.py", "static",
-    "unison.py", "waiting.py",
+    "server.py", "serving", "serving.py", "settings.py", "shapes.py", "shares.py",
+    "sqlite_file.py", "sqlite_links.py", "sqlite_reserve.py", "sqlite_rows.py",
+    "sqlite_snapshot.py", "static", "unison.py", "waiting.py",
 ))  # fmt: skip
 LEFT_OUT_TRANSPORTS = frozenset(
     ("sockets.py", "stdio.py", "tcp.py", "tls.py", "unix.py", "websocket.py")
