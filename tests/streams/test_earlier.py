@@ -4,9 +4,6 @@ They lie in ``tests/data``, without their workbench and their lake; Python runs 
 archive. ``earlier-lace.zip`` told no tables and no sketches, and made proofs of identity in a form
 that is refused since. ``earlier-tables.zip`` told tables by other digests, and sketches of other
 names, under the names of other limits.
-
-They take libsecp256k1 from ``coincurve``. Where there is none, as on Python 3.14, modules of its name
-stand in that have the library of the package that Lace takes now.
 """
 
 from __future__ import annotations
@@ -17,10 +14,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from earlier import environment_of
 
 DATA = Path(__file__).parents[1] / "data"
 WITHOUT_TABLES, OTHER_TABLES = DATA / "earlier-lace.zip", DATA / "earlier-tables.zip"
@@ -45,48 +42,9 @@ with SqliteStore(sys.argv[1]) as store:
 """
 
 
-STAND_INS = {
-    "coincurve/__init__.py": "",
-    "coincurve/_libsecp256k1.py": """
-from _btclib_libsecp256k1 import ffi, lib as compiled
-
-class Library:
-    SECP256K1_EC_COMPRESSED = 258
-
-    def __getattr__(self, name):
-        return getattr(compiled, name)
-
-lib = Library()
-""",
-    "coincurve/context.py": """
-from coincurve._libsecp256k1 import lib
-
-class GLOBAL_CONTEXT:
-    ctx = lib.secp256k1_context_create(1)
-""",
-    "unicodedata2.py": "from unicodedata import *",
-}
-"""What earlier programs import of packages, for a Python that has no wheels of these."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def packages_of_earlier_programs(tmp_path_factory: pytest.TempPathFactory) -> None:
-    if find_spec("coincurve") is None:
-        folder = tmp_path_factory.mktemp("stand-ins")
-        for name, text in STAND_INS.items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8")
-        FOLDERS[:] = [str(folder)]
-
-
-FOLDERS: list[str] = []
-
-
 def command(*arguments: str, program: Path | None) -> tuple[list[str], dict[str, str]]:
-    environment = os.environ | {"NO_COLOR": "1"}
-    if program is not None:
-        environment["PYTHONPATH"] = os.pathsep.join([str(program), *FOLDERS])
-    return [sys.executable, "-m", "lace", *arguments], environment
+    environment = os.environ if program is None else environment_of(program)
+    return [sys.executable, "-m", "lace", *arguments], environment | {"NO_COLOR": "1"}
 
 
 def run(*arguments: str, by: Path | None) -> subprocess.CompletedProcess[str]:

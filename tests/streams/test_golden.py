@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import sqlite3
 import subprocess
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 from command import lace_inside as command
+from earlier import environment_of
 from wires import notes
 
 import lace
@@ -271,7 +271,7 @@ def test_what_a_newer_version_wrote_beside_the_store_is_refused(
 def test_a_program_of_an_earlier_version_refuses_a_store_with_a_sentence(folder: Path) -> None:
     path = folder / "ann" / "records.lace"
     before = path.read_bytes()
-    earlier = os.environ | {"PYTHONPATH": str(GOLDEN.parent / "earlier-lace.zip")}
+    earlier = environment_of(GOLDEN.parent / "earlier-lace.zip")
     done = subprocess.run(
         [sys.executable, "-m", "lace", "store", "info", str(path)],
         env=earlier, capture_output=True, text=True, check=False, timeout=60,

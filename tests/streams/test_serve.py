@@ -227,8 +227,9 @@ def test_metrics_are_told_in_prometheus_form(tmp_path: Path) -> None:
         assert values["lace_store_records"] == "7"
         assert values['lace_ended_total{code="",how="closed"}'] == "1"
         assert int(values["lace_bytes_received_total"]) > 500
-        with pytest.raises(urllib.error.HTTPError):
+        with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(entry["address"] + "x")  # noqa: S310 (ours)
+        refused.value.close()
 
 
 def test_a_server_without_a_name_says_so(tmp_path: Path) -> None:

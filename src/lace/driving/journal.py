@@ -46,6 +46,9 @@ from lace.tai import Tai, parse_tai
 VERSION: Final = 2
 _TEXTS: Final = frozenset(("content",))  # bytes that are text wherever they are honest
 
+_SAID_BY_EVENTS: Final = frozenset(((m.InterlaceResult, "ending"),))
+"""Fields that the type of an event implies; journals of earlier versions lack them."""
+
 _CODES: Final = {str(code): code for code in Code}
 _NONSENSE: Final = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError,
@@ -163,6 +166,7 @@ def encode(value: Any, *, whole: bool = True) -> Any:
     content = {
         field.name: _encode_field(field.name, getattr(value, field.name), whole=whole)
         for field in fields(value)
+        if (type(value), field.name) not in _SAID_BY_EVENTS
     }
     return {"type": type(value).__name__, **content}
 

@@ -598,8 +598,9 @@ class InterlaceMachine:
             self._transfer.tally.loops += 1
         limit = self._limit("max_loop_iterations")
         if self._transfer.tally.loops > limit:
-            self._transfer.tally.ending = None if self._loops.lacks_first else m.Ending.LOOPS
-            self._remember()
+            if not self._loops.lacks_first:
+                self._transfer.tally.ending = m.Ending.LOOPS
+                self._remember()
             self._close(m.Ending.LOOPS, f"limit max_loop_iterations of {limit} was reached")
             return
         self._adverts_of_own.begin_loop()
