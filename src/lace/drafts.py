@@ -3,8 +3,8 @@
 Every whole file that Lace writes on this machine is written here. A draft stands in the folder of
 its target under a random name, and is locked while it is written: the next draft for the same
 target removes those that no process holds any more. A name that is a link is replaced, not
-followed: who means the file behind it resolves the name first. A device or a pipe has no draft: it
-is written to, and never replaced.
+followed: a caller that means the file behind it resolves the name first. A device or a pipe has no
+draft: it is written to, and never replaced.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lace.errors import Code, UsageError
 
 try:
     import fcntl
-except ImportError:  # Windows: nobody can remove or rename a file that is open
+except ImportError:  # Windows: a file that is open can be neither removed nor renamed
     _lock = None
 else:
     _lock = fcntl.flock
@@ -41,7 +41,7 @@ _NO_SYNC: Final = frozenset((errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EP
 class DraftFile:
     """The draft of one file: to be written, and then given the name of its target, or removed.
 
-    ``mode`` is what the file may be used for by whom; without one it keeps mode and owner of the
+    ``mode`` holds the permissions of the file; without one it keeps mode and owner of the
     file that it replaces. Without ``overwrite`` nothing that has the name is replaced. Every method
     raises ``OSError``; a draft that was not committed leaves nothing behind.
     """

@@ -1,4 +1,4 @@
-"""Unicode 16.0, whatever the version of Python: categories, combining classes, normal form C.
+"""Unicode 16.0 on every version of Python: categories, combining classes, normal form C.
 
 Text that holds only code points of 16.0 has the same normal form in every later version; Unicode
 promises this. So tables of a later version serve as well, once it is known which code points 16.0

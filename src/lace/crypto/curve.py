@@ -6,9 +6,9 @@ then add costs two point multiplications. Public-key recovery costs one: recover
 gives r⁻¹·(s·R − z·G), where R is the point with x-coordinate r. With r = P.x and even y, R is P,
 and s := −e·P.x, z := −s·P.x give exactly s·G − e·P.
 
-Many signatures by one key hold if the sum of their equations does, each times a weight that nobody
-could foresee. What is left for each is to find R and multiply it by a weight; half the length of a
-scalar is enough for that. Whatever does not hold together is looked at one by one, so that the
+Many signatures by one key hold if the sum of their equations does, each times a weight that cannot
+be foreseen. What is left for each is to find R and multiply it by a weight; half the length of a
+scalar is enough for that. Signatures that do not hold together are checked one by one, so that the
 answers are those of one by one.
 """
 
@@ -152,7 +152,7 @@ def _hold_together(verifier_x: bytes, claims: Sequence[Claim], scratch: _Scratch
 
 
 def _weights(count: int) -> list[int]:
-    """Return scalars that nobody can foresee: each is one of 2^128, all different."""
+    """Return scalars that cannot be foreseen: each is one of 2^128, all different."""
     chance = os.urandom(2 * _HALF_BYTES * count)
     halves = [
         int.from_bytes(chance[at : at + _HALF_BYTES], "big")
