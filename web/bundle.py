@@ -49,7 +49,7 @@ LEFT_OUT = frozenset((
     "recordstore/files.py", "reference.py", "repeats.py", "retold.py", "rulefiles.py",
     "server.py", "serving", "serving.py", "settings.py", "shapes.py", "shares.py",
     "sqlite_file.py", "sqlite_links.py", "sqlite_reserve.py", "sqlite_rows.py",
-    "sqlite_snapshot.py", "static", "unison.py", "waiting.py",
+    "sqlite_snapshot.py", "static", "unison.py", "waiting.py", "workbench/export.py",
 ))  # fmt: skip
 LEFT_OUT_TRANSPORTS = frozenset(
     ("sockets.py", "stdio.py", "tcp.py", "tls.py", "unix.py", "websocket.py")

@@ -7,6 +7,7 @@ typing. Whoever reads one is told what it says, and a line that was cut off or c
 from __future__ import annotations
 
 import json
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from lace.transport.address import Address, Scheme, parse_address
 __all__ = ["Invitation"]
 
 _BEGIN: Final = "lace-invitation-1."
+_LETTERS: Final = re.compile(r"[A-Za-z0-9_-]*")
 _SUM_BYTES: Final = 6
 _ROOM: Final = ("removed", "places", "reads", "delegation", "roles")
 
@@ -86,10 +88,12 @@ class Invitation:
         if len(line) > FIXED.invitation_bytes:
             _refuse(f"it is longer than {FIXED.invitation_bytes} characters")
         packed = line.removeprefix(_BEGIN)
+        if not _LETTERS.fullmatch(packed):
+            _refuse("it has characters that do not belong there")
         try:
             content = urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
         except (Base64Error, ValueError):
-            _refuse("it has characters that do not belong there")
+            _refuse("it is not complete")
         body = content[_SUM_BYTES:]
         if not body or content[:_SUM_BYTES] != _sum(body):
             _refuse("it is not complete, or was changed")

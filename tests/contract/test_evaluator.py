@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
-from lacegrams import run, run_on_spark
+from lacegrams import run
 from showing import showing
 
 from lace.datalog.ast import Predicate
 from lace.datalog.source import parse_facts
 from lace.errors import Code, LacegramError, LimitExceeded
-from lace.lake.placing import Placement
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.policy.view import QueryView
 from lace.rules import MemorySource
@@ -29,6 +28,10 @@ def memory(rules: str, facts: str | Iterable[str] = (), **options: object) -> se
 
 def spark(rules: str, facts: str | Iterable[str] = (), **options: object) -> set[str]:
     """Evaluate on Spark: rules as DataFrames, recursion here while it is small."""
+    from on_spark import run_on_spark
+
+    from lace.lake.placing import Placement
+
     placement = Placement(rows=0)  # else all of these small cases would be taken here
     result = run_on_spark(rules, facts, placement=placement, **options)  # type: ignore[arg-type]
     return {fact_line(p.name, row) for p, row in result.all_facts()}
@@ -36,6 +39,8 @@ def spark(rules: str, facts: str | Iterable[str] = (), **options: object) -> set
 
 def spark_and_memory(rules: str, facts: str | Iterable[str] = (), **options: object) -> set[str]:
     """Evaluate on Spark as it comes: what is small is taken here."""
+    from on_spark import run_on_spark
+
     result = run_on_spark(rules, facts, **options)  # type: ignore[arg-type]
     return {fact_line(p.name, row) for p, row in result.all_facts()}
 

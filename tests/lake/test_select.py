@@ -10,7 +10,8 @@ import pytest
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lacegrams import run, run_on_spark
+from lacegrams import run
+from on_spark import run_on_spark
 from pyspark.sql import functions as F  # noqa: N812
 from rooms import AUTHORITY, PREFIX, key, room_records, write_bundle
 from small_room import room

@@ -9,10 +9,6 @@ from lace.datalog.evaluate import Evaluation, evaluate
 from lace.datalog.roles import Role
 from lace.datalog.source import Fact, FactSource, parse_facts
 from lace.errors import Code
-from lace.lake.evaluate import LAKE_LIMITS, LakeEvaluation, evaluate_on_spark
-from lace.lake.facts import GivenFacts
-from lace.lake.placing import Placement
-from lace.lake.session import open_session
 from lace.limits import DEFAULT_LIMITS, Limits
 from lace.rules import MemorySource, check_lacegram, compile_program
 from lace.text import fact_line
@@ -32,21 +28,6 @@ def run(
     program = compile_program(check_lacegram(rules, limits=limits).lacegram)
     given = MemorySource(parse_facts(text), limits) if source is None else source
     return evaluate(program, given, outputs=outputs, limits=limits)
-
-
-def run_on_spark(
-    rules: str,
-    facts: str | Iterable[str] = (),
-    *,
-    outputs: list[Predicate] | None = None,
-    limits: Limits = LAKE_LIMITS,
-    placement: Placement | None = None,
-) -> LakeEvaluation:
-    """Evaluate rules over fact lines in the running Spark session."""
-    text = facts if isinstance(facts, str) else "\n".join(facts)
-    program = compile_program(check_lacegram(rules, limits=limits).lacegram)
-    given = GivenFacts.of(open_session(), parse_facts(text))
-    return evaluate_on_spark(program, given, outputs=outputs, limits=limits, placement=placement)
 
 
 def derive(rules: str, facts: str | Iterable[str] = (), *, of: str = "A") -> set[str]:

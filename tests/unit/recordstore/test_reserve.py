@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from command import lace_inside as lace
+from forks import fork
 from wires import notes
 
 import lace as api
@@ -129,7 +130,7 @@ def test_forgetting_takes_the_reserve_where_there_is_no_room(
         pages = path.stat().st_size + store.log_bytes
     assert pages < 200_000
     reserved = room > 0
-    child = os.fork()
+    child = fork()
     if child == 0:
         try:
             reserve = _Limit(path, room)

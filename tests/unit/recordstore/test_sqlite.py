@@ -20,6 +20,7 @@ from pathlib import Path
 import forge
 import pytest
 from effort import examples
+from forks import fork
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from links import link_of
@@ -111,7 +112,7 @@ def test_a_process_killed_at_any_moment_loses_nothing_acknowledged(path: Path) -
     promised: set[str] = set()
     for seed in range(examples(200)):
         reader, writer = os.pipe()
-        child = os.fork()
+        child = fork()
         if child == 0:  # pragma: no cover
             os.close(reader)
             try:
@@ -136,7 +137,7 @@ def test_several_processes_and_threads_write_one_file(path: Path) -> None:
     SqliteStore(path).close()
     children = []
     for part in range(2):
-        child = os.fork()
+        child = fork()
         if child == 0:  # pragma: no cover
             try:
                 store = SqliteStore(path)
@@ -258,7 +259,7 @@ def test_a_disk_that_has_no_room_at_all_is_full(path: Path) -> None:
 
     with SqliteStore(path) as store:
         store.save([build_blob(b"before")])
-    child = os.fork()
+    child = fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         try:
@@ -540,7 +541,7 @@ def test_a_snapshot_survives_forgetting_in_another_process(path: Path) -> None:
     with SqliteStore(path) as store:
         store.save([blob])
         with store.snapshot() as snapshot:
-            child = os.fork()
+            child = fork()
             if child == 0:  # pragma: no cover
                 try:
                     SqliteStore(path).forget([blob.hash])
@@ -638,7 +639,7 @@ def test_a_store_is_brought_up_to_date_also_after_a_process_died_of_it(
     record = old_store(path, version)
     scripts = module.MIGRATIONS[version:]
     for last in [statement for script in scripts for statement in module.statements(script)]:
-        child = os.fork()
+        child = fork()
         if child == 0:  # pragma: no cover
             monkeypatch.setattr("lace.recordstore.sqlite.statements", partial(until, last))
             try:
