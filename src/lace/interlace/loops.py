@@ -16,8 +16,9 @@ from lace.interlace.partition import Partitions
 class Loops:
     """What both sides advertised in the first loop of a round."""
 
-    lacks_first: bool = False
-    """Whether anything was still requested in the last loop that the first one advertised."""
+    lacks_first: bool = True
+    """Whether anything was still requested in the last loop that the first one advertised; True
+    before any loop."""
     memory: int = 0
     """About how many bytes are held of tables that have changed since, as of the last loop."""
     _first: tuple[Partitions, Partitions] | None = None
@@ -34,4 +35,4 @@ class Loops:
         """Take note of what is requested, or would be, in the last loop that a round may have."""
         assert self._first is not None, "a request before anything was advertised"
         tables = zip(self._first, (of_own, of_peers), strict=True)
-        self.lacks_first |= any(table.among(list(names)) for table, names in tables)
+        self.lacks_first = any(table.among(list(names)) for table, names in tables)

@@ -411,6 +411,34 @@ def test_seventeen_loops_are_one_too_many() -> None:
     assert len(stored(right)) == 16
 
 
+@pytest.mark.req("050-LIM-07")
+def test_where_no_loop_is_allowed_nothing_is_said_to_have_arrived() -> None:
+    right, _ = meet([note(1)], Limits(max_loop_iterations=0))
+    (end,) = (event for event in right.told if isinstance(event, m.Closed))
+    assert end.ending is m.Ending.LOOPS
+    assert (end.result.ending, stored(right)) == (None, set())
+
+
+@pytest.mark.req("050-LIM-07")
+def test_a_last_loop_that_goes_on_is_judged_by_how_it_ended() -> None:
+    """It transfers a record at a time, and one more is stored meanwhile, which comes last."""
+    *first, late = sorted((note(number) for number in range(4)), key=lambda one: one.hash)
+    limits = Limits(max_loop_iterations=1, transfer_phase_bytes=1)
+    left, right = participant(0, first, limits=limits), participant(1, [], limits=limits)
+
+    def write(_index: int, crossing: m.Incoming) -> list[m.Incoming]:
+        if isinstance(crossing, m.PeerRecord | m.PeerValidated):
+            left.store.save([late])
+        return [crossing]
+
+    interlace(left, right, NOW, write)
+    assert stored(right) == {one.hash for one in (*first, late)}
+    for side in (left, right):
+        (end,) = side.told[-1:]
+        assert isinstance(end, m.Closed)
+        assert (end.ending, end.result.ending) == (m.Ending.LOOPS, m.Ending.LOOPS)
+
+
 @pytest.mark.req("050-LIM-01", "050-LIM-08", "050-ERR-11")
 def test_each_phase_has_its_time_and_no_more() -> None:
     for limits, seconds in ((Limits(), 30), (Limits(phase_timeout=7), 7)):
