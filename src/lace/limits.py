@@ -159,6 +159,10 @@ DEFAULT_LIMITS: Final = Limits()
 class FixedLimits:
     """Limits that hold for every lace alike: nobody has a reason to choose others."""
 
+    # Rules that are judged before they are served
+    admission_work: int = 20_000_000
+    """Most steps of finding out whether rules take records from anyone; beyond it they do."""
+
     # Files and lines that people hand over
     table_columns: int = 16_384
     """Most columns of a table of values that is imported."""

@@ -9,6 +9,8 @@ since a new key meets them. Comparisons name nothing.
 Of each predicate it is worked out which of its arguments are named if others are, in each of its
 rules at once. A predicate that rests on itself is given the benefit of the doubt until one of its
 rules takes it away. That is sound: each fact has a proof, which rests on shorter ones.
+
+Rules for which that would take too much work are taken to be open to anyone.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 from lace.datalog.ast import Anonymous, Atom, Constant, Predicate, Rule, Term, Variable
+from lace.limits import FIXED
 from lace.policy.module import PolicyModule
 from lace.vocabulary import (
     ADVERTISED_FIELD,
@@ -41,18 +44,25 @@ _Steps = frozenset[tuple[_Place, _Place]]
 """The first is named only if the second is."""
 
 
-def takes_from_anyone(module: PolicyModule) -> bool:
-    """Return whether a key that the rules do not lead to can sign and bring what they select."""
+def takes_from_anyone(module: PolicyModule, work: int = FIXED.admission_work) -> bool:
+    """Return whether a key that the rules do not lead to can sign and bring what they select.
+
+    It is True as well if that cannot be found out with so much ``work``.
+    """
     rules: dict[Predicate, list[Rule]] = {}
     for rule in module.lacegram.rules:
         rules.setdefault(rule.head.predicate, []).append(rule)
     if SELECT_ADVERTISED not in rules:
         return False
-    return (_NAMED, (0, 1)) not in _steps(rules)[SELECT_ADVERTISED]
+    found = _steps(rules, work)
+    return found is None or (_NAMED, (0, 1)) not in found[SELECT_ADVERTISED]
 
 
-def _steps(rules: Mapping[Predicate, list[Rule]]) -> dict[Predicate, _Steps]:
-    """Return the steps that hold for each fact of each predicate that the goal rests on."""
+def _steps(rules: Mapping[Predicate, list[Rule]], work: int) -> dict[Predicate, _Steps] | None:
+    """Return the steps that hold for each fact of each predicate that the goal rests on.
+
+    Returns None if that takes more work.
+    """
     rests_on = {SELECT_ADVERTISED: _used(rules[SELECT_ADVERTISED], rules)}
     waiting = deque(rests_on[SELECT_ADVERTISED])
     while waiting:
@@ -71,6 +81,9 @@ def _steps(rules: Mapping[Predicate, list[Rule]]) -> dict[Predicate, _Steps]:
         del queue[predicate]
         held = found[predicate]
         for rule in rules[predicate]:
+            work -= _work(held, rule, found)
+            if work < 0:
+                return None
             held = _held(held, rule, found)
         if held != found[predicate]:
             found[predicate] = held
@@ -90,6 +103,13 @@ def _all_steps(predicate: Predicate) -> Iterator[tuple[_Place, _Place]]:
     ends += [(record, source) for record in arguments for source in arguments]
     for start in (_NAMED, *arguments):
         yield from ((start, end) for end in ends)
+
+
+def _work(steps: _Steps, rule: Rule, found: Mapping[Predicate, _Steps]) -> int:
+    """Return about how many steps ``_held`` looks at: those of the body, from each start."""
+    atoms = (atom for atom in rule.body if isinstance(atom, Atom))
+    of_body = sum(len(found.get(atom.predicate, atom.terms)) for atom in atoms)
+    return len(steps) + of_body * (len(rule.head.terms) + 1)
 
 
 def _held(steps: _Steps, rule: Rule, found: Mapping[Predicate, _Steps]) -> _Steps:

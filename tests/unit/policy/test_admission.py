@@ -181,6 +181,12 @@ def test_every_room_names_from_whom_it_takes(removed: Any, places: Any, delegati
         assert not takes_from_anyone(with_support(made.module))
 
 
+def test_rules_that_take_too_much_work_to_judge_are_open_to_anyone() -> None:
+    module = NAMED["members admit members"]
+    assert not takes_from_anyone(module, work=10_000)
+    assert takes_from_anyone(module, work=100)
+
+
 def test_rules_of_the_cookbook_are_known_for_what_they_are() -> None:
     """Those named here let anyone write: drafts, mail boxes, comments, orders by their count."""
     from_anyone = {
