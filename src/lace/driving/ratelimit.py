@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakValueDictionary
 
 _WINDOW: Final = 60.0
 _PIECES: Final = 6000  # of a minute's worth: many connections of a host hear something in turn
 _FORGET_FROM: Final = 1024  # hosts of whom something is known, before those at rest are let go
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Allowance:
     """Room for what is sent: so many bytes at once, and as many again in each minute."""
 
@@ -63,9 +64,14 @@ class Allowances:
         return len(self._hosts)
 
     def of(self, host: str, now: float) -> Allowance:
-        """Return the allowance of a host; unused ones are let go when there are many."""
+        """Return the allowance of a host; when there are many, unused ones are let go.
+
+        One that a connection still has is kept, so that a host never has two.
+        """
         if len(self._hosts) >= self._most:
+            alive = WeakValueDictionary(self._hosts)
             self._hosts = {h: a for h, a in self._hosts.items() if not a.is_unused(now)}
+            self._hosts |= dict(alive.items())
             self._most = max(_FORGET_FROM, 2 * len(self._hosts))
         return self._hosts.setdefault(host, Allowance(self.per_minute))
 

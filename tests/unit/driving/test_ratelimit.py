@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from weakref import ref
 
 import pytest
 from effort import examples
@@ -52,4 +53,13 @@ def test_a_host_finds_its_own_again_and_those_at_rest_are_let_go() -> None:
     assert rooms.of("busy", 2.0) is busy
     for number in range(5000):
         rooms.of(f"other {number}", 100.0)
-    assert rooms.of("busy", 100.0) is not busy  # it had as much room as a new one
+    assert len(rooms) < 2500
+    assert rooms.of("busy", 100.0) is busy  # a connection may still have it
+
+
+def test_what_neither_has_been_used_nor_is_held_is_let_go() -> None:
+    rooms = Allowances(60)
+    gone = ref(rooms.of("gone", 0.0))
+    for number in range(5000):
+        rooms.of(f"host {number}", 1.0)
+    assert gone() is None
