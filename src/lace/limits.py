@@ -11,6 +11,8 @@ UNLIMITED: Final = 1 << 62
 
 # 'Signature: ' and 86 characters
 _LONGEST_FIXED_LINE: Final = 97
+# What a regular expression may count to
+_LONGEST_STREAM_LINE: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,8 @@ class Limits:
             )
         if self.blob_bytes >= 10**15:
             raise ValueError("limit blob_bytes is beyond what a Data-Length may say")
+        if self.stream_line_bytes > _LONGEST_STREAM_LINE:
+            raise ValueError(f"limit stream_line_bytes is beyond {_LONGEST_STREAM_LINE}")
 
     @property
     def own(self) -> Limits:

@@ -372,10 +372,14 @@ def parse_policy(table: Mapping[str, Any], folder: Path) -> ServePolicy:
     entries = table.get("allow", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         _refuse("allow is a list of tables: write [[allow]]")
+    try:
+        engine = replace(DEFAULT_LIMITS, **_numbers(table, "engine", Limits))
+    except ValueError as error:
+        _refuse(f"[engine]: {error}")
     return ServePolicy(
         grants=tuple(_grant(entry, folder) for entry in entries),
         limits=replace(ServerLimits(), **_numbers(table, "limits", ServerLimits)),
-        engine=replace(DEFAULT_LIMITS, **_numbers(table, "engine", Limits)),
+        engine=engine,
     )
 
 

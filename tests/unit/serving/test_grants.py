@@ -171,6 +171,8 @@ def test_rules_may_come_from_a_file(tmp_path: Path) -> None:
         ("[limits]\nspeed = 1", "knows no"),
         ("limits = 1", "[limits]"),
         ("[engine]\nwork = -1", "whole number"),
+        ("[engine]\nheader_line_bytes = 1", "header_line_bytes is below"),
+        ("[engine]\nstream_line_bytes = 5000000000", "stream_line_bytes is beyond"),
         ("[engine]\nnothing = 1", "knows no"),
         ("[[allow]\n", "line"),
         ("\x00", "p.toml"),
