@@ -3,8 +3,8 @@
 Every whole file that Lace writes on this machine is written here. A draft stands in the folder of
 its target under a random name, and is locked while it is written: the next draft for the same
 target removes those that no process holds any more. A name that is a link is replaced, not
-followed: a caller that means the file behind it resolves the name first. A device or a pipe has no
-draft: it is written to, and never replaced.
+followed: a caller that means the file behind it resolves the name first. A device, a pipe and the
+output of this process have no draft: they are written to, and never replaced.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINKS | _BINARY
 _NAME_BYTES: Final = 200  # of the target in the name of its draft, of the 255 that a name may have
 _TRIES: Final = 100
 _EVERYBODY: Final = 0o666  # less what the process does not allow
+_OWNER: Final = 0o600
+_OUTPUTS: Final = (1, 2)  # the descriptors to which /dev/stdout and /dev/stderr lead
 #: What a folder says that cannot be synchronised by itself, or not by us.
 _NO_SYNC: Final = frozenset((errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF))
 
@@ -50,21 +52,25 @@ class DraftFile:
         self.target = target
         self._overwrite = overwrite
         self.path: Path | None = None
-        """Where the draft is; None for a device or a pipe."""
-        if not overwrite and os.path.lexists(target):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+        """Where the draft is; None for a device, a pipe or the output of this process."""
         replaced = _stat(target)
+        if not overwrite and (replaced is not None or os.path.lexists(target)):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
         if replaced is not None and stat.S_ISDIR(replaced.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
-        if replaced is not None and not stat.S_ISREG(replaced.st_mode):
-            self.file: BinaryIO = target.open("wb")
+        stream = None if replaced is None else _stream(target, replaced)
+        if stream is not None:
+            self.file: BinaryIO = os.fdopen(stream, "wb")
             return
         _sweep(target)
-        self.path, descriptor = _made(target, _EVERYBODY if mode is None else mode)
+        like = replaced if mode is None else None
+        if mode is None:  # what has the rights of another file has none before
+            mode = _EVERYBODY if like is None else _OWNER
+        self.path, descriptor = _made(target, mode)
         self.file = os.fdopen(descriptor, "wb")
-        if mode is None and replaced is not None:
+        if like is not None:
             try:
-                _take_after(descriptor, replaced)
+                _take_after(descriptor, like)
             except BaseException:
                 self.discard()
                 raise
@@ -157,8 +163,12 @@ def _made(target: Path, mode: int) -> tuple[Path, int]:
         descriptor = os.open(path, _NEW, mode)
         if _lock is None:
             return path, descriptor
-        with suppress(OSError):  # no locks here: drafts of other processes are not swept either
-            _lock(descriptor, fcntl.LOCK_EX)
+        try:
+            _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # another process sweeps it, or has no business with it
+            path.unlink(missing_ok=True)
+        except OSError:
+            pass  # no locks here: drafts of other processes are not swept either
         if _is(path, descriptor):
             return path, descriptor
         os.close(descriptor)
@@ -193,11 +203,39 @@ def _stem(target: Path) -> str:
 
 
 def _take_after(descriptor: int, replaced: os.stat_result) -> None:
-    """Give a file the owner, if that is allowed, and the mode of another one."""
-    if hasattr(os, "fchmod"):
-        with suppress(PermissionError):
-            os.fchown(descriptor, replaced.st_uid, replaced.st_gid)
-        os.fchmod(descriptor, replaced.st_mode & 0o777)
+    """Give a file the owner and the group, where that is allowed, and the mode of another one.
+
+    A group that is another one than before may do only what everybody may.
+    """
+    if not hasattr(os, "fchmod"):
+        return
+    mode = replaced.st_mode & 0o777
+    with suppress(PermissionError):
+        os.fchown(descriptor, -1, replaced.st_gid)
+        os.fchown(descriptor, replaced.st_uid, -1)
+    if os.fstat(descriptor).st_gid != replaced.st_gid:
+        mode &= 0o707 | (mode & 0o007) << 3
+    os.fchmod(descriptor, mode)
+
+
+def _stream(target: Path, found: os.stat_result) -> int | None:
+    """Open what is written to and never replaced; return None for a file."""
+    if stat.S_ISREG(found.st_mode):
+        outputs = _OUTPUTS if target.is_symlink() else ()
+        return next((os.dup(each) for each in outputs if _is_open_as(each, found)), None)
+    descriptor = os.open(target, os.O_WRONLY | _BINARY)
+    if _is_open_as(descriptor, found):
+        return descriptor
+    os.close(descriptor)
+    raise FileNotFoundError(errno.ENOENT, "another program replaced it", str(target))
+
+
+def _is_open_as(descriptor: int, found: os.stat_result) -> bool:
+    """Whether a descriptor is that of a file that was found."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), found)
+    except OSError:
+        return False
 
 
 def _name_new(draft: Path, target: Path) -> None:

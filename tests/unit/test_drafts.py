@@ -165,6 +165,120 @@ def test_a_secret_is_never_readable_by_others(tmp_path: Path) -> None:
 
 
 @POSIX
+def test_a_file_that_only_its_owner_reads_has_no_draft_that_others_can_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, modes = tmp_path / "a", []
+    target.touch(0o600)
+    opens = os.open
+
+    def note(path: Path, flags: int, mode: int = 0o777) -> int:
+        descriptor = opens(path, flags, mode)
+        modes.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
+        return descriptor
+
+    monkeypatch.setattr("lace.drafts.os.open", note)
+    draft = DraftFile(target, overwrite=True)
+    draft.discard()
+    assert modes == [0o600]
+
+
+@POSIX
+@pytest.mark.parametrize(("before", "after"), [(0o664, 0o644), (0o660, 0o600), (0o604, 0o604)])
+def test_a_group_that_is_not_the_one_of_before_may_do_what_everybody_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int, after: int
+) -> None:
+    target = tmp_path / "a"
+    target.touch()
+    target.chmod(before)
+    found = list(target.stat())
+    found[stat.ST_GID] += 1
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("lace.drafts._stat", lambda _path: os.stat_result(found))
+    monkeypatch.setattr("lace.drafts.os.fchown", refuse)
+    write_file(target, b"", overwrite=True)
+    assert stat.S_IMODE(target.stat().st_mode) == after
+
+
+@POSIX
+def test_a_draft_that_another_process_locks_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fcntl
+
+    held: list[int] = []
+
+    def lock(descriptor: int, how: int) -> None:
+        if not held:
+            (draft,) = tmp_path.iterdir()
+            held.append(os.open(draft, os.O_RDONLY))
+            fcntl.flock(held[0], fcntl.LOCK_SH)
+        assert how & fcntl.LOCK_NB  # otherwise the other process decides when this one goes on
+        fcntl.flock(descriptor, how)
+
+    monkeypatch.setattr("lace.drafts._lock", lock)
+    write_file(tmp_path / "a", b"mine", overwrite=True)
+    os.close(held[0])
+    assert names(tmp_path) == ["a"]
+
+
+@POSIX
+def test_a_pipe_that_becomes_a_link_leads_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe, behind = tmp_path / "pipe", tmp_path / "behind"
+    os.mkfifo(pipe)
+    behind.write_bytes(b"of somebody else")
+    found = pipe.stat()
+    pipe.unlink()
+    pipe.symlink_to(behind)
+    monkeypatch.setattr("lace.drafts._stat", lambda _path: found)
+    with pytest.raises(FileNotFoundError, match="another program"):
+        write_file(pipe, b"mine", overwrite=True)
+    assert behind.read_bytes() == b"of somebody else"
+
+
+@POSIX
+def test_a_pipe_that_comes_before_a_new_file_gets_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, readers = tmp_path / "a", list[int]()
+
+    def is_there(_path: object) -> bool:
+        os.mkfifo(target)  # right after
+        readers.append(os.open(target, os.O_RDONLY | os.O_NONBLOCK))
+        return False
+
+    monkeypatch.setattr("lace.drafts.os.path.lexists", is_there)
+    with pytest.raises(FileExistsError):
+        write_file(target, b"mine", overwrite=False)
+    os.close(*readers)
+    assert names(tmp_path) == ["a"]
+
+
+TO_OUTPUT = """
+import sys
+from pathlib import Path
+from lace.drafts import write_file
+write_file(Path(sys.argv[1]), b"through", overwrite=True)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="has no names of descriptors")
+def test_a_link_to_the_output_is_the_output(tmp_path: Path) -> None:
+    link, output = tmp_path / "stdout", tmp_path / "output"
+    link.symlink_to("/proc/self/fd/1")
+    with output.open("wb") as file:
+        subprocess.run([sys.executable, "-c", TO_OUTPUT, str(link)], stdout=file, check=True)
+    assert link.is_symlink()
+    assert output.read_bytes() == b"through"
+    assert names(tmp_path) == ["output", "stdout"]
+
+
+@POSIX
 def test_a_device_is_written_to_and_stays_a_device(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
