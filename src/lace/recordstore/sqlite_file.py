@@ -19,7 +19,7 @@ _BUSY_SECONDS: Final = 10.0
 _CREATES: Final = "rwc"
 _PAGES: Final = 1024  # copied between two looks at how far it is
 #: Files that SQLite keeps beside a store, by what their names end in.
-BESIDE: Final = ("-wal", "-shm")
+BESIDE: Final = ("-wal", "-shm", "-journal")
 _COPY_TRIES: Final = 3
 
 #: The scripts that bring a file from version n to n + 1; a new file gets all of them.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from subprocess import PIPE, Popen
 
@@ -207,6 +209,23 @@ def test_what_another_store_left_beside_its_file_is_no_part_of_a_backup(tmp_path
             store.back_up(target, overwrite=False)
         assert store.back_up(target) == 50
         assert sound(target) == 50
+
+
+def test_the_journal_of_another_database_is_not_rolled_back_into_a_backup(tmp_path: Path) -> None:
+    target = tmp_path / "b.lace"
+    with closing(sqlite3.connect(tmp_path / "other", isolation_level=None)) as other:
+        other.execute("PRAGMA journal_mode = DELETE")
+        other.execute("PRAGMA cache_size = 1")
+        other.execute("CREATE TABLE t (a)")
+        other.executemany("INSERT INTO t VALUES (?)", [(bytes(900),)] * 50)
+        other.execute("BEGIN")
+        other.execute("UPDATE t SET a = zeroblob(800)")
+        for name in ("", "-journal"):  # as a process leaves it that is killed
+            shutil.copy(tmp_path / f"other{name}", tmp_path / f"b.lace{name}")
+    with SqliteStore(tmp_path / "s.lace") as store:
+        store.save(notes(50))
+        assert store.back_up(target) == 50
+    assert sound(target) == 50
 
 
 def test_a_store_is_no_backup_of_itself(folder: Path) -> None:
