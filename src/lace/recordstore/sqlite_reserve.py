@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -11,10 +14,17 @@ from lace.limits import FIXED
 
 _BLOCK: Final = 1 << 16
 _PARTS: Final = 4
+#: Links are not followed, and a pipe keeps nobody waiting.
+_AS_IT_IS: Final = (
+    getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+)
 
 
 class Reserve:
-    """A file beside a store that holds nothing. It is there while little is free on the disk."""
+    """A file beside a store that holds nothing. It is there while little is free on the disk.
+
+    Anything else that has its name is neither removed nor written to.
+    """
 
     def __init__(self, store: Path, size: int | None = None, below: int | None = None) -> None:
         self.path = store.with_name(f"{store.name}-reserve")
@@ -29,7 +39,7 @@ class Reserve:
         try:
             disk = shutil.disk_usage(self.path.parent)
             if disk.free >= self._below:
-                self.path.unlink(missing_ok=True)
+                self._remove()
                 return True
             there = self.path.stat().st_size if self.path.exists() else 0
             wanted = min(self._size, disk.total // _PARTS)
@@ -47,16 +57,34 @@ class Reserve:
     def give_up(self) -> bool:
         """Remove the file; return whether there was one."""
         try:
-            self.path.unlink()
+            return self._remove()
         except OSError:
             return False
+
+    def _remove(self) -> bool:
+        """Remove the file; return whether there was one."""
+        try:
+            os.close(self._open(os.O_RDONLY))
+        except FileNotFoundError:
+            return False
+        self.path.unlink()
         return True
+
+    def _open(self, flags: int) -> int:
+        """Open the file, if it is one and holds nothing."""
+        file = os.open(self.path, flags | _AS_IT_IS, 0o600)
+        if _holds_nothing(file):
+            return file
+        os.close(file)
+        raise FileExistsError(errno.EEXIST, "holds something", str(self.path))
 
     def _grow(self, wanted: int, there: int, free: int) -> int:
         """Make the file as large as is wanted, or as is possible; return how large that is."""
-        flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-        file = os.open(self.path, flags, 0o600)
+        file = self._open(os.O_RDWR | os.O_CREAT)
         try:
+            if hasattr(os, "fchmod"):
+                with suppress(OSError):  # all who may write to the store see that it holds nothing
+                    os.fchmod(file, 0o644)
             size = min(wanted, there + free)
             while size > there:
                 try:
@@ -70,11 +98,19 @@ class Reserve:
             os.close(file)
 
 
+def _holds_nothing(file: int) -> bool:
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        return False
+    blocks = iter(lambda: os.read(file, _BLOCK), b"")
+    return not any(block.strip(b"\0") for block in blocks)
+
+
 def _fill(file: int, size: int) -> None:
     """Give a file blocks of the disk."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file, 0, size)
         return
+    os.lseek(file, 0, os.SEEK_SET)
     for at in range(0, size, _BLOCK):
         os.write(file, bytes(min(_BLOCK, size - at)))
     os.fsync(file)

@@ -96,6 +96,58 @@ def test_nothing_is_stored_in_what_is_kept_for_forgetting(
         assert store.count() == 3
 
 
+@pytest.mark.usefixtures("disk")
+def test_a_file_that_holds_something_is_no_reserve(tmp_path: Path) -> None:
+    other = tmp_path / "s.lace-reserve"
+    with SqliteStore(other, reserve=Reserve(other, size=0, below=0)) as store:
+        store.save(notes(3))
+    content = other.read_bytes()
+    size = len(content)
+    for below in (ROOMY, ROOMY + 1):  # with room, and with little
+        reserve = Reserve(tmp_path / "s.lace", size=2 * size, below=below)
+        with SqliteStore(tmp_path / "s.lace", reserve=reserve) as store:
+            given = notes(1, start=below)
+            store.save(given)
+            assert store.forget([given[0].hash]) == 1
+        assert not reserve.give_up()
+        assert other.read_bytes() == content
+
+
+@POSIX
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_is_no_file_is_no_reserve(tmp_path: Path, disk: dict[str, int], kind: str) -> None:
+    reserve = Reserve(tmp_path / "s.lace", size=50_000, below=ROOMY + 1)
+    behind = tmp_path / "behind"
+    behind.write_bytes(bytes(10))
+    if kind == "link":
+        reserve.path.symlink_to(behind)
+    elif kind == "pipe":
+        os.mkfifo(reserve.path)
+        reader = os.open(reserve.path, os.O_RDONLY | os.O_NONBLOCK)
+    else:
+        reserve.path.mkdir()
+    assert reserve.keep()  # without one, that is
+    assert not reserve.give_up()
+    disk["free"] += 1
+    assert reserve.keep()
+    assert os.path.lexists(reserve.path)
+    assert behind.stat().st_size == 10
+    if kind == "pipe":
+        os.close(reader)
+
+
+@POSIX
+@pytest.mark.usefixtures("disk")
+def test_who_may_write_to_a_store_sees_that_its_reserve_holds_nothing(tmp_path: Path) -> None:
+    reserve = Reserve(tmp_path / "s.lace", size=50_000, below=ROOMY + 1)
+    before = os.umask(0o077)
+    try:
+        assert reserve.keep()
+    finally:
+        os.umask(before)
+    assert reserve.path.stat().st_mode & 0o777 == 0o644
+
+
 class _Limit(Reserve):
     """Room under a limit of the system, for a process of its own."""
 
