@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 from lace.crypto.provider import ADHOC_KEY, AUX, CHALLENGE, NONCE
 
+_OF_NOTHING: Final = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+
 try:
     from blake3 import blake3
-except ImportError:  # there is none for this Python
+
+    _tried = blake3(derive_key_context=ADHOC_KEY).copy()
+    _tried.reset()
+    if blake3(b"").digest().hex() != _OF_NOTHING:
+        raise ImportError("it gives wrong answers")  # noqa: TRY301 (falls to plain Python)
+except Exception:  # noqa: BLE001 (there is none for this Python; or it fails in any way)
     if not TYPE_CHECKING:
         from lace.crypto.reference import Hasher as blake3  # noqa: N813 (as the package calls it)
 

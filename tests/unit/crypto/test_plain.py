@@ -127,3 +127,25 @@ def test_a_process_that_helps_another_one_does_not_warn_again(
 ) -> None:
     monkeypatch.setattr(multiprocessing, "parent_process", object)
     plain.warn(library=False, hashes=False, reasons={})  # a warning would be an error here
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "def (",
+        "raise OSError('a library is missing')",
+        "class blake3:\n    def __init__(self, data=b''): pass",
+        "from lace.crypto.reference import Hasher\n"
+        "class blake3(Hasher):\n    def digest(self, length=32): return bytes(length)",
+    ],
+    ids=["syntax", "library", "old", "wrong"],
+)
+def test_a_package_for_hashes_that_does_not_work_is_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / "blake3.py").write_text(content)
+    done = subprocess.run(
+        [sys.executable, "-c", "from lace.crypto.hashing import digest; print(digest(b'').hex())"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout[:16]) == (0, "af1349b9f5f9a1a6"), done.stderr
+    assert "PlainPythonWarning" in done.stderr
