@@ -16,6 +16,10 @@ class blake3:  # noqa: N801  (the name of the package that it stands in for)
         self._data += bytes(data)
         return self
 
+    def reset(self) -> blake3:
+        self._data = b""
+        return self
+
     def copy(self) -> blake3:
         return blake3(self._data, derive_key_context=self._context)
 
