@@ -57,8 +57,8 @@ class _Scratch:
 class _Scratches(local):
     """Buffers that are at hand, for each thread.
 
-    Whoever is at work has a set alone, also against a signal handler of its own thread that
-    verifies something in the middle.
+    A verification has a set alone, also against a signal handler of its own thread that verifies
+    something in the middle.
     """
 
     def __init__(self) -> None:

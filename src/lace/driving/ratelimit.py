@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 _WINDOW: Final = 60.0
 _PIECES: Final = 6000  # of a minute's worth: many connections of a host hear something in turn
-_FORGET_FROM: Final = 1024  # hosts of whom something is known, before those at rest are let go
+_FORGET_FROM: Final = 1024  # known hosts, from which on those at rest are dropped
 
 
 @dataclass(slots=True, weakref_slot=True)

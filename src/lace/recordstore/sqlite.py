@@ -132,8 +132,8 @@ class SqliteStore(Closes):
         self._identity = identity_of(self._file)
         try:
             self._prepare()
-            # Who reads does not wait for who writes, nor for whom that one waits. Who asks only
-            # how far the store has come does not wait for who reads.
+            # A reader waits neither for a writer nor for what the writer waits for. A question
+            # about the newest position does not wait for a reader.
             self._reader = connect(self._file, "ro")
             self._glancer = connect(self._file, "ro")
         except BaseException:
